@@ -47,7 +47,7 @@ impl Epoch {
         if number == 0 { Some(Epoch(0)) } else { Epoch::new(number) }
     }
 
-    /// Returns the number, 1 to 9,999,999,999. The number is 0 only for a peer that holds a [single
+    /// Returns the number, 1 to 9,999,999,999. The number is 0 only if a peer holds a [single
     /// object](crate::Layout::SingleObject) with the token 0.
     #[must_use]
     pub const fn get(self) -> u64 {

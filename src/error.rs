@@ -75,8 +75,9 @@ pub enum ErrorKind {
     /// The body of an epoch object cannot be read as a record. The epoch is never treated as
     /// vacant: inspect the named key, then depose the epoch or restore the object.
     ///
-    /// For a fenced resource, a key of the resource has an object of another kind, which stays
-    /// unchanged. For a fenced log, an object that was not trimmed is missing.
+    /// From a fenced resource, this error means that a key of the resource has an object of another
+    /// kind. The call leaves that object unchanged. From a fenced log, this error means that an
+    /// object is missing although no trim has deleted it.
     CorruptRecord,
     /// The record is of a later format than this version of tenure knows. Upgrade.
     RecordTooNew,
@@ -87,7 +88,7 @@ pub enum ErrorKind {
     /// rule, and no greater epoch exists. Call [`restore`](crate::Election::restore) with at least
     /// the greatest token that any process received.
     ///
-    /// For a fenced resource, the object with the guard's token was deleted.
+    /// From a fenced resource, this error means that the object with the guard's token was deleted.
     NewestDeleted,
     /// The store cannot be reached or fails. [`may_have_happened`](Error::may_have_happened)
     /// returns whether the request may have taken effect. Calls that wait retry the request.
@@ -128,8 +129,8 @@ impl ErrorKind {
         }
     }
 
-    /// Returns whether an error of this kind ends a service. `has_worked` shows that the settings
-    /// are correct and the store is safe.
+    /// Returns whether an error of this kind ends a service. If `has_worked` is true, an earlier
+    /// success has shown that the settings are correct and the store is safe.
     #[doc(hidden)]
     #[must_use]
     pub const fn ends_a_service(self, has_worked: bool) -> bool {
@@ -267,13 +268,14 @@ mod tests {
             ErrorKind::NewestDeleted => 7,
             ErrorKind::Unavailable => 8,
             ErrorKind::LeadershipLost => 9,
-            // Add each new kind here and to `ALL`.
+            // If you add a kind, extend this match and `ALL`.
             ErrorKind::NoRuntime => 10,
         };
         assert!(ErrorKind::ALL.iter().enumerate().all(|(at, kind)| place(*kind) == at));
     }
 
-    /// The message was `listing the epochs in s3://b: listing "app/lock-" in s3://b: 403`.
+    /// Before the fix, the message was `listing the epochs in s3://b: listing "app/lock-" in
+    /// s3://b: 403`.
     #[test]
     fn regression_an_error_names_the_store_and_the_request_once() {
         let message = |words| in_context("listing the epochs", "s3://b", words);

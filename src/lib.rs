@@ -75,9 +75,9 @@
 //!
 //! # Tests with paused time
 //!
-//! Leases use the machine's clocks, which `start_paused` does not control. So a test takes real
-//! time, and its waits keep a core busy. With a [`Clock`] that reads Tokio's time, waits take no
-//! time, and `tokio::time::advance` can end a lease:
+//! Leases use the machine's clocks, which `start_paused` does not control. So a test with leases
+//! takes real time, and its waits keep a core busy. With a [`Clock`] that reads Tokio's time, waits
+//! take no time, and `tokio::time::advance` can end a lease:
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};

@@ -28,7 +28,8 @@ pub use report::Report;
 use requests::NewestObject;
 
 const DEFAULT_KEEP_EPOCHS: usize = 10;
-// A run keeps 32 bytes for each epoch, so this limit bounds the memory to about 3 MB.
+// A run holds 32 bytes in memory for each epoch that it keeps, so this limit bounds the memory to
+// about 3 MB.
 const MAX_KEEP_EPOCHS: usize = 100_000;
 const DEFAULT_MIN_AGE: Duration = Duration::from_secs(3600);
 const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -45,7 +46,7 @@ const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// (C3), for two reasons:
 ///
 /// - An unfinished [`restore`](crate::Election::restore) may hold the newest epoch. The epochs
-///   below it then stay, as one of them may have a leader (C4).
+///   below the held epoch then stay, because one of them may have a leader (C4).
 /// - No object is deleted that is younger than the validity in the newest record (C5).
 ///
 /// # Examples
@@ -115,9 +116,9 @@ impl Compactor {
     ///   deletions have taken effect. Run the compactor again.
     /// - [`ErrorKind::UnsafeStore`]: the listing is out of order or shows keys outside of the
     ///   request. The message names the keys. Do not use this store for elections.
-    /// - [`ErrorKind::CorruptRecord`], [`ErrorKind::RecordTooNew`]: the newest epoch cannot be
-    ///   read, so it may protect the epochs below it. Campaigns fail as well. The message names the
-    ///   key.
+    /// - [`ErrorKind::CorruptRecord`], [`ErrorKind::RecordTooNew`]: the record of the newest epoch
+    ///   cannot be read. The record may protect the epochs below it, so the run deletes no further
+    ///   epochs. Campaigns also fail. The message names the key.
     /// - [`ErrorKind::AccessDenied`], [`ErrorKind::NoSuchStore`]: correct the permissions or the
     ///   address.
     /// - [`ErrorKind::NoRuntime`]: call this method in a Tokio runtime with timers. Nothing was
@@ -136,8 +137,8 @@ impl Compactor {
     ///
     /// # Errors
     ///
-    /// As [`run_once`](Self::run_once). A deletion that fails after the stop counts in
-    /// [`Report::failed`] instead. The deletion may have taken effect.
+    /// As [`run_once`](Self::run_once). A deletion that fails after the stop is not an error: its
+    /// epochs count in [`Report::failed`], although the deletion may have taken effect.
     pub async fn run_until(
         &self,
         stop: impl Future<Output = ()>,
@@ -227,7 +228,7 @@ pub struct CompactorBuilder {
 
 impl CompactorBuilder {
     /// Sets how many of the newest epochs to keep as history, including the current one: 1 to
-    /// 100,000. Default: 10. A run keeps 32 bytes in memory for each epoch.
+    /// 100,000. Default: 10. A run holds 32 bytes in memory for each kept epoch.
     pub fn keep_epochs(mut self, keep_epochs: usize) -> Self {
         self.keep_epochs = keep_epochs;
         self

@@ -15,7 +15,8 @@ use crate::record::listing::{EpochsOfPage, key_of};
 use crate::store::{Page, StoreError, listed_within};
 
 impl Run<'_> {
-    /// Returns the answer to a request. Deletions and the next page continue meanwhile.
+    /// Returns the answer to a request. During the wait, deletions and the request for the next
+    /// page continue.
     pub(super) async fn while_deleting<T>(
         &mut self,
         request: impl Future<Output = T>,
@@ -59,7 +60,7 @@ impl Run<'_> {
         self.epochs_of(&after, page)
     }
 
-    /// Lists one page. Deletions continue meanwhile.
+    /// Lists one page. During the wait, deletions continue.
     pub(super) async fn list(&mut self, after: &After) -> Result<EpochsOfPage, Error> {
         let Compactor { store, keys, request_timeout, .. } = self.compactor;
         let start = key_of(keys, after);

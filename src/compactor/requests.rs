@@ -139,8 +139,8 @@ impl Compactor {
         deleted.map_err(|error| self.failure(&doing, error))
     }
 
-    /// Adds the request and the store to an error. The store's text names a missing permission, as
-    /// the names differ between stores.
+    /// Adds the request and the store to an error. The store's own text stays in the message,
+    /// because it names a missing permission in the words of this store.
     pub(super) fn failure(&self, doing: &str, error: StoreError) -> Error {
         Error::from_store(doing, &self.store.describe(), error)
     }

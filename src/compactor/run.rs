@@ -138,7 +138,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Counts the epochs that are kept only for their age.
+    /// Counts the epochs that are kept only because they are too young.
     fn count_the_too_young(&mut self) {
         if self.plan.stopped() {
             return;
@@ -172,7 +172,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Reads the newest listed epoch unless it was read before (C3). Deletions continue meanwhile.
+    /// Reads the newest listed epoch unless it was read before (C3). During the wait, deletions
+    /// continue.
     async fn read_newest(&mut self) -> Result<(), Error> {
         let Some(newest) = self.plan.newest_unread() else { return Ok(()) };
         let Compactor { store, keys, request_timeout, newest: reader, .. } = self.compactor;
@@ -200,10 +201,10 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Sends the deletion of the batch, after a wait for a free slot.
+    /// Deletes the epochs of the batch that may still be deleted.
     async fn delete_batch(&mut self) -> Result<(), Error> {
-        // Any number of restores may hold epochs. An epoch may be deleted only if the newest listed
-        // epoch is not held, so read that epoch first (C3, C4).
+        // An unfinished restore may hold any listed epoch. Lower epochs may be deleted only if the
+        // newest listed epoch is not held, so read the newest one before each deletion (C3, C4).
         if !self.batch.is_empty() {
             self.read_newest().await?;
         }
@@ -221,7 +222,8 @@ impl<'a> Run<'a> {
         self.delete(keys, batch).await
     }
 
-    /// Sends a deletion, after a wait for a free slot.
+    /// Sends a deletion. If the maximum number of deletions is in flight, first waits for the end
+    /// of one.
     pub(super) async fn delete(&mut self, keys: Vec<String>, of: Vec<Listed>) -> Result<(), Error> {
         while self.in_flight.len() >= MAX_IN_FLIGHT {
             let Some(deletion) = self.in_flight.next().await else { break };
@@ -264,8 +266,8 @@ impl<'a> Run<'a> {
         let size = batch.len();
         let mut gone = batch;
         gone.retain(|listed| !left.contains(&listed.epoch));
-        // A store may report a failed key in another form than the requested key, so compare the
-        // number of failures too.
+        // A store may report a failed key in another form than the requested key, and then the key
+        // matches no epoch. So the number of failures also bounds the number of deleted epochs.
         gone.truncate(size.saturating_sub(failed.len()));
         self.compactor.meter.deleted(gone.len());
         self.report.deleted += gone.len() as u64;
@@ -277,7 +279,7 @@ impl<'a> Run<'a> {
         self.compactor.failure(doing, error)
     }
 
-    /// Returns the stable word for logs and metrics.
+    /// Returns the word for the outcome in logs and metrics. These words never change.
     pub(super) fn outcome(&self, error: Option<&Error>) -> &'static str {
         match error {
             Some(_) => "error",
@@ -290,7 +292,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns the number of remaining epochs above the number to keep, or `None` after an
+    /// Returns by how much the remaining epochs exceed the number to keep. Returns `None` after an
     /// incomplete listing.
     fn backlog(&self, outcome: &'static str) -> Option<u64> {
         let Report { listed, deleted, dry_run, .. } = self.report;

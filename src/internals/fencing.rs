@@ -10,13 +10,14 @@
 //!
 //! # Contract
 //!
-//! - Each request is sent once, and ends after its limit by the clock of the process. A panic of
-//!   the store is a failure.
+//! - Each request is sent once, and ends after its limit by the clock of the process. If the store
+//!   panics, the request fails.
 //! - [`write`] classifies the answer as elections do: a write is [`Written::Done`] only with an
 //!   ETag, and an answer that does not show the effect is [`Written::Unknown`].
 //! - A failed [`read`] or [`list`] has no effect. A failed [`delete`] may have an effect.
 //! - A page is used only after [`check_order`].
-//! - Without timers each wait panics, so each public call begins with [`require_timers`].
+//! - Each wait panics outside of a Tokio runtime with timers. So each public call begins with
+//!   [`require_timers`].
 
 use std::time::Duration;
 
@@ -53,8 +54,8 @@ pub async fn list(
     listing_within(process, limit, request).await.map_err(StoreError::of_a_read)
 }
 
-/// Sends a conditional write, and classifies its answer. Any number of answers may lack an ETag.
-/// The caller reads each of these writes back.
+/// Sends a conditional write, and classifies its answer. There is no limit on the number of answers
+/// without an ETag. After each of them the caller reads the object back.
 pub async fn write(
     process: &Process,
     limit: Duration,

@@ -39,7 +39,8 @@ impl<'de> Deserialize<'de> for Validity {
             Value::Null => Ok(Validity::Absent),
             Value::Number(number) => match (number.as_u64(), number.as_f64()) {
                 (Some(ms), _) if ms > 0 => Ok(Validity::Millis(ms)),
-                // JSON's whole numbers have no bound. A number above 64 bits is read as a float.
+                // A whole number in JSON has no upper bound. serde_json reads a number of more than
+                // 64 bits as a float.
                 (None, Some(ms)) if ms >= u64::MAX as f64 => Ok(Validity::Millis(u64::MAX)),
                 _ => Err(invalid()),
             },

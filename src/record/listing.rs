@@ -19,7 +19,8 @@ use crate::store::{Entry, Page, StoreError, check_ascending, check_order};
 pub struct EpochsOfPage {
     /// Epochs of the page in ascending order.
     pub epochs: Vec<Listed>,
-    /// Start of the next page; `None` if no epoch can follow. A short page may have a successor.
+    /// Start of the next page; `None` if no epoch can follow. Even a page with few keys may have a
+    /// next page.
     pub rest: Option<After>,
 }
 
@@ -46,7 +47,7 @@ impl EpochsOfPage {
     ) -> Result<Option<EpochsOfPage>, StoreError> {
         check_ascending(keys.epoch_prefix(), &key_of(keys, after), page)?;
         let epochs = epochs(keys, page);
-        // A greater epoch would have a greater key, which the page would include.
+        // If the page shows an epoch, the page also includes the keys of all greater epochs.
         let is_known = !epochs.is_empty() || !page.truncated;
         Ok(is_known.then_some(EpochsOfPage { epochs, rest: None }))
     }
@@ -107,7 +108,8 @@ mod tests {
         }
         assert_eq!(last(&[], false), listing(None));
         assert_eq!(last(&["lock-x"], false), listing(None));
-        // Epochs may precede the foreign keys.
+        // Foreign keys fill the page, and the keys of epochs may sort before them. So the newest
+        // epoch is unknown.
         assert_eq!(last(&["lock-x", "lock-y"], true), Ok(None));
         assert_eq!(last(&[], true), Ok(None));
     }

@@ -26,8 +26,8 @@ pub const MAX_READ_BYTES: usize = 64 * 1024;
 pub const MAX_WRITTEN_BYTES: usize = 48 * 1024;
 /// The format that this version writes, and the greatest format that it reads.
 pub const FORMAT: u64 = 1;
-/// Greatest length of a name in a seal, in bytes. A seal cuts longer names of other writers, so
-/// that readers accept its length.
+/// Greatest length of a name in a seal, in bytes. If another writer used a longer name, the seal
+/// cuts the name. So the sealed body does not exceed the limit for readable bodies.
 const MAX_SEALED_NAME: usize = 1_024;
 /// Longest validity that lapses, in milliseconds.
 pub const MAX_VALIDITY_MS: u64 = 366 * 24 * 60 * 60 * 1000;
@@ -62,8 +62,8 @@ pub struct Record {
     pub sealed_by: Option<String>,
     #[serde(default)]
     pub ended: Option<EpochEnd>,
-    /// Name of the operator that asserted the death of the holder. `ended` is then `lapsed`, so no
-    /// version of tenure waits.
+    /// Name of the operator that asserted the death of the holder. `ended` is then `lapsed`, so a
+    /// candidate of any version of tenure does not wait for the lease.
     #[serde(default, deserialize_with = "if_text", skip_serializing_if = "Option::is_none")]
     pub forced_by: Option<String>,
     /// The reason that an operator gave.
@@ -144,8 +144,9 @@ impl Record {
         self.headed(Head { expired: self.expired })
     }
 
-    /// Returns the body for the object of this epoch. In the single object the body has
-    /// `expires_at`, by the wall clock, for peers of the post. In a seal, `expires_at` is 0.
+    /// Returns the body for the object of this epoch. In the single object the body has the field
+    /// `expires_at`, by the wall clock, which peers of the If-Match post read. In a seal,
+    /// `expires_at` is 0.
     pub fn encode(&self, layout: Layout, epoch: Epoch, expires_at: Duration) -> Vec<u8> {
         match layout {
             Layout::EpochFiles => self.to_bytes(),
@@ -248,7 +249,7 @@ fn checked_text(body: &[u8]) -> Result<&str, BadRecord> {
     if body.len() > MAX_READ_BYTES {
         return Err(BadRecord::TooLarge(body.len() as u64));
     }
-    // serde_json does not check the bytes of an ignored field.
+    // serde_json does not check whether an ignored field is UTF-8, so check the whole body first.
     let text = std::str::from_utf8(body).map_err(|error| {
         BadRecord::Malformed(format!("it is not UTF-8, at byte {}", error.valid_up_to()))
     })?;

@@ -13,8 +13,8 @@ use crate::protocol::message::EpochEnd;
 /// The first fields of the body of the single object.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SingleHead {
-    /// Seconds since the Unix epoch; 0 once released. Candidates use the time only for a body with
-    /// the post's two fields.
+    /// Seconds since the Unix epoch; 0 once released. Candidates use this time only if the body has
+    /// no other fields than the post's two.
     expires_at: f64,
     token: u64,
     /// Repeats the token. If a peer raises the token and copies unknown fields, the two numbers
@@ -45,8 +45,8 @@ pub(super) fn parse(body: &[u8]) -> Result<(Epoch, Record), BadRecord> {
     let record = if ours {
         record
     } else {
-        // The body has only the post's two fields, or a peer copied the other fields. In the post
-        // only the holder releases a lock.
+        // The body has only the post's two fields, or a peer copied the other fields. In the scheme
+        // of the post only the holder releases a lock, so a released lock is a resignation.
         Record { ended: expired.then_some(EpochEnd::Resigned), ..Record::blank() }
     };
     Ok((token, Record { expired, expires_at: Some(head.expires_at), ..record }))

@@ -91,15 +91,17 @@ fn absent_fields_are_not_written() {
     }
 }
 
-/// Found by fuzzing: serde_json does not check that an ignored field is UTF-8.
+/// serde_json does not check whether an ignored field is UTF-8. Before the fix, such a body was
+/// read as a record. Fuzzing found this defect.
 #[test]
 fn regression_a_body_that_is_not_text_is_not_a_record() {
     let error = Record::parse(b"{\"expired\":true,\"later\":\"\xff\"}").unwrap_err();
     assert_eq!(error.to_string(), "its body is not a record: it is not UTF-8, at byte 25");
 }
 
-/// Found by fuzzing: the seal of a record just below the limit was above the limit. The seal was
-/// unreadable, and the election stopped.
+/// Before the fix, if the length of a record was just below the limit, the length of its seal was
+/// above the limit. No process could read the seal, so the election stopped. Fuzzing found this
+/// defect.
 #[test]
 fn regression_the_seal_of_a_record_with_a_long_name_can_be_read() {
     let name = "ä".repeat(32_700);
@@ -122,8 +124,8 @@ fn an_invalid_successor_is_ignored() {
     }
 }
 
-/// Found by fuzzing: serde_json reads some floats one bit off without its feature
-/// `float_roundtrip`.
+/// Without its feature `float_roundtrip`, serde_json reads some floats with a wrong last bit.
+/// Fuzzing found this defect.
 #[test]
 fn regression_a_float_is_read_without_a_change() {
     let body = r#"{"expired":false,"data":118446744073709551615}"#;
@@ -151,7 +153,7 @@ fn a_seal_keeps_the_candidate_and_drops_the_data() {
     assert_eq!(read.candidate.as_deref(), Some("a"));
     assert_eq!(read.sealed_by.as_deref(), Some("b"));
     assert_eq!(read.sealed_at, Some(DateTime::<Utc>::UNIX_EPOCH));
-    // Only the seal of a resignation names a successor.
+    // Only the seal of a resignation names a successor, so the seal after a lapse drops the name.
     assert_eq!(read.successor, None);
     let ended = Some(EpochEnd::Lapsed);
     assert_eq!(read.seen(), Seen { nonce: Some(nonce), heartbeat: 5, ended, reclaimable: false });

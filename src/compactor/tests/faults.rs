@@ -9,7 +9,8 @@ fn memory() -> Arc<dyn Store> {
     Arc::new(MemoryStore::new())
 }
 
-/// Makes a store without epochs. The first LISTs fail with the kinds in `first`. A `None` succeeds.
+/// Makes a store without epochs. Each element of `first` determines the answer to one LIST: an
+/// error of this kind, or a page for `None`. All later LISTs succeed.
 fn failing<K: Into<Option<StoreErrorKind>>>(first: Vec<K>) -> MockStore {
     let mut store = MockStore::new();
     store.expect_describe().returning(|| "mock".to_owned());
@@ -109,7 +110,8 @@ async fn requests_without_an_answer_time_out() {
     }
 }
 
-/// The effect of a deletion without an answer is unknown.
+/// If a deletion gets no answer, its effect is unknown. So its epochs count as failed, and not as
+/// deleted.
 #[tokio::test(start_paused = true)]
 async fn a_stopped_run_counts_deletions_without_an_answer_as_failed() {
     let store = Watched::new(Duration::ZERO, Duration::from_secs(100_000));
@@ -246,7 +248,8 @@ async fn regression_repeated_runs_end_only_with_wrong_settings() {
     let error = unsafe_store.run_every(HOUR, std::future::pending()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnsafeStore);
     assert_eq!((now() - started).as_secs(), HOUR.as_secs());
-    // After one successful run, the settings count as correct.
+    // A run has succeeded, so the settings count as correct. A later `Invalid` does not end the
+    // loop.
     let worked = Arc::new(failing(vec![None, None, None, Some(StoreErrorKind::Invalid)]));
     let shutdown = pause(3 * HOUR + Duration::from_secs(1));
     super::compactor(worked, 1).run_every(HOUR, shutdown).await.unwrap();

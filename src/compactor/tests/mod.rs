@@ -105,7 +105,7 @@ impl Watched {
     }
 }
 
-/// Decrements the counter at the end or the drop of a request.
+/// Counts a deletion in progress, until its request ends or is dropped.
 struct Deleting<'a>(&'a AtomicUsize);
 
 impl Drop for Deleting<'_> {

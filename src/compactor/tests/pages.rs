@@ -28,7 +28,8 @@ fn listings(expected: Vec<(String, Page)>) -> MockStore {
     store
 }
 
-/// Makes a store for one run with these pages. Adds the listing for the last epoch (C2).
+/// Makes a store for one run, which lists these pages. Before them, the store expects the listing
+/// for the last epoch (C2).
 fn run_of(pages: Vec<(String, Page)>) -> MockStore {
     let first = (lock(9_999_999_998), page(&[], false));
     listings(std::iter::once(first).chain(pages).collect())
@@ -105,7 +106,8 @@ async fn errors_name_keys_out_of_order_or_at_the_start() {
         assert!(message.contains(keys[0]) && message.contains(keys[1]), "{message}");
     }
     let again = vec![(lock(0), page(&[&one, &two], true)), (lock(2), page(&[&two], false))];
-    // Epoch 1 was deletable, but its batch was not full, so no deletion was sent.
+    // The second page repeats epoch 2. Epoch 1 is deletable, but its batch is not full, so the run
+    // fails before it sends a deletion.
     let error = refused(run_of(again)).await;
     assert_eq!(error.kind(), ErrorKind::UnsafeStore);
     let store = run_of(vec![(lock(0), page(&[&lock(0)], false))]);
@@ -169,8 +171,8 @@ async fn failed_keys_are_counted_and_the_first_reason_is_kept() {
     assert_eq!((report.listed, report.deleted, report.kept, report.failed), (5, 2, 1, 2));
     assert_eq!(report.bytes, 14);
     assert_eq!(report.first_failure, Some(format!("{}: InternalError", lock(2))));
-    // If the store names keys that were not requested, the number of failures is the number of
-    // these keys, and at most the number of requested keys.
+    // The store may report failures for keys that the run did not request. Then each reported key
+    // counts as one failure, up to the number of requested keys.
     for (named, failed) in [(1, 1), (9, 4)] {
         let unknown = vec![("x".to_owned(), busy("?")); named];
         let report = with_answer(Ok(unknown)).await.unwrap();
@@ -178,7 +180,8 @@ async fn failed_keys_are_counted_and_the_first_reason_is_kept() {
     }
 }
 
-/// The command derived its exit code from the text of the first failure.
+/// Before the fix, the report had no kind, so the command derived its exit code from the text of
+/// the first failure.
 #[tokio::test]
 async fn regression_the_first_failure_has_a_kind() {
     let text = "AccessDenied: no such permission";

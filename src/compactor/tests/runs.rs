@@ -86,7 +86,7 @@ async fn foreign_keys_are_not_counted_or_deleted() {
             ".tenure-check",
         ];
         let mut left = BTreeSet::from(foreign.map(|name| format!("{}{name}", keys.prefix())));
-        // An object of an election with a prefix that starts with the same letters.
+        // This object belongs to another election, whose prefix starts with the same letters.
         left.insert("app2/lock-0000000001.json".to_owned());
         for key in &left {
             store.put(key).await;
@@ -157,8 +157,8 @@ async fn four_deletions_run_concurrently_with_the_listing() {
     assert!(took < Duration::from_secs(35), "{took:?}");
 }
 
-/// Each page waited for the read of the newest epoch of the previous page. So a run deleted half as
-/// many epochs a second.
+/// Before the fix, a run requested the next page only after it had read the newest epoch of the
+/// previous page. So the run took twice as long.
 #[tokio::test(start_paused = true)]
 async fn regression_the_next_page_is_listed_during_the_read_of_the_newest_epoch() {
     let second = Duration::from_secs(1);
@@ -170,7 +170,8 @@ async fn regression_the_next_page_is_listed_during_the_read_of_the_newest_epoch(
     let started = now();
     let report = compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
     assert_eq!((report.deleted, report.requests), (9_999, 31));
-    // 11 LISTs and two GETs at the end are sequential. The other eight GETs run during LISTs.
+    // The 11 LISTs, and two GETs at the end of the run, are sequential. The other eight GETs
+    // overlap with LISTs.
     let took = now() - started;
     assert!(took <= second * 13, "{took:?}");
 }
@@ -197,8 +198,8 @@ async fn compactors_run_concurrently_during_elections() {
 #[tokio::test(start_paused = true)]
 async fn a_run_dropped_at_any_point_needs_no_repair() {
     let mut unfinished = 0;
-    // A run takes 4 LISTs, 2 GETs and the last DELETE, 3 ms each. The last delays are longer than a
-    // run.
+    // A run takes 4 LISTs, 2 GETs and the last DELETE, 3 ms each. So the run completes before the
+    // longest of these delays.
     for dropped_after in (0..26).map(|millis| MILLISECOND * millis) {
         let store = Watched::with_epochs(2_500, 3 * MILLISECOND).await;
         let compactor = compactor(Arc::clone(&store) as _, 10);
@@ -236,7 +237,8 @@ async fn a_stopped_run_reports_the_deleted_epochs() {
     }
 }
 
-/// A restore was killed. The leader below the held epoch may believe for hours that it leads.
+/// A killed restore left epoch 9000 held. The leader of the epoch below may believe for hours that
+/// it leads, so a run must not delete that epoch.
 #[tokio::test(start_paused = true)]
 async fn a_run_deletes_nothing_below_a_held_epoch() {
     for epochs in [3, 2_500] {
@@ -256,8 +258,9 @@ async fn a_run_deletes_nothing_below_a_held_epoch() {
     }
 }
 
-/// Two restores were killed. The run read the newest epoch only before the first deletion, and kept
-/// only one epoch below it. So the second deletion deleted the epoch of the living leader.
+/// Killed restores left several epochs held. Before the fix, a run read the newest epoch only
+/// before its first deletion, and kept only one epoch below it. So the second deletion deleted the
+/// epoch of the living leader.
 #[tokio::test(start_paused = true)]
 async fn regression_a_run_deletes_nothing_below_several_held_epochs() {
     for held in 2..=4 {
@@ -276,7 +279,7 @@ async fn regression_a_run_deletes_nothing_below_several_held_epochs() {
     }
 }
 
-/// A leader with a validity of 12 h renews every 4 h.
+/// The newest record has a validity of 12 h. Its leader may renew as rarely as every 4 h.
 #[tokio::test(start_paused = true)]
 async fn epochs_younger_than_the_validity_in_the_newest_record_are_kept() {
     const LONG: &[u8] = br#"{"expired":false,"validity_ms":43200000}"#;

@@ -179,8 +179,8 @@ impl Context {
         sleep(&self.process, duration).await;
     }
 
-    /// Waits for at most `most`, until the clock should be read again. The wait depends on no other
-    /// task.
+    /// Waits until the caller should read the clock again, and at most for `most`. The wait depends
+    /// on no other task.
     pub async fn look_pause(&self, most: Duration) {
         pause(most.min(LOOK)).await;
     }
@@ -254,9 +254,9 @@ impl Context {
         written
     }
 
-    /// Campaigns on the single object of this context, which no other process knows, and leads.
-    /// Returns `None` if the campaign took longer than a validity, or if its epoch was sealed and
-    /// compacted. `requests` counts the denials in a row.
+    /// Campaigns on the single object of this context, and returns the leadership. No other process
+    /// knows this object. Returns `None` if the campaign took longer than a validity, or if its
+    /// epoch was sealed and compacted. `requests` counts the consecutive denials.
     pub async fn campaign_alone(
         self: &Arc<Context>,
         requests: &mut Requests,
@@ -271,8 +271,9 @@ impl Context {
     }
 
     async fn campaign_in_time(&self, driver: &mut Driver) -> Result<bool, Error> {
-        // After its validity the created object may have been sealed and compacted. A late DELETE
-        // of that object would then delete the object of the next attempt.
+        // Once a validity has passed, another process may have sealed and compacted the created
+        // object. If the campaign created the object again, a late DELETE could delete the new
+        // object. So the campaign stops after a validity.
         let mut too_old = std::pin::pin!(sleep(&self.process, self.config.validity));
         loop {
             let reached = tokio::select! {
@@ -283,7 +284,8 @@ impl Context {
             match reached {
                 Ok(CampaignEnd::Elected) => return Ok(true),
                 Ok(CampaignEnd::Held(_)) => {}
-                // The grant came so late that its epoch was sealed as lapsed and compacted.
+                // The campaign took so long that another process sealed the epoch as lapsed and
+                // compacted it.
                 Err(error) if error.kind() == ErrorKind::NewestDeleted => return Ok(false),
                 Err(error) => return Err(error),
             }

@@ -45,7 +45,8 @@ impl Record {
         }
     }
 
-    /// Returns the end of the epoch for the protocol. [`end`](Record::end) is for people.
+    /// Returns the end of the epoch, as the protocol uses it. [`end`](Record::end) returns the end
+    /// to show to people.
     pub fn ended_as(&self) -> Option<EpochEnd> {
         self.seen().ended
     }

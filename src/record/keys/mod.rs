@@ -95,8 +95,8 @@ impl Keys {
         key
     }
 
-    /// Returns the key of the object that a check of the store writes: one of 256, by the random
-    /// number. The key sorts before the keys of epochs and of the single object.
+    /// Returns the key of the object that a check of the store writes. The random number selects
+    /// one of 256 keys. The key sorts before the keys of epochs and of the single object.
     pub fn store_check(&self, random: u128) -> String {
         format!("{}.tenure-check-{:02x}", self.prefix, random & 0xff)
     }
