@@ -46,7 +46,7 @@ fn fenced<T>(
 ) -> Result<T, Box<dyn Error>> {
     // An immediate transaction waits for other writers at its start, not after its first read.
     let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // `<=`, because a leader writes several times with one token.
+    // The comparison is `<=` and not `<`, because a leader writes several times with one token.
     let raise = "UPDATE fence SET token = ?1 WHERE name = 'ledger' AND token <= ?1";
     if transaction.execute(raise, [token.get().cast_signed()])? == 0 {
         return Err(format!("token {token} is stale: another process leads").into());

@@ -33,13 +33,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
         None => Manifest::default(),
     };
     for part in 0..3 {
-        // A real program writes the data file first, under a name that no other writer uses. Then
-        // it appends the manifest with that name.
+        // A real program first writes the data file, under a name that no other writer uses. Then
+        // it appends a manifest that contains this name.
         manifest.files.push(format!("{}-{part}.sst", leadership.epoch()));
         match writer.append(serde_json::to_vec(&manifest)?).await {
             Ok(number) => println!("manifest {number}: {} files", manifest.files.len()),
             Err(FencingError::Stale { stale, .. }) => return Err(stale.into()), // lost
-            // The manifest may have been written. Open the log again, and read the latest.
+            // The effect of the append is unknown. Before the next append, a program must open the
+            // log again and read the newest manifest.
             Err(error) => return Err(error.into()),
         }
     }

@@ -18,8 +18,8 @@ fn a_weak_tag_equals_its_strong_tag() {
     assert_eq!(ETag::new("W/abc").as_str(), "W/abc", "a tag without quotes is not changed");
 }
 
-/// A leader read back an unknown renewal with a weak tag. The conditions of its later renewals then
-/// never matched.
+/// The reads of this store return weak tags. Before the fix, a leader took the tag of a read-back
+/// as the condition of its next renewals, and this condition never matched.
 #[tokio::test(start_paused = true)]
 async fn regression_a_leader_renews_on_a_store_with_weak_tags_in_reads() {
     let world = World::new();
@@ -32,8 +32,8 @@ async fn regression_a_leader_renews_on_a_store_with_weak_tags_in_reads() {
     }
 }
 
-/// The condition of the follower's seal was the weak tag that it had read, so the store always
-/// refused the seal.
+/// Before the fix, the follower used the weak tag of its read as the condition of its seal, so the
+/// store always refused the seal.
 #[tokio::test(start_paused = true)]
 async fn regression_a_follower_takes_over_on_a_store_with_weak_tags_in_reads() {
     let world = World::new();
@@ -49,8 +49,8 @@ async fn regression_a_follower_takes_over_on_a_store_with_weak_tags_in_reads() {
     assert_eq!(next.epoch().get(), 2);
 }
 
-/// The store reports deletions that had no effect. Elections continue above these epochs, and the
-/// next run of the compactor deletes the remaining objects.
+/// The store reports a deletion as done, but keeps the object. Elections continue above the
+/// remaining epochs, and the next run of the compactor deletes their objects.
 #[tokio::test(start_paused = true)]
 async fn reported_deletions_without_effect_are_tolerated() {
     let world = World::new();
@@ -72,7 +72,8 @@ async fn reported_deletions_without_effect_are_tolerated() {
     assert!(world.epochs().await.len() < 5, "the next run deletes the objects");
 }
 
-/// Answers the first create with a 403 after its effect, like a client that resends requests.
+/// A store whose first create takes effect and is answered with 403. A client that resends requests
+/// causes such an answer.
 #[derive(Debug)]
 struct DeniedAfter(FaultStore, AtomicBool);
 

@@ -9,7 +9,7 @@ use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{millis, timed, wait};
 use tenure_testkit::world::{TAKEOVER, World, elect};
 
-/// Polls a future this number of times. Then the result is `None`.
+/// A future that polls `future` at most `left` times, and then returns `None`.
 struct Polls<F> {
     future: Pin<Box<F>>,
     left: usize,
@@ -25,7 +25,8 @@ impl<F: Future> Future for Polls<F> {
         self.left -= 1;
         match self.future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
-            // The last poll must also end the wait, because no waker follows.
+            // This poll was the last, so the wrapper must return a result now. No waker would poll
+            // it again.
             Poll::Pending if self.left == 0 => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
@@ -97,7 +98,8 @@ async fn dropped_single_attempts_do_not_delay_the_lapse() {
         drop(world.leader("x").await);
         slow(&world);
         let election = world.node("a").build().unwrap();
-        // The first answer shows the leader, but no attempt finishes.
+        // An attempt may read the record of the leader, but is dropped before it finishes. Such
+        // attempts must not delay the lapse.
         elected_after(&election, polled).await;
     }
 }
@@ -111,7 +113,8 @@ async fn elected_after(election: &tenure::Election, polled: usize) {
         }
         wait(millis(500)).await;
     }
-    // A whole campaign needs more polls. The next campaign must succeed.
+    // A whole campaign needs more polls than each of these attempts had. A campaign that is not
+    // dropped must succeed.
     elect(election).await.resign().await.unwrap();
 }
 

@@ -1,4 +1,5 @@
-//! Denied access for a while. Only invalid settings end a waiting call.
+//! Elections on a store that denies access for a while. A waiting call ends only for invalid
+//! settings.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,8 +17,8 @@ const PASSING: [(Fault, ErrorKind); 2] =
 const LAYOUTS: [Layout; 2] = [Layout::EpochFiles, Layout::SingleObject];
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// While keys are rotated or a policy changes, the store may answer 403 for 3 s. Every waiting
-/// candidate failed.
+/// While keys are rotated or a policy changes, the store may answer 403 for 3 s. Before the fix,
+/// every waiting candidate then ended with an error.
 #[tokio::test(start_paused = true)]
 async fn regression_a_waiting_candidate_survives_three_seconds_of_denials() {
     for layout in LAYOUTS {
@@ -70,7 +71,8 @@ async fn a_service_survives_denials_of_each_request() {
                 world.store.heal();
                 let (took, elected) = timed(campaign).await;
                 assert!(elected.unwrap().epoch().get() >= 3, "{layout:?} {call:?}");
-                // After a failure, a check pauses for 1.1 s before each of its writes.
+                // The bound includes the store check: after a failure, the check pauses for 1.1 s
+                // before each of its writes.
                 assert!(took < TAKEOVER + secs(10), "{took:?} {layout:?} {call:?}");
                 assert!(service.last_failure().is_none());
             }
@@ -102,8 +104,8 @@ async fn a_campaign_retries_denials_for_the_configured_time() {
     }
 }
 
-/// Other requests of the same poll must not hide a permanent denial. Without the permission to
-/// read, every LIST succeeds.
+/// A permanent denial of one kind of request ends the campaign, even if other requests of the same
+/// poll succeed. For example, every LIST succeeds if only the permission to read is missing.
 #[tokio::test(start_paused = true)]
 async fn denials_end_a_campaign_even_if_other_requests_succeed() {
     for layout in LAYOUTS {
@@ -138,7 +140,7 @@ async fn single_attempts_do_not_retry_denials() {
     }
 }
 
-/// The setting for retries affects only waiting calls, and not the duration of a lease.
+/// The setting `retry_denied` affects only waiting calls, and not the duration of a lease.
 #[tokio::test(start_paused = true)]
 async fn retries_of_denials_do_not_change_the_end_of_a_lease() {
     for layout in LAYOUTS {
@@ -184,7 +186,8 @@ async fn told(
 #[tokio::test(start_paused = true)]
 async fn regression_an_observer_survives_denials_and_reports_unknown() {
     for layout in LAYOUTS {
-        // A proxy may answer that a request is not supported.
+        // A proxy may answer with "not implemented". To the client this looks like the answer of an
+        // unfit store.
         let unfit = (Fault::Unsupported, ErrorKind::UnsafeStore);
         for (fault, kind) in PASSING.into_iter().chain([unfit]) {
             let world = World::new();
@@ -201,7 +204,7 @@ async fn regression_an_observer_survives_denials_and_reports_unknown() {
             assert!(took <= VALIDITY + secs(3), "{took:?}");
             assert!(within(HOUR, seen.next()).await.is_none());
             assert_eq!(observer.last_failure().map(|error| error.kind()), Some(kind));
-            // An observer emits events only for denials.
+            // An observer emits events for denials, but not for answers of an unfit store.
             assert!(fault == Fault::Unsupported || !ready(&mut events).await.is_empty());
             way.heal();
             let (took, leads) = timed(told(&mut seen)).await;
@@ -283,7 +286,8 @@ async fn regression_a_panicking_request_is_a_failed_request() {
     }
 }
 
-/// A proxy between a candidate and the store may answer 400 for a while.
+/// A proxy between a candidate and the store may answer 400 for a while. This is not a permanent
+/// error, because the same settings have worked before.
 #[tokio::test(start_paused = true)]
 async fn regression_settings_that_worked_are_not_rejected_later() {
     for layout in LAYOUTS {

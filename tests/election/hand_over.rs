@@ -1,5 +1,6 @@
-//! The order and the speed of takeovers: a named successor, priorities, requested polls, polls only
-//! at the lapse, and renewals that do not wait for a slow answer.
+//! The order and the speed of takeovers: a named successor, priorities, polls that the application
+//! requests, candidates that poll only at the lapse, and renewals that do not wait for a slow
+//! answer.
 
 use std::time::Duration;
 
@@ -193,8 +194,9 @@ async fn many_requests_to_poll_cause_one_poll() {
     assert_eq!(world.store.take_calls(), [Call::Get]);
 }
 
-/// Returns a leader with a separate connection to the store, and a follower that polls only at the
-/// lapse. The follower uses the world's store with its log and its faults.
+/// Returns a leader and a follower that polls only at the lapse. The leader has a separate
+/// connection to the store. The follower uses `world.store`, whose log and faults concern only the
+/// follower.
 async fn followed_at_the_lapse(
     layout: Layout,
 ) -> (World, Leadership, JoinHandle<(Duration, Leadership)>) {
@@ -220,8 +222,8 @@ async fn polls_only_at_the_lapse_cost_one_get_per_validity() {
         drop(a);
         let (took, (_, b)) = timed(async { follow.await.unwrap() }).await;
         assert_eq!(b.epoch().get(), 2);
-        // The last poll may have been just before the last renewal, so the wait may be a validity
-        // longer.
+        // If the last poll came just before the last renewal, the follower detects the lapse one
+        // validity later.
         assert!(took < TAKEOVER + VALIDITY, "{took:?}");
         let calls = world.store.take_calls();
         let writes = calls.iter().filter(|call| matches!(call, Call::Create | Call::Replace));
@@ -230,8 +232,9 @@ async fn polls_only_at_the_lapse_cost_one_get_per_validity() {
     }
 }
 
-/// The follower treated a poll without an answer as a poll that shows no renewal. The leader kept
-/// its lease, because the store refused the seal.
+/// Before the fix, the follower treated a poll without an answer as a poll that shows no renewal,
+/// and tried to seal the epoch of a live leader. Only the condition of the seal protected the
+/// leader.
 #[tokio::test(start_paused = true)]
 async fn regression_a_failed_poll_at_the_lapse_is_not_an_observation() {
     for layout in LAYOUTS {
@@ -267,7 +270,7 @@ async fn an_observer_that_polls_only_at_the_lapse_sees_a_death() {
     assert!(took < VALIDITY * 2 + secs(1), "{took:?}");
 }
 
-/// Returns whether a lease is kept although this number of consecutive requests gets no answer.
+/// Returns whether the leader keeps its lease if `unanswered` consecutive renewals get no answer.
 async fn survives(unanswered: usize) -> bool {
     let world = World::new();
     let a = world.leader("a").await;

@@ -23,6 +23,7 @@ async fn a_lease_reports_renewals_and_its_end() {
 }
 
 /// The timers of the driver stop while the machine sleeps, so no task runs at the end of the lease.
+/// A check must detect the end by the clock.
 #[tokio::test(start_paused = true)]
 async fn a_lease_ends_on_either_clock() {
     let world = World::new();
@@ -93,8 +94,8 @@ async fn a_follower_reports_the_time_since_the_last_answer() {
     drop(lead);
 }
 
-/// The election returns the holder of the newest epoch, and whether its lease may be valid, without
-/// a request.
+/// `last_seen` sends no request. It returns the holder of the newest known epoch, and whether the
+/// lease of this holder may be valid.
 #[tokio::test(start_paused = true)]
 async fn the_last_seen_leader_lapses_without_a_poll() {
     let world = World::new();

@@ -1,4 +1,5 @@
-//! A store that lists an epoch or refuses to create it, but does not return it in a read.
+//! Elections on an inconsistent store: it lists an epoch or refuses to create it, but does not
+//! return the object of this epoch in a read.
 
 use tenure::{CampaignEvent, ErrorKind, Observation};
 use tenure_testkit::fault_store::{Call, Fault};

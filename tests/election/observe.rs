@@ -42,8 +42,8 @@ async fn an_observer_reports_every_change() {
     assert_eq!(next(&mut seen).await.1, "b 2");
 }
 
-/// An observer that read a seal reported a vacant election, and searched for the next epoch only at
-/// the next poll.
+/// Before the fix, an observer that read a seal reported a vacant election immediately, and
+/// searched for the next epoch only at its next poll.
 #[tokio::test(start_paused = true)]
 async fn regression_the_next_epoch_is_searched_before_vacancy_is_reported() {
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
@@ -99,7 +99,7 @@ async fn a_dead_leader_is_reported_vacant_after_its_lapse() {
     let (took, told) = next(&mut seen).await;
     assert_eq!(told, "NoLeader");
     assert!(took >= secs(10) && took < millis(10_300), "{took:?}");
-    // The leader was not dead, and renews again.
+    // The leader was reported as dead, but it lives and renews again.
     world.edit(1, serde_json::json!({ "heartbeat": 99 })).await;
     assert_eq!(next(&mut seen).await.1, "a 1");
     assert_eq!(next(&mut seen).await.1, "NoLeader");
@@ -136,8 +136,9 @@ async fn an_observer_keeps_the_leader_while_polls_fail_and_then_reports_unknown(
     }
 }
 
-/// After a suspension, or a long time in which the stream was not polled, only the clock shows a
-/// lapse. The leader may have renewed in this time, so the observer must read the record first.
+/// After a suspension, or after a long time without a poll of the stream, only the clock indicates
+/// a lapse. The leader may have renewed in the meantime, so the observer must read the record
+/// before it reports a death.
 #[tokio::test(start_paused = true)]
 async fn regression_an_observer_polls_after_a_pause_before_it_reports_a_death() {
     let world = World::new();
@@ -265,7 +266,7 @@ async fn an_observer_that_is_polled_rarely_loses_no_change() {
     let a = world.leader("a").await;
     let mut told = Vec::new();
     for _ in 0..100 {
-        // The time limit drops `next` repeatedly.
+        // The future of `next` is dropped after 50 ms, and created again in the next round.
         if let Some(item) = within(millis(50), seen.next()).await {
             told.push(words(&item.unwrap().unwrap()));
         }

@@ -44,7 +44,7 @@ fn read(folder: &Path, text: &mut [String; 2]) {
     }
 }
 
-/// Returns the problems of the commands in the text and in the blocks.
+/// Returns the problems of the `cargo` commands in the text and in the shell blocks of the page.
 pub fn problems(page: &Page) -> Vec<String> {
     let spans = page.spans.iter().map(|span| (span.line, span.it.as_str()));
     let shells = page.blocks.iter().filter(|block| ["sh", "console"].contains(&block.word()));

@@ -41,7 +41,7 @@ pub fn problems(page: &Page) -> Vec<String> {
     problems
 }
 
-/// Number of polls, 50 ms apart, before a block is killed after 5 minutes.
+/// Maximum number of polls for the end of a block. Polls are 50 ms apart, so a block has 5 minutes.
 const LOOKS: u32 = 6_000;
 
 struct Session {
@@ -83,7 +83,7 @@ impl Session {
         Ok(())
     }
 
-    /// Runs the script. Returns whether it succeeded, and its output.
+    /// Runs the script. Returns whether the script succeeded, and its output.
     fn run(&mut self, at: &str, script: &str) -> (bool, String) {
         for bucket in buckets(script) {
             self.server.create_bucket(&bucket);
@@ -115,7 +115,7 @@ impl Session {
             nap();
         }
         if status.is_none() {
-            // The script's descendants are also killed, so that the output ends.
+            // The descendants of the script hold its output open, so they are also killed.
             let _ = killpg(group, Signal::SIGKILL);
         }
         let ended_well = child.wait().expect("the child can be awaited").success();
@@ -128,7 +128,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         for group in &self.groups {
             let gone = || killpg(*group, None).is_err();
-            // Leaders in this process group resign at SIGTERM.
+            // SIGTERM comes before SIGKILL, so that leaders in this process group can resign.
             let _ = killpg(*group, Signal::SIGTERM);
             let mut looks = 200;
             while !gone() && looks > 0 {

@@ -171,8 +171,8 @@ fn retries_run_on_other_hosts_and_never_overlap() {
     assert_eq!(starts(&scene).len(), 3);
 }
 
-/// After a failure, the other hosts have two poll intervals to take over, which are two minutes in
-/// this test.
+/// After the job failed on one host, the other hosts have two poll intervals to take over. In this
+/// test that is two minutes.
 #[test]
 fn another_host_retries_a_failed_attempt_first() {
     let scene = Scene::new(TENURE);
@@ -187,9 +187,9 @@ fn another_host_retries_a_failed_attempt_first() {
     assert_eq!(failed.code(), 143);
 }
 
-/// While another host makes the next attempt, the failed host exits with its own code and not with
-/// 76. If the machine is too slow for the other host, the first host makes both attempts, with the
-/// same exit code.
+/// The host whose job failed exits with the code of the job. The exit code 76 would be wrong,
+/// although another host makes the next attempt. On a slow machine the other host may be too late.
+/// Then the first host makes both attempts, and exits with the same code.
 #[test]
 fn a_failed_host_reports_its_failure() {
     let scene = Scene::new(TENURE);
@@ -205,7 +205,7 @@ fn a_failed_host_reports_its_failure() {
     assert_eq!(other.code(), 0, "{}", other.said());
 }
 
-/// Clock errors of the three hosts, in seconds.
+/// Errors of the clocks of the three hosts, in seconds.
 const SKEWS: [i64; 3] = [-4, 0, 3];
 const PERIOD: u64 = 12;
 const PERIODS: u64 = 6;

@@ -11,8 +11,8 @@ use tenure_testkit::command::{eventually, runs};
 
 const PARTITIONS: &str = "0..6";
 
-/// The command of a partition. It reports a previous command of this partition that still runs.
-/// Then it runs until SIGTERM.
+/// The command of a partition. The command reports if the previous command of the same partition
+/// still runs. Then the command runs until SIGTERM.
 const WORK: &str = r#"
     before=$(cat "pid.$TENURE_PARTITION" 2> /dev/null)
     [ -n "$before" ] && kill -0 "$before" 2> /dev/null && echo "$TENURE_PARTITION" >> beside
@@ -106,8 +106,8 @@ fn one_of_three_members_runs_each_partition_through_kills_and_stops() {
     members.check();
 }
 
-/// The validity is long, but the restarted member does not wait, because the group reserved its
-/// partitions.
+/// The restarted member need not wait for the end of its old session, because the group reserved
+/// its partitions for its name.
 #[test]
 fn a_restart_under_one_name_moves_no_partition() {
     let members = Members(Scene::new(TENURE));
@@ -137,8 +137,9 @@ fn a_restart_under_one_name_moves_no_partition() {
     members.check();
 }
 
-/// The killed member leaves commands that are in their grace. The restarted member does not wait
-/// for the session.
+/// When the member is killed, its commands get SIGTERM and use their grace. The restarted member
+/// does not wait for the end of the old session, but must not start new commands before the old
+/// commands have ended.
 #[test]
 fn regression_commands_of_a_killed_predecessor_end_before_new_commands_start() {
     let members = Members(Scene::new(TENURE));
@@ -181,7 +182,8 @@ fn sighup_is_forwarded_and_a_second_sigterm_kills() {
     let lines = |file: &str| {
         fs::read_to_string(members.0.path(file)).map_or(0, |text| text.lines().count())
     };
-    // Without the second SIGTERM, the grace of these sessions would last 10 s.
+    // The commands do not end at the first SIGTERM, and their grace is 10 s. The second SIGTERM
+    // ends the grace.
     let mut a = members.start("a", &["--validity", "60s", "--poll", "100ms"], script);
     eventually("all commands are ready", || lines("ready") == 6);
     a.signal(Signal::SIGHUP);
@@ -194,8 +196,8 @@ fn sighup_is_forwarded_and_a_second_sigterm_kills() {
     assert_eq!((lines("hup"), lines("term")), (6, 6));
 }
 
-/// The processes of a killed guard and standby may still run, so the member does not release the
-/// partition.
+/// If the guard and the standby of a command are killed, processes of the command may still run. So
+/// the member does not release the partition.
 #[test]
 fn no_partition_is_released_after_its_guard_and_standby_are_killed() {
     let members = Members(Scene::new(TENURE));

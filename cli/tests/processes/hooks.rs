@@ -60,7 +60,7 @@ fn hooks_that_do_not_end_are_killed() {
     assert!(a.said().contains("--on-lost did not end within 1s"), "{}", a.said());
 }
 
-/// A hook acts for the epoch like CMD, so the epoch is not resigned while the hook runs.
+/// A hook may act for the epoch as CMD does, so no process resigns the epoch while the hook runs.
 #[test]
 fn no_resignation_while_a_hook_runs() {
     let scene = Scene::new(TENURE);
@@ -73,7 +73,7 @@ fn no_resignation_while_a_hook_runs() {
     b.says("waiting: a leads epoch 1");
     fs::write(scene.path("go"), "\n").expect("a file");
     a.says("the processes that it left behind get SIGTERM");
-    // The grace may have ended already.
+    // The kill fails if the grace is over and the guard has killed the hook.
     let _ = kill(pid(hook), Signal::SIGKILL);
     assert_eq!(a.code(), 0);
     assert_eq!(b.code(), 0);
@@ -95,7 +95,8 @@ fn a_hook_dies_with_a_killed_tenure_and_before_the_resignation() {
     assert_eq!(fs::read_to_string(scene.path("stat")).expect("b wrote the file"), "");
 }
 
-/// The signal asks `tenure` to end, so `tenure` does not campaign again.
+/// A signal during a hook ends the hook and `tenure`. Despite `--forever`, `tenure` does not
+/// campaign again.
 #[test]
 fn a_signal_ends_a_hook_and_tenure() {
     let scene = Scene::new(TENURE);
@@ -203,7 +204,7 @@ fn an_unwritable_epoch_file_is_refused_before_the_campaign() {
     assert!(!scene.exists("store"), "the store was opened");
 }
 
-/// The directory is removed before the epoch is written.
+/// The test removes the directory of the epoch file before `tenure` writes the file.
 #[test]
 fn cmd_does_not_start_without_its_epoch_file() {
     let scene = Scene::new(TENURE);

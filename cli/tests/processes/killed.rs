@@ -18,7 +18,7 @@ fn record(scene: &Scene) -> Value {
     let texts = ["store/lock-0000000001.json", "store/lock.json"].map(|name| scene.path(name));
     let text = texts.iter().find_map(|path| fs::read_to_string(path).ok());
     let text = text.expect("the epoch exists");
-    // The directory store writes the first line.
+    // The directory store prepends a line to each file, and the record follows this line.
     let (_, record) = text.split_once('\n').expect("the file has at least two lines");
     serde_json::from_str(record).expect("the record is whole")
 }
@@ -54,7 +54,8 @@ fn the_epoch_is_resigned_after_the_last_descendant() {
         a.signal(Signal::SIGKILL);
         assert_eq!(a.code(), 137);
         eventually("the epoch is sealed", || {
-            // The order of the two reads detects a seal before the end of a process.
+            // The test reads the seal before it lists the processes. If a process still runs after
+            // a seal was read, the seal was too early.
             let sealed = layout == "single-object" || is_sealed(&scene);
             let left: Vec<&u32> = processes.iter().filter(|one| runs(**one)).collect();
             assert!(!sealed || layout == "single-object" || left.is_empty(), "{left:?} still run");
@@ -78,7 +79,7 @@ fn the_epoch_is_resigned_after_the_last_descendant() {
     }
 }
 
-/// One process ignores SIGTERM, so it ends after the grace.
+/// The orphan ignores SIGTERM, so it lives until the end of the grace.
 #[test]
 fn the_epoch_is_not_resigned_while_one_process_lives() {
     let scene = Scene::new(TENURE);
@@ -101,7 +102,8 @@ const STUBBORN_ORPHAN: &str = r#"
     (setsid sh -c 'trap "" TERM; echo $$ > orphan; while :; do sleep 0.02; done' &)
     echo $$ > cmd; while :; do sleep 0.02; done"#;
 
-/// No remaining process has seen the end of all processes.
+/// After `tenure` and the guard were killed, no process can know whether all processes of CMD have
+/// ended.
 #[test]
 fn no_epoch_is_resigned_if_the_guard_is_killed_too() {
     let scene = Scene::new(TENURE);
@@ -114,7 +116,8 @@ fn no_epoch_is_resigned_if_the_guard_is_killed_too() {
     assert!(!is_sealed(&scene), "{}", a.said());
 }
 
-/// A guard without a standby is also an ancestor of all processes.
+/// Even without its standby, the guard is an ancestor of all processes of CMD, so it sees their
+/// ends.
 #[test]
 fn a_guard_without_its_standby_resigns() {
     let scene = Scene::new(TENURE);
@@ -134,7 +137,8 @@ fn an_epoch_is_resigned_if_cmd_and_tenure_are_killed_together() {
     let script = "echo $$ > cmd; exec sleep 1000";
     let mut a = scene.script("a", &LONG, script);
     let cmd = scene.number("cmd");
-    // A stopped guard learns of the two ends after it continues, in any order.
+    // The guard is stopped while CMD and `tenure` end. When it continues, it may detect the two
+    // ends in either order.
     let guard = pid(a.guard());
     kill(guard, Signal::SIGSTOP).expect("the guard is alive");
     kill(pid(cmd), Signal::SIGKILL).expect("the guard is alive");
@@ -170,7 +174,8 @@ fn a_resignation_does_not_outlive_the_lease() {
     drop(lock);
 }
 
-/// The guard blocks all signals. The process that resigns must not inherit the blocked signals.
+/// The guard blocks all signals, and starts the process that resigns. This process must not inherit
+/// the signal mask of the guard.
 #[test]
 fn signals_end_the_process_that_resigns() {
     let scene = Scene::new(TENURE);
@@ -196,8 +201,8 @@ fn lock_of_the_store(scene: &Scene) -> File {
     lock
 }
 
-/// The message reported that others wait for the lapse, although the operator's command had ended
-/// that wait.
+/// Before the fix, the message reported that other candidates wait for the lapse of the lease,
+/// although the command of the operator had already ended this wait.
 #[test]
 fn regression_a_leader_deposed_as_dead_does_not_report_that_others_wait() {
     let scene = Scene::new(TENURE);

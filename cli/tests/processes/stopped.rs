@@ -1,4 +1,5 @@
-//! Stops `tenure run` and the guards of its CMD together, as `pkill -STOP tenure` does.
+//! Stops `tenure run` together with the guard and the standby of its CMD, as `pkill -STOP tenure`
+//! does.
 #![cfg(target_os = "linux")]
 
 use nix::sys::signal::{Signal, kill};
@@ -11,7 +12,7 @@ use tenure_testkit::command::{eventually, runs, state};
 /// lease.
 const VALIDITY: [&str; 4] = ["--validity", "12s", "--poll", "500ms"];
 
-/// Starts a leader, waits until CMD runs, and stops the leader and these processes.
+/// Starts a leader, waits until CMD runs, and stops the leader and the processes that `of` returns.
 fn stopped(scene: &Scene, script: &str, of: impl FnOnce(&Candidate) -> Vec<u32>) -> Candidate {
     let a = scene.script("a", &VALIDITY, script);
     scene.wait_for_file("cmd");
@@ -24,8 +25,8 @@ fn stopped(scene: &Scene, script: &str, of: impl FnOnce(&Candidate) -> Vec<u32>)
     a
 }
 
-/// Two commands ran together until the guard continued, because the standby waited for the end of
-/// the guard.
+/// Before the fix, the standby waited for the end of the stopped guard. So two commands ran at the
+/// same time until the guard continued.
 #[test]
 fn regression_a_stopped_guard_of_a_stopped_tenure_does_not_save_its_command() {
     let scene = Scene::new(TENURE);
@@ -43,7 +44,7 @@ fn regression_a_stopped_guard_of_a_stopped_tenure_does_not_save_its_command() {
     a.code();
 }
 
-/// The kernel kills CMD. The standby ends the descendants of CMD.
+/// The kernel kills CMD at the end of the lease. The standby later ends the descendants of CMD.
 #[test]
 fn regression_a_command_ends_with_its_lease_although_all_tenure_processes_are_stopped() {
     let scene = Scene::new(TENURE);

@@ -39,7 +39,7 @@ impl Writer {
                 if let Some(key) = line.strip_prefix("acked ") {
                     keys.lock().unwrap().push(key.to_owned());
                 }
-                // An error means that the test has ended.
+                // The channel is closed only after the test has ended.
                 let _ = sender.send(line);
             }
         });

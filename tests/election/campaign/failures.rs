@@ -56,7 +56,8 @@ async fn a_campaign_survives_an_outage_of_hours() {
     let mut campaign = Box::pin(election.campaign());
     assert!(within(secs(3 * 3_600), &mut campaign).await.is_none());
     let asked = world.store.take_calls().len();
-    // With the maximum back-off, attempts are at least half a poll interval apart.
+    // At the maximum back-off, consecutive attempts are at least half a poll interval apart. So the
+    // number of requests is bounded.
     assert!((6_000..14_000).contains(&asked), "{asked} requests");
     world.store.heal();
     let (took, lead) = timed(campaign).await;
@@ -93,7 +94,8 @@ async fn a_permanent_failure_ends_a_campaign() {
     }
 }
 
-/// S3 answers 403 for a missing key if the caller has no permission to list.
+/// S3 answers a GET of a missing key with 403 if the caller has no permission to list. The key of a
+/// superseded epoch may be missing.
 #[tokio::test(start_paused = true)]
 async fn a_denied_read_of_a_superseded_epoch_is_not_an_error() {
     let world = World::new();
@@ -161,7 +163,7 @@ async fn a_paused_candidate_does_not_win_a_compacted_epoch() {
     assert_eq!(world.record(2).await["expired"], true, "the candidate sealed its own epoch");
 }
 
-/// A candidate pauses between attempts on a store that refuses every seal without a reason.
+/// The store refuses every seal without a reason. The candidate must pause between its attempts.
 #[tokio::test(start_paused = true)]
 async fn regression_a_store_that_refuses_every_seal_gets_few_requests() {
     for unique in [false, true] {
@@ -172,7 +174,8 @@ async fn regression_a_store_that_refuses_every_seal_gets_few_requests() {
         let campaign = within(secs(60), election.campaign());
         assert!(within(secs(70), campaign).await.expect("no spinning").is_none());
         let asked = world.store.take_calls().len();
-        // A pause of constant length precedes each attempt.
+        // The pause before each attempt has a constant length, so the number of requests is
+        // bounded.
         assert!(asked < 2_000, "{asked} requests in a minute");
         world.store.heal();
         assert_eq!(elect(&election).await.epoch().get(), 2);

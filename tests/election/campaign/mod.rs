@@ -42,7 +42,8 @@ async fn a_follower_takes_over_from_a_dead_leader_within_a_validity() {
     }
 }
 
-/// The random delay (jitter) after the lapse is up to a tenth of the leader's validity.
+/// A candidate waits for a random delay (jitter) between the lapse and its seal. The delay is at
+/// most a tenth of the leader's validity, even if the poll interval is shorter.
 #[tokio::test(start_paused = true)]
 async fn regression_polls_shorter_than_the_jitter_do_not_delay_the_seal() {
     for _ in 0..10 {
@@ -84,7 +85,7 @@ async fn regression_an_unseen_renewal_lengthens_the_wait_after_a_deposition() {
     let a = elect(&world.node_behind(&way, &world.clock, "a").build().unwrap()).await;
     let b = world.node("b").poll_interval(VALIDITY).build().unwrap();
     let follow = tokio::spawn(async move { elect(&b).await });
-    // The leader renews at 3.3 s, and b polls only at 10 s.
+    // The leader has renewed at 3.3 s, but b polls only at 10 s, so b does not know this renewal.
     wait(secs(4)).await;
     way.always(Fault::Hang);
     world.seal(1, "deposed").await;
@@ -159,8 +160,8 @@ async fn many_candidates_have_one_leader_at_a_time() {
     }
 }
 
-/// The LIST that confirms the grant hangs until the lease has ended, so the campaign abandons the
-/// epoch.
+/// The LIST that confirms the grant hangs until the lease of the new epoch has ended. So the
+/// campaign abandons this epoch and continues.
 #[tokio::test(start_paused = true)]
 async fn regression_a_campaign_continues_after_a_grant_without_a_lease() {
     for fault in [Fault::FailBefore, Fault::Hang, Fault::Slow(millis(1_900))] {
@@ -197,8 +198,8 @@ async fn a_grant_is_reported_with_a_third_of_the_lease_left() {
     assert!(lead.remaining() >= VALIDITY / 3, "{:?}", lead.remaining());
 }
 
-/// The candidate is suspended before its confirmation. Less than a third of the lease is left, and
-/// no renewal succeeds.
+/// The candidate is suspended between its create and its confirmation. Afterwards less than a third
+/// of its lease is left, and its renewals fail.
 #[tokio::test(start_paused = true)]
 async fn pauses_before_a_grant_are_at_most_a_tenth_of_the_lease() {
     let world = World::new();
@@ -223,8 +224,8 @@ async fn pauses_before_a_grant_are_at_most_a_tenth_of_the_lease() {
     }
 }
 
-/// The lease is nearly over, and the renewal before the grant finds that an operator has sealed the
-/// epoch.
+/// The confirmation is late, so the candidate renews its lease before the grant. This renewal finds
+/// that an operator has sealed the epoch.
 #[tokio::test(start_paused = true)]
 async fn a_deposed_epoch_is_not_granted() {
     let world = World::new();
@@ -284,8 +285,8 @@ async fn a_follower_reports_each_new_leader() {
     }
 }
 
-/// The random delay before the seal is up to a tenth of the leader's validity for any poll
-/// interval. Frequent polls must not repeat the delay.
+/// The random delay before the seal is at most a tenth of the leader's validity, whatever the poll
+/// interval. A poll during the delay must not start a new delay.
 #[tokio::test(start_paused = true)]
 async fn regression_frequent_polls_do_not_delay_the_seal() {
     for seed in 0..10 {

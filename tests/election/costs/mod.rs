@@ -43,7 +43,7 @@ mock! {
     }
 }
 
-/// An expected request. The text is the end of its key.
+/// An expected request. The text is the end of the requested key.
 #[derive(Debug, Clone, Copy)]
 enum Want {
     List(&'static str),
@@ -270,11 +270,11 @@ async fn renewals_with_a_search_each_validity_and_a_resignation() {
         List(FIRST),
         Replace(FIRST),
         Replace(FIRST),
-        // The search for a greater epoch after ten seconds.
+        // Every ten seconds, the leader searches for a greater epoch.
         Get(SECOND),
         Replace(FIRST),
         Replace(FIRST),
-        // The proclamation and the resignation.
+        // The two writes of the proclamation and the resignation.
         Replace(FIRST),
         Replace(FIRST),
     ];

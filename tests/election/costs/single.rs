@@ -64,11 +64,11 @@ async fn renewals_and_a_resignation_without_a_search() {
         Create(LOCK),
         Replace(LOCK),
         Replace(LOCK),
-        // After ten seconds, the layout with epoch files would search for a greater epoch. A single
-        // object needs no search.
+        // With epoch files, the leader would search for a greater epoch after ten seconds. With a
+        // single object, no search is necessary.
         Replace(LOCK),
         Replace(LOCK),
-        // The proclamation and the resignation.
+        // The two writes of the proclamation and the resignation.
         Replace(LOCK),
         Replace(LOCK),
     ];

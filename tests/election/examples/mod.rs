@@ -53,7 +53,7 @@ fn stream_processor_continues_at_the_committed_offset() {
     for runs in 1..=2 {
         let mut worker = Program::start("stream_processor", &[&url]);
         let before = (0..12).map(|log| objects(folder.path(), log)).min().unwrap();
-        // Each log gets the claim of a writer and an entry.
+        // In each run, a log gets at least two objects: the claim of a writer, and an entry.
         let commits = |log| objects(folder.path(), log) >= before + 2;
         worker.until("it commits to all logs", || (0..12).all(commits));
         worker.interrupt();
@@ -137,7 +137,7 @@ impl Program {
         let (sender, lines) = mpsc::channel();
         std::thread::spawn(move || {
             let mut lines = stdout.lines().map_while(Result::ok);
-            // The test may have ended.
+            // The send fails if the test has ended, and then the thread ends.
             lines.try_for_each(|line| sender.send(line).ok())
         });
         Program { child, lines }
@@ -200,8 +200,9 @@ fn pause() {
     std::thread::sleep(Duration::from_millis(20));
 }
 
-/// Builds the example and returns the path of its program. `cargo test --test` builds no examples,
-/// and `cargo test --all-targets` builds only their empty tests.
+/// Builds the example and returns the path of its program. The test must build the example, because
+/// `cargo test --test` builds no examples, and `cargo test --all-targets` builds only their test
+/// programs.
 fn built(name: &str) -> PathBuf {
     static EXAMPLES: LazyLock<PathBuf> = LazyLock::new(build);
     EXAMPLES.join(name)
@@ -223,7 +224,8 @@ fn build() -> PathBuf {
     };
     let mut cargo = Command::new(env!("CARGO"));
     for (name, _) in std::env::vars() {
-        // The build of `ring` depends on these variables of this package, and would run again.
+        // The build script of `ring` depends on these variables. Cargo has set them for this
+        // package, so `ring` would be built again.
         if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
             cargo.env_remove(name);
         }

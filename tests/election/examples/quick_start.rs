@@ -34,8 +34,8 @@ fn the_example_is_the_program_of_the_page() {
     assert_eq!(words(program), words(&expected), "change examples/quick_start.rs, too");
 }
 
-/// The work returned normally after its cancellation. The program treated the work as completed,
-/// and exited with 0.
+/// Before the fix, the work returned normally after its cancellation, so the program treated it as
+/// completed and exited with 0.
 #[test]
 fn regression_the_example_campaigns_again_after_an_outage() {
     let server = S3Server::start_blocking();
@@ -48,9 +48,10 @@ fn regression_the_example_campaigns_again_after_an_outage() {
     command.envs(server.env());
     let mut program = Program::spawn(command);
     program.until("the example appends to the log", || written("orders/log/") > 3);
-    // From now on, the store answers no renewal. The first renewal is sent after a third of the
-    // validity. The time limit of the first three requests is a fifteenth of the validity, and of
-    // the next requests a fifth. At the fifth request the lease is at risk.
+    // From now on, the store does not answer renewals. The leader sends the first renewal after a
+    // third of the validity. It waits for a fifteenth of the validity for each of the first three
+    // requests, and for a fifth of the validity for each later request. So the lease is at risk
+    // when the fifth request is sent.
     server.fault(ServerFault::Hold).on(Op::Put).key_contains("orders/leader/lock-0000000001");
     let held = || server.faults_met().get("Hold").copied().unwrap_or_default();
     program.until("five requests hang", || held() >= 5);

@@ -17,7 +17,8 @@ async fn the_drift_lengthens_the_wait_of_an_observer() {
     }
 }
 
-/// The follower's clock is fast by the allowed drift, and the leader is cut off at any moment.
+/// The clock of the follower is fast by the allowed drift. The leader is cut off from the store at
+/// a random moment.
 #[tokio::test(start_paused = true)]
 async fn leaders_never_overlap_within_the_drift() {
     for seed in 0..40 {
@@ -41,7 +42,8 @@ async fn leaders_never_overlap_within_the_drift() {
 }
 
 /// A clock daemon slews the boot clocks of a follower and a leader (chrony by up to 83,333 ppm).
-/// Leases and timers used only the boot clock, and two leaders overlapped in 46 of 60 elections.
+/// Before the fix, leases and timers used only the boot clock, and two leaders overlapped in 46 of
+/// 60 elections.
 #[tokio::test(start_paused = true)]
 async fn regression_two_leaders_never_overlap_with_slewed_clocks() {
     const CHRONY: i32 = 83_333;
@@ -68,7 +70,8 @@ async fn regression_two_leaders_never_overlap_with_slewed_clocks() {
 }
 
 /// A follower with the longest poll interval waits for nearly the whole lease by its slewed boot
-/// clock. The follower's next step must also wait for the other clocks.
+/// clock. Before its next step, the follower must wait until the lease has also ended by its other
+/// clocks.
 #[tokio::test(start_paused = true)]
 async fn a_step_after_a_slewed_wait_waits_for_the_other_clocks() {
     const VALIDITY: Duration = Duration::from_secs(30);
@@ -94,7 +97,8 @@ async fn a_step_after_a_slewed_wait_waits_for_the_other_clocks() {
     }
 }
 
-/// Any clock may be the slowest. On a single object, the takeover delay follows the lapse.
+/// A wait ends only after its duration has passed on all clocks, whichever clock is the slowest.
+/// With a single object, the takeover delay begins at the lapse.
 #[tokio::test(start_paused = true)]
 async fn a_lapse_and_a_takeover_delay_hold_on_all_clocks() {
     const CHRONY: i32 = 83_333;

@@ -39,8 +39,9 @@ impl Layer for Named {
     }
 }
 
-/// The stores have different names, so the elections are different, and each campaign is the first
-/// of its election.
+/// A candidate with a unique name may seal the epoch of its name only in its first campaign. The
+/// stores have different names, so the process takes each campaign as the first of a different
+/// election.
 #[tokio::test(start_paused = true)]
 async fn a_unique_name_does_not_seal_an_epoch_of_the_same_process() {
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
@@ -82,8 +83,8 @@ async fn only_the_first_campaign_takes_over_by_name() {
     let election = world.node("a").name_is_unique(true).build().unwrap();
     held(election.try_campaign().await.unwrap());
     other.resign().await.unwrap();
-    // Another candidate has the same name, although names should be unique. It may have started
-    // later.
+    // Another candidate has the same name, although the name is declared unique. This twin may have
+    // started after the first campaign of `election`, so `election` must not seal its epoch.
     let twin = world.leader("a").await;
     assert_eq!(held(election.try_campaign().await.unwrap()).epoch, twin.epoch());
     assert!(twin.check().is_ok());
@@ -95,7 +96,8 @@ async fn a_nonce_of_this_process_does_not_belong_to_a_predecessor() {
     let process = process(&world.clock, 77);
     let first = world.node("a").process(process.clone()).build().unwrap();
     let lead = elect(&first).await;
-    // The second election value of the same process makes its first campaign.
+    // The process leads through its first election value. The first campaign of a second value must
+    // not seal this epoch.
     let second = world.node("a").process(process).name_is_unique(true).build().unwrap();
     assert_eq!(held(second.try_campaign().await.unwrap()).epoch.get(), 1);
     assert!(lead.check().is_ok());
@@ -146,8 +148,8 @@ async fn the_stores_dates_lapse_a_dead_leader_only_after_the_margin() {
     assert_eq!(elected(margin.try_campaign().await.unwrap()).epoch().get(), 2);
 }
 
-/// A random delay of up to a tenth of the validity, which is six minutes in this test, preceded the
-/// seal.
+/// Before the fix, a random delay preceded the seal of a long dead leader. It was up to a tenth of
+/// the validity, which is six minutes in this test.
 #[tokio::test(start_paused = true)]
 async fn a_long_dead_leader_by_the_stores_dates_is_replaced_immediately() {
     for seed in 0..8 {
@@ -228,7 +230,7 @@ async fn a_leader_survives_renewals_that_are_never_answered() {
     }
 }
 
-/// The back-off of the post about Cloud Storage, with its upper bound.
+/// Tests the back-off of polls that the post about Cloud Storage describes, with an upper bound.
 #[tokio::test(start_paused = true)]
 async fn a_follower_backs_off_up_to_a_bound_if_configured() {
     for (backoff, polls) in [(None, 200..=203), (Some(secs(8)), 7..=12)] {
@@ -324,8 +326,8 @@ async fn a_drop_never_blocks() {
     }
 }
 
-/// Candidates that begin to follow at the same moment seal at different moments, whether the leader
-/// renews in between or not.
+/// Candidates that begin to follow at the same moment must seal at different moments. This holds
+/// whether or not the leader renews while they follow.
 #[tokio::test(start_paused = true)]
 async fn candidates_that_start_together_do_not_seal_together() {
     // One poll interval is longer than a tenth of the validity, and the other is shorter.

@@ -29,7 +29,8 @@ async fn a_wall_clock_that_is_set_back_extends_no_lease() {
     assert!(took <= VALIDITY, "{took:?}");
 }
 
-/// After a step of the wall clock, the reported reason was "the process did not run for 13.0s".
+/// Before the fix, the reported reason after a step of the wall clock was "the process did not run
+/// for 13.0s".
 #[tokio::test(start_paused = true)]
 async fn regression_a_forward_step_of_the_wall_clock_is_the_reported_reason() {
     let world = World::new();
@@ -82,8 +83,8 @@ async fn a_suspension_is_the_reported_reason() {
     assert!(gap >= secs(40) && gap < secs(42), "{gap:?}");
 }
 
-/// After a suspension, the store refused a dozen renewals in the remaining time. The reported
-/// reason was "the process did not run for 3.1s", without the error of the store.
+/// After a suspension of 3.1 s, every renewal in the rest of the lease fails. Before the fix, the
+/// reported reason was only "the process did not run for 3.1s", without the error of the store.
 #[tokio::test(start_paused = true)]
 async fn regression_a_failing_store_after_a_suspension_is_the_reported_reason() {
     for (fault, words) in [(Fault::FailBefore, "503"), (Fault::Hang, "no answer within 2s")] {
@@ -95,7 +96,8 @@ async fn regression_a_failing_store_after_a_suspension_is_the_reported_reason() 
         let Loss::LeaseEnded { last_error: Some(error) } = &loss else { panic!("{loss}") };
         assert!(error.to_string().contains(words), "{fault:?}: {error}");
     }
-    // A failure before the suspension is not the reason.
+    // If a renewal failed before a long suspension, the suspension is the reason, and not the
+    // failure.
     let world = World::new();
     let (lead, way, clock) = leader_behind(&world).await;
     way.on(Call::Replace).fault(Fault::FailBefore);
@@ -126,7 +128,8 @@ async fn short_leases_are_checked_more_often() {
     assert!(matches!(loss, Loss::Suspended { gap } if gap >= millis(750)), "{loss}");
 }
 
-/// After a suspension, the work checks the lease before the driver runs.
+/// After a suspension, the application checks the lease before the driver runs. The reported reason
+/// must still be the suspension.
 #[tokio::test(start_paused = true)]
 async fn regression_a_suspension_found_by_a_check_is_the_reported_reason() {
     let world = World::new();

@@ -10,7 +10,7 @@ use tenure_testkit::world::{VALIDITY, World, elect, held, ready};
 
 mod clocks;
 
-/// Returns a leader with a separate connection to the objects of `world`.
+/// Returns a leader, its separate connection to the objects of `world`, and its clock.
 async fn leader_behind(world: &World) -> (Leadership, FaultStore, TestClock) {
     let (way, clock) = (world.another_way(), TestClock::new());
     let lead = elect(&world.node_behind(&way, &clock, "a").build().unwrap()).await;
@@ -21,7 +21,8 @@ async fn leader_behind(world: &World) -> (Leadership, FaultStore, TestClock) {
 async fn the_lease_ends_a_validity_after_the_last_renewal_is_sent() {
     let world = World::new();
     let (lead, way, clock) = leader_behind(&world).await;
-    // The store answers the renewal at 3.3 s after 0.6 s, and never answers the next renewal.
+    // The leader sends a renewal at 3.3 s, and the store answers it 0.6 s later. The store never
+    // answers the next renewal.
     way.on(Call::Replace).fault(Fault::Slow(millis(600)));
     way.on(Call::Replace).always().fault(Fault::Hang);
     let start = clock.now().boot;
@@ -36,8 +37,8 @@ async fn the_lease_ends_a_validity_after_the_last_renewal_is_sent() {
     assert!(took > millis(9_390) && took < millis(9_410), "{took:?}");
 }
 
-/// The store refuses the retry of the renewal two seconds later, and the leader then reads the
-/// renewal back.
+/// A renewal takes effect, but gets no answer. Two seconds later the leader sends it again, and the
+/// store refuses it. Then the leader finds the first renewal by a read-back.
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_renewal_extends_the_lease_from_the_time_it_was_sent() {
     let world = World::new();
@@ -72,8 +73,8 @@ async fn the_token_ends_with_the_lease() {
     assert!(lead.check().is_err() && lead.remaining().is_zero());
 }
 
-/// A check finds the end of the lease by a clock that is then set back. The driver did not notice
-/// the end.
+/// A check detects the end of the lease by a clock that is then set back. Before the fix, the
+/// driver did not detect the loss, and continued to renew.
 #[tokio::test(start_paused = true)]
 async fn regression_a_loss_found_by_a_check_stops_the_renewals() {
     let world = World::new();
@@ -92,8 +93,8 @@ async fn regression_a_loss_found_by_a_check_stops_the_renewals() {
     assert_eq!(elect(&world.node("b").build().unwrap()).await.epoch().get(), 2);
 }
 
-/// The driver receives the answer and the end of the lease in one step. The renewed lease would
-/// last for another 2 s.
+/// The answer to a renewal arrives after the end of the lease, before the driver has detected this
+/// end. By the answer alone, the renewed lease would last for another 2 s.
 #[tokio::test(start_paused = true)]
 async fn an_answer_after_the_end_of_the_lease_does_not_extend_the_lease() {
     let world = World::new();
@@ -192,7 +193,7 @@ async fn a_foreign_record_is_tampering() {
         let page = world.store.inner().list("app/lock-", "", 10).await.unwrap();
         assert_eq!(page.entries[0].size, body.len() as u64, "the object is unchanged");
     }
-    // The record has the leader's nonce, with a heartbeat that is too low or too high.
+    // An edited record has the nonce of the leader, but a heartbeat that is too low or too high.
     for heartbeat in [0, 99] {
         let world = World::new();
         let lead = world.leader("a").await;
@@ -215,8 +216,8 @@ async fn a_peer_that_does_not_seal_is_detected_within_a_validity() {
     }
 }
 
-/// The process remembers the epoch that superseded its leadership, even if that epoch object is
-/// deleted.
+/// When another epoch supersedes a leadership, the process remembers the greater epoch, even if its
+/// object is later deleted.
 #[tokio::test(start_paused = true)]
 async fn regression_the_epoch_that_superseded_a_leader_is_remembered() {
     let world = World::new();
@@ -270,7 +271,8 @@ async fn regression_the_events_end_with_the_loss() {
     }
 }
 
-/// A `select!` polls a stream again after the end of the stream.
+/// A `select!` in a loop may poll a stream again after the stream has ended. The stream must then
+/// return `None` again.
 #[tokio::test(start_paused = true)]
 async fn regression_an_ended_stream_can_be_polled_again() {
     let world = World::new();
@@ -323,7 +325,7 @@ async fn several_tasks_can_wait_for_one_loss() {
             })
         })
         .collect();
-    // A wait can be dropped.
+    // The future of `lost` can be dropped, and other waits continue.
     assert!(within(secs(1), lead.lost()).await.is_none());
     world.seal(1, "deposed").await;
     for task in waiting {

@@ -34,7 +34,8 @@ impl Recorder {
     }
 }
 
-/// Asserts that the metrics count and time each request in the store's log once.
+/// Takes the requests from the log of the store. Asserts that the metrics have counted and timed
+/// each request exactly once.
 pub fn counts_all(scrape: &Scrape, store: &FaultStore) {
     let calls = store.take_calls();
     for (kind, call) in [

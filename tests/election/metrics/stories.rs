@@ -32,7 +32,8 @@ async fn leader_behind(world: &World) -> (Leadership, FaultStore, TestClock) {
     (lead, way, clock)
 }
 
-/// A leader is elected, renews five times, once after a 503, and resigns.
+/// A leader is elected, renews five times, and resigns. One renewal succeeds only at its second
+/// attempt, after a 503.
 pub async fn a_good_leader(recorder: &Recorder) {
     let world = World::new();
     let lead = world.leader("a").await;
@@ -124,7 +125,8 @@ pub async fn a_store_that_hangs(recorder: &Recorder) {
     counts_all(&now, &way);
 }
 
-/// A candidate renews a late grant before the report, but an operator has sealed the epoch.
+/// A grant is late, so the candidate renews its lease before it reports the election. This renewal
+/// fails, because an operator has sealed the epoch.
 pub async fn an_abandoned_grant(recorder: &Recorder) {
     let world = World::new();
     let election = world.node("a").build().unwrap();
@@ -153,7 +155,8 @@ pub async fn campaigns_that_fail(recorder: &Recorder) {
     assert_eq!(now.sum("tenure_elections_total", &[]), 2.0);
 }
 
-/// The process learns of the epoch only by a read, and not by a LIST or its own create.
+/// The process learns of an epoch only by a read, and not by a LIST or by a create. The metric must
+/// show this epoch.
 pub async fn regression_an_epoch_that_was_read_is_known(recorder: &Recorder) {
     let epoch = || recorder.scrape().value("tenure_epoch", &[APP]);
     let written = |more: Value| {
@@ -175,7 +178,7 @@ pub async fn regression_an_epoch_that_was_read_is_known(recorder: &Recorder) {
     wait(secs(3)).await;
     assert_eq!(epoch(), 2.0);
     following.abort();
-    // A process reads a single object and never lists it.
+    // With a single object, a process reads the object and never lists it.
     let world = World::new();
     let body = written(json!({ "token": 7, "epoch": 7, "expires_at": 9e9 }));
     world.put("lock.json", body).await;

@@ -11,8 +11,8 @@ use tenure_testkit::time::{millis, secs, timed, wait};
 use tenure_testkit::world::{VALIDITY, elect};
 use tenure_testkit::write_faults::WRITE_FAULTS;
 
-/// Returns the broken rule of a seal over the record `before`, if any. The broken variants use this
-/// function, too.
+/// Returns the rule that a seal breaks, or `None`. The seal replaced the record `before` by
+/// `after`. The tests of broken variants use this function, too.
 fn wrong_seal(before: &Value, after: &Value, ended: &str) -> Option<String> {
     let number = |record: &Value, field: &str| record[field].as_u64().unwrap_or(0);
     if !is_sealed(after) {
@@ -209,7 +209,8 @@ async fn a_later_format_is_left_unchanged_and_a_broken_single_object_has_no_toke
     }
 }
 
-/// After any fault of the seal, the outcome matches the record.
+/// Whatever fault the write of the seal meets, the outcome of `depose` matches the record on the
+/// store.
 #[tokio::test(start_paused = true)]
 async fn a_seal_with_an_unknown_effect_is_read_back() {
     for layout in LAYOUTS {
@@ -310,7 +311,8 @@ async fn reads_are_tried_three_times() {
     }
 }
 
-/// The store refuses a seal after a renewal. The next seal is based on the newer record.
+/// The store refuses the seal, because the leader has renewed after the read. The operator reads
+/// the newer record and tries again.
 #[tokio::test(start_paused = true)]
 async fn a_seal_is_retried_a_few_times_after_renewals() {
     for layout in LAYOUTS {

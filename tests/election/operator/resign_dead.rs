@@ -78,13 +78,14 @@ async fn another_epoch_or_nonce_is_left_unchanged() {
         let guard = guard(&scene);
         assert_eq!(guard.resign_dead(other, None).await.unwrap(), Resigned::NotCurrent);
         assert_eq!(scene.record(1).await, before);
-        // The key has the right nonce and another epoch.
+        // This key has the nonce of the holder, but another epoch.
         let (_, nonce) =
             key.to_string().split_once('-').map(|(a, b)| (a.len(), b.to_owned())).unwrap();
         let other: ResignKey = format!("2-{nonce}").parse().unwrap();
         assert_eq!(guard.resign_dead(other, None).await.unwrap(), Resigned::NotCurrent);
         assert_eq!(scene.record(1).await, before);
-        // After a takeover, the epoch has ended, or the single object has another token.
+        // After a takeover, the result depends on the layout. With epoch files the epoch has
+        // already ended, and with a single object the object has another token.
         guard.resign_dead(key, None).await.unwrap();
         let _b = scene.leader("b").await;
         let expected = match layout {
@@ -131,7 +132,8 @@ async fn a_late_renewal_is_read_and_sealed() {
     }
 }
 
-/// The process is alive, contrary to the report. The store refuses its write after the seal.
+/// The guard seals the epoch of a process that is alive, contrary to the report. Then the store
+/// refuses the next renewal of this process.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_after_the_seal_is_refused() {
     for layout in LAYOUTS {
@@ -145,7 +147,8 @@ async fn a_renewal_after_the_seal_is_refused() {
     }
 }
 
-/// The holder renews before each seal, so the holder is alive.
+/// The store refuses every seal, as if the holder renewed just before. So the holder counts as
+/// alive, and its record remains unchanged.
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_keeps_renewing_is_left_unchanged() {
     for layout in LAYOUTS {

@@ -47,7 +47,8 @@ fn a_lease_without_renewals_is_lost() {
     std::fs::rename(scene.path("store"), scene.path("aside")).expect("the directory exists");
     std::fs::write(scene.path("store"), "").expect("a file replaces the directory");
     let (at, lost) = events.wait_for("lost", elected);
-    // On a stalled machine, the lease may end before the failed renewal is noticed.
+    // On a stalled machine, the sidecar may detect the end of the lease before it detects the
+    // failed renewal.
     let reason = &lost["lost"]["reason"];
     let known = ["not_renewed", "lease_ended", "suspended"];
     assert!(known.iter().any(|known| reason == known), "{lost}");
@@ -68,7 +69,8 @@ fn a_head_request_for_a_stream_has_no_body() {
     assert_eq!(a.ask("HEAD", EVENTS, ""), (200, String::new()));
 }
 
-/// While 64 streams were open, the sidecar refused all requests of the application.
+/// Before the fix, the sidecar refused all other requests of the application while 64 streams were
+/// open.
 #[test]
 fn regression_unread_streams_do_not_block_other_requests() {
     let scene = Scene::new(TENURE);

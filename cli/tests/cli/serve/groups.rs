@@ -1,4 +1,5 @@
-//! Tests of sidecars as members of groups. Their applications own partitions over HTTP.
+//! Tests of sidecars as members of groups. The applications of the sidecars own partitions over
+//! HTTP.
 
 use std::collections::BTreeMap;
 
@@ -49,8 +50,9 @@ impl Sidecar {
     }
 }
 
-/// Asserts that no partition has valid tokens at two members at a time. The members answer one
-/// after another, so a partition with two tokens is requested again.
+/// Asserts that no partition has valid tokens at two members at a time. The test asks the members
+/// one after another, and a partition may move between two answers. So if two members report a
+/// token, the test asks the first member again.
 fn one_owner(all: &[&Sidecar]) {
     let owned: Vec<_> = all.iter().map(|sidecar| sidecar.tokens()).collect();
     for (at, one) in owned.iter().enumerate() {
@@ -63,7 +65,8 @@ fn one_owner(all: &[&Sidecar]) {
     }
 }
 
-/// Waits until each member has this number of tokens. The applications release revoked partitions.
+/// Waits until each member has the number of tokens that `counts` gives for it. The applications
+/// release revoked partitions.
 fn settles(all: &[&Sidecar], counts: &[usize]) {
     eventually(&format!("they own {counts:?}"), || {
         one_owner(all);
@@ -176,7 +179,7 @@ fn a_release_names_a_token_and_may_have_a_back_off() {
     assert_eq!(a.tokens()["3"], token, "the partitions have not changed");
     let b = member(&scene, "b", &[]);
     settles(&[&a, &b], &[3, 3]);
-    // The same member may own the partition again.
+    // The group may give a released partition to the same member again.
     let moves = a.names("owned")[0].clone();
     let before = a.tokens()[&moves];
     assert_eq!(a.release(&moves, "", r#"{"back_off_ms":0}"#).0, 200);
@@ -260,7 +263,7 @@ fn after_sigterm_the_sidecar_ends_when_all_partitions_are_released() {
     }
     assert_eq!(a.process.code(), 0);
     assert_eq!(events.names().iter().filter(|name| *name == "lost").count(), 3);
-    // The partitions move without a wait for the validity of ten minutes.
+    // The partitions move immediately, although the validity is ten minutes.
     settles(&[&b], &[6]);
 }
 
@@ -285,7 +288,7 @@ fn the_session_is_resigned_after_the_grace_or_a_failed_health_check() {
     is_member(&a);
     a.process.signal(Signal::SIGTERM);
     assert_eq!(a.process.code(), 0);
-    // The next member owns the partitions without a wait for the validity of ten minutes.
+    // The next member owns the partitions immediately, although the validity is ten minutes.
     let b = member(&scene, "b", &["--validity", "600s"]);
     settles(&[&b], &[6]);
 }
@@ -300,7 +303,8 @@ fn a_member_leaves_after_its_application_has_released_all() {
     {
         assert_eq!(leave(wrong).1["code"], "bad_body", "{wrong}");
     }
-    // Its partitions are reserved for its name, so no other member owns them.
+    // The group reserves the partitions of the leaving member a for the name a, so b owns no
+    // partition.
     let kept = leave(r#"{"for_ms":3600000,"pause_ms":1000}"#);
     assert_eq!(kept, (200, json!({ "owned": 6 })));
     let b = member(&scene, "b", &[]);
@@ -311,7 +315,7 @@ fn a_member_leaves_after_its_application_has_released_all() {
     }
     eventually("the member gets its former partitions back", || {
         one_owner(&[&a, &b]);
-        // Only a member of this name gets the partition.
+        // While a is away, its partitions are reserved for the name a, so b gets none of them.
         let is_away = ["standby", "joining"].iter().any(|state| a.group()["state"] == *state);
         assert!(!is_away || b.tokens().is_empty(), "the partition stays reserved");
         a.release_revoked();

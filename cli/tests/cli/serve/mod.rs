@@ -65,7 +65,7 @@ fn followers_read_the_data_of_the_leader() {
     assert_eq!(a.json("PUT", path, &data.to_string()), (200, json!({ "epoch": 1 })));
     assert_eq!(a.view()["data"], data);
     eventually("b reads the data", || b.view()["data"] == data);
-    // Both requests leave the data unchanged.
+    // The sidecar refuses each of these requests, and the data does not change.
     assert_eq!(put(&b, path, "1"), (409, "not_leading".to_owned()));
     assert_eq!(put(&a, "/v1/elections/orders/data?epoch=7", "1"), (409, "other_epoch".to_owned()));
     assert_eq!(put(&a, "/v1/elections/orders/data?epoch=x", "1"), (400, "bad_query".to_owned()));
@@ -103,7 +103,7 @@ fn a_resigned_candidate_pauses_while_another_leads() {
     a.leads();
     let body = r#"{"successor":"b","pause_ms":600000}"#;
     assert_eq!(resign(&a, "?epoch=1", body), (200, json!({ "epoch": 1, "sealed": true })));
-    // The reply does not wait for the store.
+    // The sidecar replies without a request to the store.
     assert_eq!(a.get("/v1/elections/orders/token").0, 503);
     let seen = a.view();
     assert_eq!((&seen["lost"]["epoch"], &seen["lost"]["reason"]), (&1.into(), &"resigned".into()));
@@ -115,7 +115,8 @@ fn a_resigned_candidate_pauses_while_another_leads() {
     });
 }
 
-/// The sidecar detected an invalid successor only at the seal, after the leadership had ended.
+/// Before the fix, the sidecar detected an invalid successor only at the seal, after the leadership
+/// had ended.
 #[test]
 fn regression_an_invalid_successor_changes_nothing() {
     let scene = Scene::new(TENURE);
@@ -132,7 +133,7 @@ fn regression_an_invalid_successor_changes_nothing() {
     assert_eq!((status, &said["sealed"]), (200, &true.into()), "{said}");
 }
 
-/// The sidecar read `["b",1]` as `{"successor":"b","pause_ms":1}`.
+/// Before the fix, the sidecar read the body `["b",1]` as `{"successor":"b","pause_ms":1}`.
 #[test]
 fn regression_a_list_as_a_body_changes_nothing() {
     let scene = Scene::new(TENURE);
@@ -185,7 +186,7 @@ fn a_failing_store_ends_the_leadership_but_not_the_process() {
     assert!(lost["epoch"].is_u64() && lost["reason"].is_string(), "{lost}");
     eventually("the sidecar is not ready", || probe("/readyz") == 503);
     assert_eq!(probe("/livez"), 200);
-    // The reply names no leader.
+    // The store does not answer, so the reply names no leader.
     let seen = a.view();
     assert_eq!((&seen["leader"], &seen["epoch"]), (&Value::Null, &Value::Null), "{seen}");
     std::fs::remove_file(scene.path("store")).expect("the path exists");

@@ -14,7 +14,7 @@ use tenure_testkit::command::scene::Scene;
 
 const DOCUMENT: &str = include_str!("../../../openapi.json");
 const KEY: &str = "correct-horse-battery-staple";
-/// Replies that this test cannot produce by requests.
+/// Documented replies that the requests of this test cannot cause.
 const NOT_SEEN: [(&str, &str, u16); 14] = [
     // The server sends these replies before its stores are open.
     ("GET", "/v1/elections", 503),
@@ -108,7 +108,8 @@ impl Check {
     }
 }
 
-/// Returns the violations of a schema, for the part of JSON Schema that the document uses.
+/// Returns how `value` violates `schema`, or `None`. The function supports the part of JSON Schema
+/// that the document uses.
 fn problem(document: &Value, schema: &Value, value: &Value) -> Option<String> {
     if let Some(name) = schema["$ref"].as_str() {
         let schema = document.pointer(name.strip_prefix('#').expect("a local one"));
@@ -268,7 +269,7 @@ fn of_a_group(check: &mut Check) {
     check.ask(&a, release, "", 200);
     check.ask(&a, token, "", 503);
     check.ask(&a, release, "", 409);
-    // The reply counts the partitions that the member has not released.
+    // The body of this reply has the number of partitions that the member still owns.
     check.ask(&a, leave, r#"{"pause_ms":600000}"#, 200);
     eventually("the member has left", || {
         let view = a.get("/v1/groups/orders").1;

@@ -1,6 +1,6 @@
-//! Tests with clients of two older sidecars. The clients follow the documentation: the Kubernetes
-//! blog of January 2016 ("Simple leader election with Kubernetes and Docker") and docs.nais.io
-//! ("Leader election").
+//! Tests that clients of two older sidecars work with this sidecar. The clients follow the
+//! documentation of the older sidecars: the Kubernetes blog of January 2016 ("Simple leader
+//! election with Kubernetes and Docker") and docs.nais.io ("Leader election").
 
 use super::client::{Sidecar, sidecar};
 use super::{kill, leader_and_follower};
@@ -49,7 +49,8 @@ fn clients_of_older_sidecars_find_one_leader() {
     assert!(!nais_is_leader(&a, "a"));
 }
 
-/// A client compares only names, so it would treat the epoch of the old process as its own epoch.
+/// Such a client compares only names. If the restarted sidecar reported the epoch of its dead
+/// predecessor, the client would believe that it leads.
 #[test]
 fn a_restarted_sidecar_is_not_the_leader_of_its_old_epoch() {
     let scene = Scene::new(TENURE);

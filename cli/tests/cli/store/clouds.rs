@@ -65,7 +65,7 @@ mod gcs {
     }
 
     /// A platform may mount secrets after the start of a container, and may write a secret in
-    /// pieces.
+    /// pieces. So the command waits until the key file is complete.
     #[test]
     fn regression_the_command_waits_for_a_late_key_file() {
         let (scene, server) = (Scene::new(crate::TENURE), GcsServer::start());
@@ -82,7 +82,8 @@ mod gcs {
             "client_email": "", "private_key": "", "private_key_id": "",
         });
         std::fs::write(&file, key.to_string()).expect("a file");
-        // The server requires a token, and this key provides none.
+        // The server requires a token, and this key file gives no token. So this message shows that
+        // the command has read the key file.
         candidate.says("401 AuthenticationRequired");
         candidate.signal(Signal::SIGTERM);
         candidate.code();

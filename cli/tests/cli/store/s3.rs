@@ -177,7 +177,8 @@ fn the_url_sets_the_encryption_and_the_owner_of_the_bucket() {
     assert!(said.code == 64 && said.err.contains("`?see` is unknown"), "{said:?}");
 }
 
-/// The probe read the settings of the bucket although the bucket had another owner.
+/// Before the fix, the probe read the settings of the bucket even if the bucket belonged to another
+/// owner.
 #[test]
 fn regression_each_request_of_probe_names_the_owner_of_the_bucket() {
     let server = S3Server::start_blocking();
@@ -238,7 +239,8 @@ fn a_denied_deletion_exits_with_77() {
     compact(&server, &[]).fails(77, &["DeleteObject"]);
     assert_eq!(server.keys().len(), 3);
     server.clear_faults();
-    // A single key may be under a legal hold. The command then also prints its report.
+    // One key may be under a legal hold, so that S3 denies the deletion of this key. The command
+    // then fails, and also prints its report.
     server.quirks(|quirks| quirks.undeletable = Some("0000000001".to_owned()));
     let said = compact(&server, &["--json"]);
     assert_eq!(said.code, 77, "{said:?}");
@@ -310,7 +312,8 @@ fn operators_work_on_s3_through_faults() {
     });
 }
 
-/// The resigning process has the store and the credentials of the killed process.
+/// The process that resigns for the killed leader uses the same store and the same credentials as
+/// the leader.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_epoch_of_a_killed_leader_is_resigned_on_s3() {
@@ -349,6 +352,6 @@ fn an_operator_works_through(fault: &ServerFault, layout: &[&str]) {
     let said = verb("depose", &["--epoch", "43"]);
     assert!(said.out.contains("from epoch 43; a successor waits"), "{fault:?}: {said:?}");
     server.clear_faults();
-    // The store refuses the leader's next renewal.
+    // The epoch is sealed, so the store refuses the next renewal of the leader.
     assert_eq!(ended(&mut leader).code(), Some(75), "{fault:?}");
 }

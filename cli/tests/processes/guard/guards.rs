@@ -64,13 +64,15 @@ async fn a_stopped_guard_does_not_save_the_group() {
     eventually("the stopped guard has ended too", || !runs(guard));
 }
 
-/// A fault of the guard and a fault of the standby coincide. A stopped guard with a killed standby
-/// let CMD run beyond the lease. A stopped standby with a killed guard kept the lease forever.
+/// The guard and the standby fail at the same time. Before the fix, CMD ran beyond the lease if the
+/// guard was stopped and the standby was killed. If the standby was stopped and the guard was
+/// killed, `tenure` renewed the lease forever.
 #[tokio::test(flavor = "multi_thread")]
 async fn regression_no_two_faults_of_guard_and_standby_keep_a_process_alive() {
     let faults = [None, Some(Signal::SIGSTOP), Some(Signal::SIGKILL)];
     let pairs = faults.iter().flat_map(|standby| faults.iter().map(move |guard| (standby, guard)));
-    // If the two are killed, no process knows the descendants outside of the process group.
+    // If the guard and the standby are both killed, no process knows the descendants outside of the
+    // process group.
     let pairs = pairs.filter(|pair| *pair != (&Some(Signal::SIGKILL), &Some(Signal::SIGKILL)));
     let stories = pairs.map(async |(to_standby, to_guard)| {
         let dir = tempfile::tempdir().expect("a directory");
@@ -111,7 +113,8 @@ async fn regression_no_two_faults_of_guard_and_standby_keep_a_process_alive() {
     futures::future::join_all(stories).await;
 }
 
-/// A thousand signals filled the pipe to a stopped guard, and no other process killed CMD.
+/// Before the fix, a thousand signals filled the pipe to a stopped guard, and then no process
+/// killed CMD.
 #[tokio::test]
 async fn regression_signals_to_a_stopped_guard_do_not_save_the_group() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -131,7 +134,7 @@ async fn regression_signals_to_a_stopped_guard_do_not_save_the_group() {
     assert!(!runs(child));
 }
 
-/// The leader renewed its lease forever, although CMD had ended.
+/// Before the fix, the leader renewed its lease forever if CMD ended while the guard was stopped.
 #[tokio::test]
 async fn regression_the_end_of_cmd_is_detected_despite_a_stopped_guard() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -54,9 +54,9 @@ async fn gone(group: &Group) -> GroupEnd {
     end
 }
 
-/// Asserts that the group does not end for a while. The wait is far longer than the delay between
-/// the report of CMD's end and the next report on the same pipe. On a slow machine, this check may
-/// miss a fault, but it does not fail without a fault.
+/// Asserts that the group is not reported as ended during a short wait. The wait is far longer than
+/// the delay between the report of CMD's end and the next report on the same pipe. On a slow
+/// machine, this check may miss a fault, but it does not fail without a fault.
 async fn stays_pending(gone: Pin<&mut impl Future<Output = (GroupEnd, Left)>>) {
     tokio::select! {
         (_, left) = gone => panic!("a process is alive, but reported as ended: {left:?}"),
@@ -221,7 +221,8 @@ async fn a_dropped_group_is_killed() {
     }
 }
 
-/// `tenure` is alive, so it decides how the epoch ends.
+/// The process `tenure` is alive and decides how the epoch ends. So the guard of a dropped group
+/// must not resign.
 #[tokio::test]
 async fn a_dropped_group_does_not_resign() {
     let dir = tempfile::tempdir().expect("a directory");

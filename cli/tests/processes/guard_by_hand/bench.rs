@@ -1,4 +1,5 @@
-//! A guard or a standby that receives its orders from a test.
+//! A guard process or a standby process that receives its orders from a test instead of `tenure
+//! run`.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, PipeReader, PipeWriter, Read as _, Write as _};
@@ -44,7 +45,7 @@ pub struct Guard {
     reports: BufReader<PipeReader>,
     /// Process ID of CMD, after the start.
     pub command: u32,
-    /// The guard's ends of the pipes, as links in /proc.
+    /// The links in /proc to the guard's ends of the two pipes.
     pub pipes: [PathBuf; 2],
 }
 
@@ -103,7 +104,7 @@ impl Guard {
         assert!(self.tell_if_it_lives(line), "the guard is alive");
     }
 
-    /// Sends an order. Returns whether the guard was alive.
+    /// Sends an order. Returns false if the guard has ended.
     pub fn tell_if_it_lives(&mut self, line: &str) -> bool {
         let orders = self.orders.as_mut().expect("the pipe is open");
         writeln!(orders, "{line}").is_ok()

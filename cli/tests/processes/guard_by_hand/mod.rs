@@ -23,8 +23,7 @@ fn the_whole_group_dies_at_kill_at_and_not_before() {
     let child = number_in(&file);
     let kill_at = in_ms(400);
     guard.lease(in_ms(0), kill_at);
-    // The time of SIGTERM has passed at the guard's first check, so the guard sends SIGTERM before
-    // it answers.
+    // The guard must send SIGTERM now, so it does so before it answers the order.
     guard.hears(&["terminated", "watching", "killed"]);
     assert!(reached(kill_at), "killed while the lease was valid");
     guard.hears(&["ended 9", "gone"]);
@@ -123,7 +122,7 @@ fn the_group_ends_with_the_lease_after_the_end_of_tenure() {
     let file = dir.path().join("pid");
     let mut guard = Guard::over(STUBBORN, &file);
     let child = number_in(&file);
-    // The lease has been at risk for a long time.
+    // The lease is at risk, and the grace of CMD has begun, before `tenure` ends.
     guard.lease(now(), in_ms(500));
     guard.hears(&["terminated", "watching"]);
     guard.hang_up();
@@ -132,8 +131,8 @@ fn the_group_ends_with_the_lease_after_the_end_of_tenure() {
     assert!(said.contains("killed (SIGKILL)"), "{said}");
 }
 
-/// The guard checked no deadline while it executed orders, each with a scan of /proc. After 2,000
-/// signals, CMD ran for seconds beyond the lease.
+/// Before the fix, the guard did not check the deadline while it executed orders, and each order
+/// scanned /proc. After 2,000 signals, CMD ran for seconds beyond the lease.
 #[test]
 fn regression_many_orders_do_not_delay_the_end() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -144,7 +143,8 @@ fn regression_many_orders_do_not_delay_the_end() {
     let kill_at = in_ms(200);
     guard.lease(now(), kill_at);
     guard.hears(&["terminated", "watching"]);
-    // Without checks of the deadline, these orders would take at least 20 s.
+    // The guard needs at least 20 s for all these orders, unless it checks the deadline between
+    // them.
     for _ in 0..20_000 {
         // On a loaded machine, the guard may end before it has received all orders.
         if !guard.tell_if_it_lives("signal SIGHUP") {
@@ -222,7 +222,8 @@ fn a_real_time_signal_is_reported_as_a_status() {
     guard.hears(&["ended 34", "gone"]);
 }
 
-/// The descendants leave by a new process group, by a new session, and by a double fork.
+/// The descendants leave the process group of CMD in three ways: a new process group, a new
+/// session, and a double fork.
 #[test]
 fn regression_descendants_that_leave_the_group_are_killed() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -250,7 +251,8 @@ fn regression_descendants_that_leave_the_group_get_sigterm() {
     }
 }
 
-/// A supervisor terminates its children in an order that it chooses.
+/// A supervisor terminates its children in an order that it chooses. So the guard sends SIGTERM to
+/// the supervisor, and not to its child outside of the process group.
 #[test]
 fn a_child_outside_of_the_group_is_terminated_by_its_parent() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -34,7 +34,7 @@ pub fn beats(scene: &Scene, file: &str) -> Vec<Beat> {
     whole.lines().map(Beat::parse).collect()
 }
 
-/// Waits for a beat of an epoch above this one, and returns the last beat.
+/// Waits for a beat of an epoch above `epoch`, and returns the last beat.
 pub fn beat_above(scene: &Scene, epoch: u64) -> Beat {
     let mut last = None;
     eventually(&format!("a command runs in an epoch above {epoch}"), || {
@@ -56,11 +56,13 @@ impl Beat {
     }
 }
 
-/// Makes this test program run as the command, and names the directory of its files.
+/// Variable that makes this test program run as the command. Its value is the directory of the
+/// command's files.
 pub const BEATS: &str = "TENURE_TEST_BEATS";
 
-/// The command. It writes two logs until it is killed. The log `beats` accepts all beats. The log
-/// `fenced` accepts only the greatest epoch so far, and refused beats are written to `refused`.
+/// The command. The command writes beats to two logs until it is killed. The log `beats` accepts
+/// all beats. The log `fenced` accepts only the greatest epoch so far, and refused beats are
+/// written to `refused`.
 pub fn beat(dir: OsString) {
     let dir = Path::new(&dir);
     let variable = |name| std::env::var(name).expect("tenure sets the variable");

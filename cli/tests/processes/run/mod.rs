@@ -60,12 +60,14 @@ fn one_of_three_candidates_runs_through_kills_and_stops() {
     candidates[stopped].stop();
     let third = beat_above(&scene, second.epoch);
     assert_ne!(third.name, second.name);
-    // After the end of its lease, the continued candidate learns that it has lost the leadership.
+    // The candidate continues after the end of its lease, and must report that it has lost the
+    // leadership.
     candidates[stopped].signal(Signal::SIGCONT);
     candidates[stopped].says(&format!("lost epoch {}", second.epoch));
     assert!(candidates[stopped].lives(), "{}", candidates[stopped].said());
 
-    // The remaining candidate is elected again.
+    // After the leader of the third epoch has ended, only the continued candidate remains. It is
+    // elected again.
     let last = of(&third.name);
     candidates[last].signal(Signal::SIGTERM);
     // A service exits with 0 after SIGTERM.
@@ -88,7 +90,8 @@ fn a_stopped_leader_exits_with_75_after_it_continues() {
     let mut a = beating(&scene, "a", SHORT);
     let first = beat_above(&scene, 0);
     a.signal(Signal::SIGSTOP);
-    // No other candidate exists, so only the lease makes the guard end the command.
+    // No other candidate seals the epoch, so the guard can end the command only by the end of the
+    // lease.
     let guard = a.guard();
     let mut last = None;
     eventually("the command is dead", || {
@@ -97,7 +100,8 @@ fn a_stopped_leader_exits_with_75_after_it_continues() {
         before == Some(beats_of(&scene, "beats").pop())
     });
     eventually("the guard has ended all processes", || !runs(guard));
-    // On an idle machine the guard ends before the lease.
+    // On an idle machine, the guard ends some time before the end of the lease, so the test also
+    // waits for the lapse.
     eventually("the lease has lapsed", || scene.status()["lapsed"] == true);
     let status = scene.status();
     assert_eq!((&status["state"], &status["epoch"]), (&"held".into(), &first.epoch.into()));
@@ -106,8 +110,9 @@ fn a_stopped_leader_exits_with_75_after_it_continues() {
     assert!(a.said().contains("lost epoch 1"), "{}", a.said());
 }
 
-/// A command that had ended at SIGTERM was reported as killed. If the machine is too slow for a
-/// grace, the test repeats with a longer grace.
+/// Before the fix, the log reported a command as killed, although the command had ended at SIGTERM.
+/// On a slow machine, the command may not end within its grace. Then the test repeats with a longer
+/// grace.
 #[test]
 fn regression_killed_is_reported_only_for_a_killed_command() {
     let script = "trap 'echo > term; exit 0' TERM; echo > ready; while :; do sleep 0.02; done";
@@ -253,7 +258,7 @@ fn signals_ignored_by_nohup_stay_ignored() {
     let mut a = scene.start("a", command);
     scene.wait_for_file("ready");
     a.signal(Signal::SIGHUP);
-    // The second renewal that the test observes began after the signal.
+    // The test waits for two renewals, because the first may have begun before the signal.
     for _ in 0..2 {
         let record = || fs::read(scene.path("store/lock-0000000001.json")).expect("the record");
         let before = record();
@@ -288,11 +293,11 @@ fn regression_a_full_stderr_delays_no_kill() {
     let pid = scene.number("pid");
     seal(&scene, "lapsed");
     eventually("CMD is killed", || !runs(pid));
-    // The exit of the process does not wait for the reader either.
+    // The exit of `tenure` does not wait for a reader of stderr either.
     assert_eq!(a.code(), 75);
 }
 
-/// Returns a pipe that is full.
+/// Returns a pipe whose buffer is full, so that a further write blocks.
 fn full_pipe() -> (PipeReader, PipeWriter) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     let nonblocking = |on| {
@@ -338,7 +343,7 @@ fn a_deleted_store_exits_with_75() {
     assert_eq!(a.code(), 75, "{}", a.said());
 }
 
-/// Seals the current epoch object with this value of `ended`, like an operator.
+/// Seals the current epoch object as an operator does. The record gets `ended` as its end.
 fn seal(scene: &Scene, ended: &str) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
@@ -355,7 +360,8 @@ fn seal(scene: &Scene, ended: &str) {
             let sealed = store.replace(&key, record.to_string().into(), object.etag).await;
             match sealed.expect("the write succeeds") {
                 PutOutcome::Done { .. } => return,
-                // The leader has renewed between the read and the write.
+                // The store refused the seal, because the leader has renewed between the read and
+                // the write.
                 _ => pause(1),
             }
         }

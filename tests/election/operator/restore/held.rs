@@ -27,7 +27,8 @@ async fn an_interrupted_restore_is_finished_by_a_second_run() {
     assert!(took >= VALIDITY && took < VALIDITY + secs(4), "{took:?}");
 }
 
-/// Peers that do not seal their predecessors were elected before the restore.
+/// Before the restore, several peers were elected. These peers do not seal their predecessors, so
+/// several epochs are open.
 #[tokio::test(start_paused = true)]
 async fn all_leaders_below_the_held_epoch_are_deposed_with_short_pages() {
     let scene = Scene::new(Layout::EpochFiles);
@@ -48,8 +49,9 @@ async fn all_leaders_below_the_held_epoch_are_deposed_with_short_pages() {
     }
 }
 
-/// Renewals are 4 h apart. The restore is killed after it holds epoch 41. The epoch of the leader
-/// below 41 is older than `min_age`, and a compactor of an earlier version deletes this epoch.
+/// The leader has a validity of 12 h and renews every 4 h. A restore to epoch 41 is killed while it
+/// holds this epoch. The object of the leader's epoch is older than `min_age`, so a compactor of an
+/// earlier version deletes it.
 #[tokio::test(start_paused = true)]
 async fn regression_a_restore_waits_for_the_leader_below_a_held_epoch() {
     const HOUR: Duration = secs(3_600);
@@ -78,8 +80,8 @@ async fn regression_a_restore_waits_for_the_leader_below_a_held_epoch() {
     }
 }
 
-/// The message recommended a forced deposition of the held epoch. After it, two leaders overlapped
-/// for any time.
+/// Before the fix, the message recommended a forced deposition of the held epoch. After this
+/// deposition, two leaders overlapped without a bound.
 #[tokio::test(start_paused = true)]
 async fn regression_a_held_epoch_is_finished_by_a_higher_restore() {
     for force in [false, true] {
@@ -104,8 +106,9 @@ async fn regression_a_held_epoch_is_finished_by_a_higher_restore() {
     }
 }
 
-/// For the epoch below a held epoch, `depose` reported that another epoch was the newest, and
-/// `restore` that it needed force.
+/// A killed restore holds an epoch above the epoch of the leader. Before the fix, no command could
+/// depose the leader: `depose` reported that another epoch is the newest, and `restore` required a
+/// forced deposition.
 #[tokio::test(start_paused = true)]
 async fn regression_force_deposes_an_epoch_below_a_held_epoch() {
     let scene = Scene::new(Layout::EpochFiles);
@@ -127,8 +130,9 @@ async fn regression_force_deposes_an_epoch_below_a_held_epoch() {
     assert!(matches!(other, Deposed::NotCurrent(_)), "{other:?}");
 }
 
-/// The leader is cut off and its object is lost, so only the operator knows of this leader. The
-/// first restore, or the restore that sealed the lower held epoch, forgot the requested wait.
+/// The leader is cut off and its object is lost, so only the operator knows of this leader. Before
+/// the fix, the wait that the operator requested was lost: by the first restore, or by the restore
+/// that sealed the lower held epoch.
 #[tokio::test(start_paused = true)]
 async fn regression_a_requested_wait_is_kept_or_refused() {
     for layout in LAYOUTS {
@@ -169,7 +173,7 @@ async fn regression_a_requested_wait_is_kept_or_refused() {
     }
 }
 
-/// Returns the record of a held epoch by an earlier version, which records no wait.
+/// Returns the record that an earlier version writes to a held epoch. This record has no wait.
 fn held(above: u64) -> String {
     let held = json!({
         "expired": false, "nonce": format!("{above:032x}"), "heartbeat": 1, "ended": "restored",
@@ -178,7 +182,8 @@ fn held(above: u64) -> String {
     held.to_string()
 }
 
-/// A restore of an earlier version held the lower epoch, below the newer held epoch.
+/// Restores of an earlier version hold two epochs, 20 and 41. The lower held epoch cannot be
+/// sealed.
 #[tokio::test(start_paused = true)]
 async fn a_lower_held_epoch_that_cannot_be_sealed_keeps_the_higher_epoch_held() {
     let scene = Scene::new(Layout::EpochFiles);

@@ -47,7 +47,8 @@ async fn epochs_continue_above_a_restored_epoch_without_a_wait() {
     }
 }
 
-/// An older version does not know the value of `ended` in a restored epoch.
+/// To an older version, the value of `ended` in a restored epoch is unknown. The test writes an
+/// unknown value to simulate this.
 #[tokio::test(start_paused = true)]
 async fn an_older_version_continues_above_a_restored_epoch() {
     for layout in LAYOUTS {
@@ -118,8 +119,8 @@ async fn an_epoch_below_an_existing_or_seen_epoch_is_not_restored() {
     }
 }
 
-/// After the prefix was wiped, a new process leads with tokens that the resource refuses. The
-/// restore deposes this process.
+/// The prefix was wiped, and then a new process was elected with a low token that the guarded
+/// resource refuses. The restore deposes this process and waits for its lease.
 #[tokio::test(start_paused = true)]
 async fn a_restore_deposes_a_leader_below_and_waits_for_its_lease() {
     for layout in LAYOUTS {
@@ -165,8 +166,8 @@ async fn an_epoch_below_without_a_validity_requires_a_forced_deposition() {
     }
 }
 
-/// After a fault of any write, the outcome matches the store, and a second run finishes the
-/// restore.
+/// Whichever write meets a fault, the outcome of the restore matches the objects on the store, and
+/// a second run finishes the restore.
 #[tokio::test(start_paused = true)]
 async fn faults_are_survived_or_reported_and_a_second_run_finishes() {
     for layout in LAYOUTS {
@@ -205,8 +206,9 @@ async fn faults_are_survived_or_reported_and_a_second_run_finishes() {
     }
 }
 
-/// A rival is elected before each request of the restore, and may be cut off. Two leaders never
-/// overlap, and the tokens continue above the restored epoch.
+/// In each case of this test, a rival is elected just before one request of the restore. In some
+/// cases the rival is then cut off from the store. Two leaders never overlap, and the tokens
+/// continue above the restored epoch.
 #[tokio::test(start_paused = true)]
 async fn a_rival_during_a_restore_never_overlaps_with_a_successor() {
     for layout in LAYOUTS {

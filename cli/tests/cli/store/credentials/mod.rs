@@ -90,7 +90,7 @@ impl Leader {
         leader
     }
 
-    /// Returns how many used tokens have expired.
+    /// Returns the number of tokens that the server received and that have expired.
     fn ended(&self) -> usize {
         let now = Process::system().now().wall.as_secs();
         let requests = self.server.requests();
@@ -174,7 +174,8 @@ fn a_leader_survives_expired_session_tokens() {
     leader.resigns();
 }
 
-/// The request times out long before the provider answers, but the call of the provider continues.
+/// A request times out long before the provider answers. The call of the provider must continue,
+/// and later requests must use its answer.
 #[test]
 fn regression_requests_wait_for_a_slow_provider() {
     let slow = Provider { life: 3, claimed: 3, first: "sleep 1.2" };
@@ -183,7 +184,8 @@ fn regression_requests_wait_for_a_slow_provider() {
     leader.resigns();
 }
 
-/// A token may expire before its reported time. A slow clock of this machine has the same effect.
+/// A token may expire before its reported time. If the clock of this machine is slow, the effect is
+/// the same.
 #[test]
 fn regression_a_token_that_expires_early_is_replaced() {
     let early = Provider { life: 3, claimed: 3_600, first: "" };
@@ -193,7 +195,7 @@ fn regression_a_token_that_expires_early_is_replaced() {
     leader.resigns();
 }
 
-/// The command sent a revoked key until the key expired, possibly for hours.
+/// Before the fix, the command sent a revoked key until the key expired, possibly for hours.
 #[test]
 fn regression_rejected_credentials_are_replaced_before_their_expiry() {
     let mut leader = Leader::start("4s", &Provider { life: 3_600, claimed: 3_600, first: "" });
@@ -207,8 +209,8 @@ fn regression_rejected_credentials_are_replaced_before_their_expiry() {
     leader.resigns();
 }
 
-/// The SDK reads the file once per process. After a rotation, a service sent the old key until a
-/// restart.
+/// The SDK reads the key file once per process. Before the fix, a service sent the old key after a
+/// rotation until its restart.
 #[test]
 fn regression_a_key_file_is_read_again_after_a_rejection() {
     let dir = tempfile::tempdir().expect("a directory");

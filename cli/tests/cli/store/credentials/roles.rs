@@ -86,7 +86,8 @@ fn without_keys(server: &S3Server, verb: &[&str], env: &[(&str, String)]) -> Com
     command
 }
 
-/// The instance has no role, or its metadata service refuses this process.
+/// In the two cases of this test, the instance has no role, or its metadata service refuses this
+/// process.
 #[test]
 fn regression_a_refusing_metadata_service_exits_with_77_and_one_line() {
     let without_a_role = |line: &str| match line.starts_with("PUT ") {
@@ -113,7 +114,8 @@ fn regression_a_refusing_metadata_service_exits_with_77_and_one_line() {
     }
 }
 
-/// Only the metadata service knows the region, and it may start after `tenure`.
+/// Only the metadata service knows the region, and this service may start after `tenure`. So a
+/// service of tenure waits for it.
 #[test]
 fn regression_a_service_waits_for_the_region_of_its_machine() {
     for verb in [&["run", "--forever", "--", "true"][..], &["watch"]] {

@@ -1,4 +1,4 @@
-//! Tests the bucket policy, which also denies requests of an administrator.
+//! Tests the bucket policy. Its denials also apply to an administrator with all permissions.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ fn put(path: &str, headers: &[(&str, &str)]) -> S3Request {
     S3Request { op: Op::Put, key, deletes: Vec::new(), uri, headers: map, exists: true }
 }
 
-/// No statement covered the record of periods. Every principal with access could delete the record,
-/// and CMD ran again.
+/// Before the fix, no statement of the policy covered the record of periods. Every principal with
+/// access to the bucket could delete this record, and then CMD ran again for the same period.
 #[test]
 fn regression_every_way_to_write_an_epoch_or_a_period_needs_a_condition() {
     let policies = [Policy::everything(), Policy::parse(BUCKET_POLICY, BUCKET, PREFIX)];
@@ -80,7 +80,7 @@ async fn the_bucket_requires_conditions_and_only_the_compactor_deletes() {
         let compactor = Compactor::builder(store, epochs).keep_epochs(1).min_age(Duration::ZERO);
         compactor.build().unwrap().run_once().await
     };
-    // S3 denies each key. This server denies the whole request.
+    // S3 denies the deletion of each key separately. This server denies the whole request.
     let error = compaction(admin.clone()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
     let compactor = Policy::parse(COMPACTOR, BUCKET, ANY);

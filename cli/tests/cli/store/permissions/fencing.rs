@@ -15,14 +15,15 @@ use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::s3_server::{BUCKET, S3Server};
 
 const RESERVATION: &str = ".reservation";
-/// Number of writes after which a writer of an older epoch has read the reservation.
+/// Number of writes that a writer of an older epoch attempts. The writer reads the reservation at
+/// least once during this number of writes.
 const WRITES: u32 = 20;
 
 const OBJECT: &str = include_str!("../../../../../deploy/iam/fenced-object.json");
 const LOG: &str = include_str!("../../../../../deploy/iam/fenced-log.json");
 
 fn policy(text: &str) -> Policy {
-    // Only these placeholders are replaced, because the name of the statement also contains OBJECT.
+    // The replaced texts begin with BUCKET, because the name of the statement also contains OBJECT.
     let text =
         text.replace("BUCKET/OBJECT", "BUCKET/state.json").replace("BUCKET/LOG", "BUCKET/log");
     Policy::parse(&text, BUCKET, "")
@@ -59,7 +60,8 @@ async fn the_writer_of_an_object_needs_exactly_its_policy() {
     needs_each(&quiet, async |_| (), writes_an_object).await;
 }
 
-/// A store in which a writer of an older epoch writes before each write of the user.
+/// A store that lets a writer of an older epoch write to the object before each write of its
+/// caller.
 #[derive(Debug, Clone)]
 struct Beside {
     store: Arc<S3Store>,
@@ -76,7 +78,7 @@ impl Layer for Beside {
         let (older, writes) = &mut *self.older.lock().await;
         if call == Call::Replace && *writes < WRITES {
             *writes += 1;
-            // The old writer fails after it has read the reservation.
+            // This write fails as soon as the old writer has read the reservation.
             let _ = older.write("again").await;
         }
     }

@@ -20,7 +20,7 @@ use tenure::{Compactor, Election, Error, ErrorKind, Layout, Leadership};
 use tenure_testkit::s3_server::{BUCKET, S3Server};
 
 const PREFIX: &str = "app";
-/// Resource for policies of elections in both layouts. Two layouts never share a prefix.
+/// Resource of a policy for elections in both layouts. Each layout uses a separate prefix below it.
 const ANY: &str = "app/*";
 const CANDIDATE: &str = include_str!("../../../../../deploy/iam/candidate.json");
 const OBSERVER: &str = include_str!("../../../../../deploy/iam/observer.json");
@@ -146,8 +146,9 @@ async fn a_candidate_may_not_delete_or_leave_its_prefix() {
     }
 }
 
-/// S3 does not report a missing key to a role that may list only under the prefix. With epoch
-/// files, the leader then cannot check for a successor. All other work succeeds.
+/// The policy of this test allows listings only of the prefix. S3 then answers a GET of a missing
+/// key with 403. With epoch files, the leader cannot check for a successor, but all other work of a
+/// candidate succeeds.
 #[tokio::test]
 async fn epoch_files_need_listings_only_of_the_prefix() {
     let any = r#""Resource": "arn:aws:s3:::BUCKET""#;

@@ -18,7 +18,7 @@ struct Statement {
     conditions: Vec<Condition>,
 }
 
-/// The operator, the key and the expected value of a condition.
+/// A condition of a statement: its operator, its key and its expected value.
 #[derive(Debug, Clone)]
 struct Condition {
     operator: Operator,
