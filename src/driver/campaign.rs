@@ -27,7 +27,7 @@ pub(crate) enum Patience {
 pub(crate) enum CampaignEnd {
     /// The candidate is elected, and at least a third of its lease remains.
     Elected,
-    /// Another candidate holds the newest epoch, or may still believe that it holds it.
+    /// Another candidate holds the newest epoch, or may still believe that it leads.
     Held(Leader),
 }
 

@@ -13,7 +13,7 @@ use crate::record::{MAX_WRITTEN_BYTES, Record, Validity};
 
 const MIN_VALIDITY: Duration = Duration::from_millis(100);
 const MAX_VALIDITY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Minimum interval and timeout. It bounds the request rate of a process.
+/// Minimum interval and timeout. This minimum bounds the request rate of a process.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 const MAX_DELAY: Duration = MAX_VALIDITY;
 /// An `expires_at` with the maximum number of digits.
@@ -292,7 +292,7 @@ pub(crate) fn nests_beyond(data: &Value, levels: usize) -> bool {
     }
 }
 
-/// Returns a display name. It need not be unique.
+/// Returns a display name. The name need not be unique.
 fn default_name() -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_default();
     let host = host.trim();

@@ -75,7 +75,7 @@ pub struct Context {
 
     // Knowledge of the store and of the election.
     pub(crate) writes: WriteAnswers,
-    /// Set after the check of the prefix's listing.
+    /// Set after the listing of the prefix has been checked.
     pub(crate) prefix_checked: OnceCell<()>,
     knowledge: Mutex<Knowledge>,
     health: Arc<Mutex<StoreHealth>>,

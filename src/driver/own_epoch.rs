@@ -11,8 +11,9 @@ use crate::protocol::lease::OwnLease;
 use crate::protocol::message::{Answer, Request, Write};
 use crate::record::Record;
 
-/// Maximum number of requests that are abandoned early before the lease is extended. A slow store
-/// never answers short attempts, and a long lease has time for thousands of attempts.
+/// Maximum number of requests that are abandoned early before the lease is extended. Without this
+/// maximum, a slow store would never answer in time, and a long lease would have time for thousands
+/// of short attempts.
 const SHORT_ATTEMPTS: u32 = 3;
 
 /// The epoch that this driver creates or leads.

@@ -271,7 +271,8 @@ impl Check<'_> {
         Error::from_store(&doing, &self.cx.store.describe(), error)
     }
 
-    /// Returns a new body for each write, so that ETags that are hashes of the body differ.
+    /// Returns a new body for each write. Some stores use a hash of the body as the ETag, and each
+    /// write must have another ETag.
     fn body(&self) -> bytes::Bytes {
         let nonce = self.cx.process.unique();
         format!("{{\"tenure\":\"check of the store\",\"nonce\":\"{nonce:032x}\"}}\n").into()

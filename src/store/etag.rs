@@ -29,8 +29,8 @@ impl ETag {
         &self.0
     }
 
-    /// Returns true if two tags of one object name the same version. At least one tag is from a
-    /// listing.
+    /// Returns true if two tags of one object name the same version. This method is for comparisons
+    /// in which at least one tag is from a listing.
     ///
     /// Listings format tags differently from reads. Azure and some S3 servers omit the quotes. If a
     /// version has two names (`"tag"|version`, as on Cloud Storage), a listing shows only the

@@ -1,8 +1,8 @@
 //! A cache of metric keys (names with their labels) for polls and renewals.
 //!
 //! A key owns its labels, so each new key needs several allocations. The cache contains keys, not
-//! counters: the recorder returns the counter each time, because a recorder may be installed late,
-//! or remove idle counters.
+//! counters: the meter gets the counter from the recorder each time, because a recorder may be
+//! installed late, or may remove idle counters.
 
 use std::sync::{Arc, OnceLock};
 

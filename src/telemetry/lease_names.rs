@@ -24,7 +24,7 @@ pub struct LeaseMetrics {
     pub remaining: &'static str,
     /// Histogram of the remaining part of the lease just before each extension.
     pub least_ratio: &'static str,
-    /// Counter of the events after which the lease was at risk.
+    /// Counter that increases each time the lease is newly at risk.
     pub at_risk: &'static str,
     /// Gauge of the validity of the lease.
     pub validity: &'static str,

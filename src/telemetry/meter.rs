@@ -157,13 +157,14 @@ impl Meter {
             Answer::Done { .. } => "done",
             Answer::Refused => "refused",
             Answer::Missing => "missing",
-            // The write had no answer or an error. The request metric has its exact outcome.
+            // The write had no answer or an error. The metric of the request contains the exact
+            // outcome.
             _ => "failed",
         };
         self.count(self.keys.lease.renewals, "outcome", outcome, 1);
     }
 
-    /// Records a renewal, and the remaining part of the lease just before it.
+    /// Records a renewal, and the part of the lease that remained just before the renewal.
     pub(crate) fn renewed(&self, took: Duration, left: Duration, validity: Duration) {
         self.keys.histogram(self.keys.lease.renewal_seconds, &[]).record(took);
         self.keys

@@ -43,7 +43,7 @@ impl FollowedRecord {
         self.lapses_after(Duration::ZERO, self.cx.process.now())
     }
 
-    /// Returns the time from `now` until `delay` after the lapse.
+    /// Returns the time from `now` until the moment that is `delay` after the lapse.
     pub(in crate::driver) fn lapses_after(&self, delay: Duration, now: Moment) -> Option<Duration> {
         let (epoch, _) = self.record.as_deref()?;
         self.timer_of(*epoch)?.lapses_in(delay, self.cx.config.drift, now)
@@ -64,8 +64,8 @@ impl FollowedRecord {
         }
     }
 
-    /// Returns the time until this candidate seals the epoch, after the lapse, its delays and the
-    /// jitter.
+    /// Returns the time until this candidate seals the epoch: the time until the lapse, plus the
+    /// delays and the jitter.
     pub(in crate::driver) fn seals_in(&self) -> Option<Duration> {
         let delay = self.delay_after_lapse().saturating_add(self.cx.config.priority_delay);
         let now = self.cx.process.now();

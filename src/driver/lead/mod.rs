@@ -69,7 +69,8 @@ impl Driver {
         let epoch = self.machine.greatest().unwrap_or(Epoch::FIRST);
         let config = Arc::clone(&self.cx.config);
         let process = self.cx.process.clone();
-        // A leading machine always has a nonce. A fresh nonce would match no record.
+        // A leading machine always has a nonce. The fresh nonce is a harmless fallback, because no
+        // record contains it.
         let nonce = self.machine.nonce().unwrap_or_else(|| process.nonce());
         let leading = self.cx.meter.elected();
         let (name, validity) = (config.name.clone(), config.validity);

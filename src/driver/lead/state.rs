@@ -181,8 +181,8 @@ impl Lead {
         }
     }
 
-    /// Calls [`look`](Lead::look) if the lease is at risk by the clocks. Otherwise the call is
-    /// cheap.
+    /// Calls [`look`](Lead::look) if the clocks show that the lease is at risk. Otherwise this
+    /// method costs only one reading of the clocks.
     pub(crate) fn look_for_risk(&self) {
         if self.remaining() <= risk_margin(self.validity) {
             self.look();

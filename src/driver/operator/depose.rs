@@ -1,4 +1,5 @@
-//! The deposition of a leader (O1 to O6). It sends the requests that [`DeposeOrder::decide`] needs.
+//! The deposition of a leader (O1 to O6). This module sends the requests that
+//! [`DeposeOrder::decide`] needs.
 
 use super::outcomes::Deposed;
 use super::sent_seals::SentSeals;
@@ -26,7 +27,7 @@ impl Operator {
                     let meant = self.meant(newest, order).await?;
                     deposed = self.depose_at(Some(meant), order).await?;
                     // The outcome must name the newest held epoch, because the operator must finish
-                    // that restore.
+                    // the restore that holds this epoch.
                     let held = matches!(deposed, Deposed::NoLeader | Deposed::Held(_));
                     if held && meant != newest {
                         return Ok(Deposed::Held(newest));

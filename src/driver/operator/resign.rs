@@ -13,7 +13,7 @@ impl Operator {
     /// holder's nonce (L8).
     ///
     /// If a late renewal of the dead holder causes a refusal, this function reads the record and
-    /// decides again. It reads back an attempt with an unknown outcome.
+    /// decides again. If the outcome of an attempt is unknown, this function reads the record back.
     pub(crate) async fn resign_dead(
         &mut self,
         key: ResignKey,

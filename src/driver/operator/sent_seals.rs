@@ -1,8 +1,8 @@
 //! The seals with unknown outcomes that one action of an operator has sent.
 //!
-//! An action reads back a write with an unknown outcome. It reports success only if it finds
-//! exactly the body that it sent. Each write is conditional on the ETag of the last reading, so a
-//! delayed write cannot overwrite a record that the action has not read (O3).
+//! An action reads back a write with an unknown outcome. The action reports success only if the
+//! object has exactly the body that the action sent. Each write is conditional on the ETag of the
+//! last reading, so a delayed write cannot overwrite a record that the action has not read (O3).
 
 use bytes::Bytes;
 

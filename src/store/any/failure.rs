@@ -2,7 +2,7 @@
 //! effect.
 //!
 //! The error type of object_store reports 409 as "already exists" and omits the status of most
-//! other responses. So this module reads the status and the code from its sources.
+//! other responses. So this module reads the status and the code from the sources of the error.
 
 use object_store::Error;
 
@@ -68,7 +68,7 @@ impl RequestContext<'_, AnyObjectStore> {
             (Error::Precondition { .. }, _) => matches!(status, 0 | 412) && meaning(code).is_none(),
             _ => false,
         };
-        // The S3 client reports a failed precondition for the replacement of a missing object.
+        // If the object to replace is missing, the S3 client reports a failed precondition.
         let missing = matches!(error, Error::NotFound { .. } | Error::Precondition { .. })
             && self.verb == Verb::Replace
             && matches!(status, 0 | 404)
@@ -141,7 +141,7 @@ impl RequestContext<'_, AnyObjectStore> {
 
 #[cfg(any(feature = "azure", feature = "gcs"))]
 impl RequestContext<'_, AnyObjectStore> {
-    /// If the request was not sent because no access token was available, returns its error.
+    /// Returns an error if the request was not sent because no access token was available.
     fn without_token(self, error: &Error) -> Option<StoreError> {
         let error = chain(error).find_map(|error| error.downcast_ref::<TokenError>())?;
         let kind = match error.refused {

@@ -43,7 +43,8 @@ struct Dated(Http);
 #[async_trait]
 impl HttpService for Dated {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        // The HTTP client assumes that every URI is a URL.
+        // The HTTP client assumes that every URI is a URL with a host. So a URI without a host is
+        // refused here.
         let Some(host) = request.uri().host() else {
             let why = std::io::Error::other("the URL names no host");
             return Err(HttpError::new(HttpErrorKind::Unknown, why));

@@ -37,7 +37,7 @@ impl<'a> Gathered<'a> {
         Gathered { prefix, after, limit, previous: String::new(), entries: Vec::new() }
     }
 
-    /// Adds a key. A key out of order is an error, because matching keys could follow it.
+    /// Adds a key. A key out of order is an error, because keys with the prefix could follow it.
     fn see(&mut self, meta: ObjectMeta) -> Result<ListStart, StoreError> {
         let key = String::from(meta.location);
         if key <= self.previous && !is_after_by_parts(&self.previous, &key) {
@@ -66,8 +66,8 @@ fn is_after_by_parts(previous: &str, key: &str) -> bool {
     previous.split('/').lt(key.split('/'))
 }
 
-/// Lists from the stream. The stream supports only whole folders, and sends requests as the caller
-/// reads.
+/// Lists from the client's stream of objects. This stream supports only whole folders, and sends
+/// its requests while the caller reads.
 pub(super) async fn stream(
     store: &AnyObjectStore,
     request: RequestContext<'_, AnyObjectStore>,

@@ -60,7 +60,8 @@ mod token;
 /// **The store's clock.** The interface of object_store omits the dates of responses, so this store
 /// uses the newest `last_modified` that it has seen. This time is never ahead of the store's clock.
 /// So an object can seem younger than it is, but never older. While no leader renews, a compactor
-/// in a separate process keeps the objects written within its `min_age` before the newest object.
+/// in a separate process also keeps each object that was written less than its `min_age` before the
+/// newest object.
 ///
 /// **Keys** follow the rules of object_store: no part between slashes is empty, `.` or `..`. If a
 /// foreign key under the election's prefix violates these rules, every listing fails.

@@ -27,7 +27,8 @@ pub(super) static CA_BUNDLE: OnceLock<Option<String>> = OnceLock::new();
 #[derive(Debug, Clone)]
 struct AwsConnector {
     http: Arc<Http>,
-    /// Timeout until the head of a response. The SDK sets it for services that issue credentials.
+    /// Timeout until the head of a response. The SDK sets this timeout for services that issue
+    /// credentials.
     limit: Option<Duration>,
 }
 

@@ -14,7 +14,8 @@ use super::settings::WrongSetting;
 use crate::store::StoreErrorKind;
 use crate::store::redact::printable;
 
-/// Returns the kind and the remedy of a failure before any request to the service.
+/// Returns the kind and the remedy of a failure that occurred before any request was sent to the
+/// service.
 pub(in crate::store) fn not_sent(
     error: &(dyn StdError + 'static),
 ) -> (StoreErrorKind, &'static str) {

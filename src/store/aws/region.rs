@@ -12,9 +12,9 @@ use super::error_text::MetadataFailure;
 use super::https;
 use crate::store::StoreErrorKind;
 
-/// A client of a service. Without a region, each request first queries the machine's metadata
-/// service, until the service names a region. The metadata service may start later than this
-/// process.
+/// A client of a service. If no setting names a region, each request first queries the machine's
+/// metadata service, until the metadata service names a region. The metadata service may start
+/// later than this process.
 pub(in crate::store) enum RegionalClient<C> {
     Ready(C),
     Waiting { client: OnceCell<C>, make: Box<dyn Fn(Region) -> C + Send + Sync> },

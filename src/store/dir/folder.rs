@@ -25,8 +25,8 @@ use crate::store::{Determinacy, StoreError, StoreErrorKind};
 const FOLDER_FLAGS: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
-/// Permissions that a group's store adds to its folders. The set-group-ID bit passes the group to
-/// new files.
+/// Permissions that a group's store adds to its folders. With the set-group-ID bit, new files get
+/// the group of the folder.
 const GROUP_FOLDER: u32 = 0o2070;
 const GROUP_FILE: u32 = 0o060;
 

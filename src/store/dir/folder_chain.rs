@@ -72,9 +72,9 @@ impl<'r> FolderChain<'r> {
         self.below.last().map_or(self.root, |(_, folder)| folder)
     }
 
-    /// Removes the last folder if it is empty, and then each ancestor that becomes empty. It keeps
-    /// the folders directly below the root. The chain then ends at the last remaining folder.
-    /// Returns true if a folder was removed.
+    /// Removes the last folder if it is empty, and then each ancestor that becomes empty. This
+    /// method keeps the folders directly below the root. The chain then ends at the last remaining
+    /// folder. Returns true if a folder was removed.
     pub(super) fn remove_empty(&mut self, _: &Locked) -> bool {
         let mut removed = false;
         while self.below.len() > 1
@@ -97,9 +97,9 @@ impl<'r> FolderChain<'r> {
     }
 }
 
-/// Removes empty subfolders of this folder, which earlier versions did not remove. It reads at most
-/// 2,000 names and takes at most 20 ms, because other writers wait. It keeps the folders directly
-/// below the root.
+/// Removes empty subfolders of this folder, which earlier versions did not remove. Other writers
+/// wait meanwhile, so this function reads at most 2,000 names and takes at most 20 ms. It keeps the
+/// folders directly below the root.
 pub(super) fn remove_empty_in(_: &Locked, root: &Folder, path: &str) -> Result<(), StoreError> {
     let Some(chain) = FolderChain::find(root, path)?.filter(|chain| !chain.below.is_empty()) else {
         return Ok(());

@@ -35,7 +35,8 @@ fn pid_in(locks: &str, file: &str) -> Option<u32> {
     })
 }
 
-/// Parses `/proc/PID/stat`: `1234 (name) S …`. The name may contain parentheses and spaces.
+/// Parses the text of `/proc/PID/stat`, such as `1234 (name) S …`. The
+/// name may contain parentheses and spaces.
 fn process_of(pid: u32, stat: &str) -> Option<Holder> {
     let (start, rest) = stat.rsplit_once(')')?;
     let name = start.split_once('(')?.1.to_owned();

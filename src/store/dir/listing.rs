@@ -24,7 +24,8 @@ pub(super) fn list(
     limit: usize,
 ) -> Result<Page, StoreError> {
     let base = key::folder_of_prefix(prefix)?;
-    // A rename during the walk could hide the replaced file.
+    // The shared lock excludes writers during the walk, because a rename could hide the replaced
+    // file.
     let top = Folder::root(root)?;
     let locked = Locked::shared(&top)?;
     let alone = locked.is_none();

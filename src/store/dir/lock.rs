@@ -82,8 +82,8 @@ impl Locked {
     }
 }
 
-/// Returns true if the locked file is still at its path. After a deletion some processes would lock
-/// the old file, and others a new file.
+/// Returns true if the locked file is still at its path. If a program has deleted the lock file,
+/// some processes would lock the old file, and others a new file.
 fn is_at(file: &File, path: &std::path::Path) -> bool {
     match (file.metadata(), fs::symlink_metadata(path)) {
         (Ok(held), Ok(there)) => (held.dev(), held.ino()) == (there.dev(), there.ino()),
@@ -99,7 +99,7 @@ impl Drop for Locked {
     }
 }
 
-/// Returns the error if other threads of this process hold the lock.
+/// Returns the error for a call that waited too long for other threads of this process.
 fn held_here(work: &Folder, waited: Duration) -> StoreError {
     let (path, waited) = (work.path_of(LOCK_FILE), waited.as_secs());
     let path = path.display();

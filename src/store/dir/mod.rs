@@ -150,7 +150,8 @@ impl DirStore {
         let folder = Folder::root(&root)?;
         network::refuse(&folder, &root.path)?;
         match draft::remove_leftovers(&folder) {
-            // Reads do not need the work folder, and a write returns the error.
+            // Without permission to create the work folder, this process can still read. A write
+            // returns the error.
             Err(error) if error.kind() != StoreErrorKind::AccessDenied => Err(error),
             _ => Ok(DirStore { root }),
         }

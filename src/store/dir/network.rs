@@ -5,7 +5,8 @@ use std::path::Path;
 use super::folder::Folder;
 use crate::store::StoreError;
 
-/// Refuses a directory on a file system that may hide its locks from other writers.
+/// Refuses a directory on a file system that may hide the locks of this machine from writers on
+/// other machines.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn refuse(root: &Folder, path: &Path) -> Result<(), StoreError> {
     use super::failure::failed;

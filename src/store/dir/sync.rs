@@ -1,4 +1,4 @@
-//! All calls of `fsync`. Tests can make them fail here.
+//! All calls of `fsync` are in this module, so tests can make each call fail.
 
 use std::fs::File;
 use std::io;

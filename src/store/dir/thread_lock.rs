@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::env::mutex::unpoisoned;
 
-/// A lock among the threads of one process. A thread acquires it before it tries to lock the file.
-/// If all threads tried to lock the file at the same time, one thread might fail in every attempt
-/// for seconds.
+/// A lock among the threads of one process. A thread acquires this lock before it tries to lock the
+/// file. If all threads tried to lock the file at the same time, one thread might fail in every
+/// attempt for seconds.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ThreadLock(Arc<(Mutex<Holders>, Condvar)>);
 

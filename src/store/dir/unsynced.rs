@@ -50,8 +50,8 @@ pub(super) fn marked(root: &Folder) -> Result<Option<String>, StoreError> {
 }
 
 /// Opens an object that is on the disk, or returns `None` if it is missing. If the object is
-/// marked, this function waits for its writer. If no mark exists, the check for a mark costs one
-/// additional `open`.
+/// marked, this function waits for the writer that created the mark. If no mark exists, the check
+/// for a mark costs one additional `open`.
 pub(super) fn open(root: &Folder, key: &str) -> Result<Option<File>, StoreError> {
     let (path, name) = key::split(key);
     let find = || match FolderChain::find(root, path)? {

@@ -2,8 +2,8 @@
 //! requests.
 //!
 //! The SDK's own cache has three faults. It fetches inside a request (`store/fetch.rs` explains the
-//! problem), it waits for each refresh, and it keeps credentials that the service rejects as
-//! expired until they expire by this machine's clock.
+//! problem), it waits for each refresh, and it keeps credentials until they expire by this
+//! machine's clock, even if the service rejects them as expired.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
