@@ -19,7 +19,8 @@ fn worker(number: usize) -> String {
     format!("worker-{number}")
 }
 
-/// One plan for partitions with these marks and holders.
+/// One plan to measure. The functions return the weight of a member, and the marks and the owner of
+/// a partition.
 struct Case {
     name: &'static str,
     weight: fn(usize) -> u32,
@@ -39,7 +40,8 @@ fn barred(partition: usize) -> Marks {
     Marks { barred: Some(Arc::from(worker(partition % MEMBERS))), ..Marks::default() }
 }
 
-/// Pins one of ten partitions, to a tenth of the members, and bars one of ten partitions.
+/// Pins every tenth partition to one of 100 members, and bars one member from another tenth of the
+/// partitions.
 fn some_marked(partition: usize) -> Marks {
     match partition % 10 {
         0 => pinned(partition / 100),
@@ -60,12 +62,13 @@ fn one(_: usize) -> Option<usize> {
     Some(0)
 }
 
-/// Returns an owner among all members except the last, which joins.
+/// Returns the owner of a partition. The last member owns no partition, because it joins.
 fn all_but_one(partition: usize) -> Option<usize> {
     Some(partition % (MEMBERS - 1))
 }
 
-/// Returns an owner among all members and one more, which has left.
+/// Returns the owner of a partition. A member that has left owned some partitions, which have no
+/// owner now.
 fn and_one_more(partition: usize) -> Option<usize> {
     Some(partition % (MEMBERS + 1)).filter(|member| *member < MEMBERS)
 }

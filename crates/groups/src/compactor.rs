@@ -1,9 +1,9 @@
 //! Deletes superseded assignments and ended sessions (GO7).
 //!
-//! If the session of a named member is missing, a coordinator waits for its validity, as the
-//! session may live (R1). So the compactor reads the newest assignment after the sessions, and
-//! keeps the sessions that this assignment names. It also keeps a session that has seen a greater
-//! assignment, as evidence that the assignment was deleted (D7).
+//! If the newest assignment names a member whose session is missing, a coordinator waits for the
+//! validity of the session, because the member may still be alive (R1). So the compactor reads the
+//! newest assignment after the sessions, and keeps the sessions that this assignment names. A
+//! session that has seen a greater, deleted assignment also stays (D7).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -34,9 +34,9 @@ const AT_ONCE: usize = 16;
 /// assignment. Sessions without a date stay, unless the least age is 0.
 ///
 /// Cost: the requests of a [`Compactor`]; a LIST for every 1,000 sessions, and a GET for each
-/// session older than the least age; if some have ended, a LIST, a GET and a DELETE for every 1,000
-/// listed sessions. The credentials must also permit to list `members/`, and to read and delete its
-/// objects.
+/// session older than the least age; if some sessions have ended, a LIST, a GET and a
+/// DELETE for every 1,000 listed sessions. The credentials must also permit to list `members/`, and
+/// to read and delete its objects.
 ///
 /// # Examples
 ///
@@ -64,7 +64,7 @@ pub struct GroupCompactor {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct GroupReport {
-    /// Counts of assignments as epochs, and the requests and the first failure of the run.
+    /// Counts of the assignments, and the requests and the first failure of the run.
     #[serde(flatten)]
     pub assignments: Report,
     /// Counts of the members' sessions.
@@ -134,8 +134,8 @@ impl GroupCompactor {
         Ok(report)
     }
 
-    /// Compacts now, and again `interval` after the end of each run, until `shutdown` is ready. It
-    /// then drops a run in progress, as [`Compactor::run_every`] does.
+    /// Compacts now, and again `interval` after the end of each run, until `shutdown` is ready. A
+    /// run in progress is then dropped, as by [`Compactor::run_every`].
     ///
     /// # Errors
     /// The errors of [`Compactor::run_every`].
@@ -258,7 +258,7 @@ impl GroupCompactor {
         Ok((keys, page.truncated.then_some(last)))
     }
 
-    /// Returns the ended sessions among these, each with the greatest assignment it has seen.
+    /// Returns each ended session among `sessions`, and the greatest assignment it has seen.
     async fn ended(
         &self,
         sessions: Vec<(SessionId, String)>,
@@ -387,7 +387,7 @@ fn longest_validity(
 mod tests {
     use super::*;
 
-    /// The log of a run that failed to delete some sessions had the outcome "nothing".
+    /// Before the fix, a run that failed to delete sessions had the outcome "nothing".
     #[test]
     fn regression_the_outcome_counts_sessions() {
         let outcome =

@@ -76,8 +76,8 @@ impl GroupConfig {
         self.validity
     }
 
-    /// Returns whether another assignor plans the group (GC9). This process then moves no owned
-    /// partition, as the two assignors would move it back and forth.
+    /// Returns whether another assignor plans the group (GC9). If so, this process moves no owned
+    /// partition, because the two assignors would move it back and forth.
     pub(super) fn differs(&self, known: &Assignment) -> bool {
         !known.assignor.is_empty() && *known.assignor != *self.assignor.name()
     }
@@ -105,8 +105,8 @@ impl GroupBuilder {
         self
     }
 
-    /// Sets whether the caller asserts two facts. No two living processes have this name. The work
-    /// of a dead process has ended, including work in processes that it started. With this
+    /// Sets whether the caller asserts two facts: no two living processes have this name, and the
+    /// work of a dead process has ended, including the work in processes that it started. With this
     /// assertion, a joining process ends the session of its predecessor immediately and gets its
     /// partitions back. Otherwise the group waits until the predecessor's session lapses. If the
     /// assertion is wrong, two members may believe that they own a partition. Costs one GET and one
@@ -262,8 +262,8 @@ impl GroupBuilder {
     /// has the value and the bounds. No request is sent.
     pub fn build(self) -> Result<Group, Error> {
         let cx = Arc::new(self.election.numbered(ASSIGNMENT, &SESSION)?);
-        // Session keys are longer than epoch keys, and the check of the prefix covers only epoch
-        // keys.
+        // The check of the prefix covers only the keys of assignments. The keys of sessions are
+        // longer, so check the length of one of them, too.
         let session = SessionId::from_bits(0);
         cx.single_object(&session_key("", session), seen_alone)?;
         let validity = cx.validity();
@@ -349,7 +349,7 @@ pub(super) fn refuse<T>(why: String) -> Result<T, Error> {
     Err(Error::new(ErrorKind::InvalidInput, why))
 }
 
-// `Debug` is not derived, as a log must not contain the data of a member.
+// `Debug` is not derived, because a log must not contain the data of a member.
 impl fmt::Debug for GroupBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GroupBuilder")

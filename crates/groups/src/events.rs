@@ -22,7 +22,7 @@ pub enum MembershipEvent {
         /// The partition's number.
         number: PartitionNumber,
     },
-    /// An assignment took a partition away against the rules. See
+    /// An assignment took a partition from this member although the member had not released it. See
     /// [`PartitionLoss::Taken`](super::PartitionLoss::Taken).
     Taken {
         /// The partition's name.

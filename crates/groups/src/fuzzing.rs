@@ -10,7 +10,8 @@ use tenure::Epoch;
 /// assignment that is encoded again decodes to the same assignment.
 pub fn assignment(body: &[u8]) {
     session(body);
-    // A store has the number of an assignment in its key. Here the number comes from the body.
+    // In a store, the key of an assignment contains its number. This check has no key, so it takes
+    // the number from the body.
     let json = serde_json::from_slice::<Value>(body).ok();
     let number = json.as_ref().and_then(|json| json["epoch"].as_u64());
     let epoch = number.and_then(Epoch::new).unwrap_or(Epoch::FIRST);
@@ -57,7 +58,7 @@ fn session(body: &[u8]) {
     let Ok(value) = serde_json::from_slice::<Value>(body) else { return };
     let Some((data, member)) = session_data::decode(&value) else { return };
     let releases: Vec<_> = data.releases.iter().map(|(it, by)| (*it, *by)).collect();
-    // Thousands of ranges do not fit into the written data.
+    // Data with thousands of releases may be too long to be written, so skip it.
     if releases.len() > 1_000 {
         return;
     }

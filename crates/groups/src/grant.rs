@@ -53,7 +53,8 @@ impl Grant {
         Grant { name, release, stop, revoked, end, values }
     }
 
-    /// Ends the ownership, as the assignment of this epoch does not name this member as the owner.
+    /// Ends the ownership, because the assignment of this epoch does not name this member as the
+    /// owner.
     pub(super) fn take(&self, by: Epoch) {
         self.ends(End::Taken(by));
     }

@@ -41,7 +41,7 @@ impl Assignments {
         self.0.list(each).await
     }
 
-    /// Reads an assignment. Returns `None` if it does not exist.
+    /// Reads an assignment. Returns `None` if the assignment does not exist.
     pub async fn read(&self, epoch: Epoch) -> Result<Option<AssignmentObject>, Error> {
         let (decoded, created, served_at) = match self.0.object(epoch, MAX_BYTES).await? {
             GetOutcome::Found(object) => {

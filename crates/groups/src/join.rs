@@ -17,9 +17,9 @@ use crate::protocol::{Session, SessionId};
 use tenure::internals::groups::{Context, Requests};
 use tenure::{Epoch, Error, ErrorKind, Lease};
 
-/// The requests of one join. Consecutive denials are counted across sessions, as a session may
-/// lapse before the time for the retries of denials ends. The first and the second write of a
-/// session have separate counts.
+/// The requests of one join. The counts of consecutive denials continue across sessions, because a
+/// session may lapse before the time for the retries of denials ends. The first and the second
+/// write of a session have separate counts.
 #[derive(Debug)]
 struct JoinRequests {
     creates: Requests,
@@ -126,22 +126,23 @@ impl Group {
     ) -> Result<Option<Membership>, Error> {
         let id = SessionId::from_bits(self.cx.unique());
         joins(self.cx.meter());
-        // No other process has the id.
+        // The id is random, so no other process campaigns for this object.
         let cx = Arc::new(self.cx.single_object(&format!("members/{id}"), seen_alone)?);
         let Some((leadership, nonce)) = cx.campaign_alone(&mut requests.creates).await? else {
             return Ok(None);
         };
         if leadership.epoch() != Epoch::FIRST {
-            // The create of the first epoch took effect late and the session has a later epoch:
-            // give the session up (GO4).
+            // The create of the first epoch took effect late, so the session already has a later
+            // epoch. Give this session up (GO4).
             leadership.resign().await.or_else(lost)?;
             return Ok(None);
         }
         let session = Session { id, nonce };
         let said = self.config.said.clone();
-        // Only a session that was read with data joins the members (GO3). If the join is dropped
-        // from here on, it resigns the session, as the group may give partitions to the session.
-        // The second write contains the greatest assignment that the process remembers (D1).
+        // A session becomes a member only after a coordinator has read it with data (GO3), so the
+        // second write adds the data. If the join is dropped after this point, it resigns the
+        // session, because the group may grant partitions to the session. The second write contains
+        // the greatest assignment that the process remembers (D1).
         let data = SessionData { seen: self.cx.greatest(), ..SessionData::default() };
         let (data, _) = session_data::encode(&[], &data, &said, 0);
         let (reply, answer) = oneshot::channel();

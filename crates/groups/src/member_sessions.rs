@@ -19,19 +19,20 @@ const AT_ONCE: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionState {
-    /// The session has not ended. A dead member counts as live until its validity has passed.
+    /// The session has not ended. A dead member counts as live until its validity has passed since
+    /// its last write.
     Live {
         /// Time since the last write, by the store's clock; `None` if the store has no dates. If
         /// the store has no dates, one read cannot show that a session has lapsed.
         age: Option<Duration>,
     },
     /// The member has not renewed the session for longer than its validity, by the store's clock.
-    /// No coordinator has sealed it.
+    /// No coordinator has sealed the session.
     Lapsed {
         /// Time since the last write, by the store's clock.
         age: Duration,
     },
-    /// The session was sealed with this end.
+    /// The session is sealed, and its object records this end.
     Ended(EpochEnd),
     /// The store has no such session. The compactor deletes ended sessions.
     Missing,
@@ -70,12 +71,13 @@ async fn state(cx: &Context, member: &MemberSnapshot) -> Result<SessionState, Er
                 let age = age(object.served_at, object.last_modified);
                 SessionState::of(&body, age)
             }
-            // The object is the session of another process, or not a session.
+            // The object is the session of another process, or is not a session. So the session of
+            // this member is missing.
             Ok(_) => SessionState::Missing,
             Err(_) => SessionState::Unknown,
         },
         Ok(GetOutcome::NotFound | GetOutcome::TooLarge { .. }) => SessionState::Missing,
-        // A GET without an ETag has no other outcome in this version of the trait.
+        // In this version of the trait `Store`, a GET without `If-None-Match` has no other outcome.
         Ok(_) => SessionState::Unknown,
         Err(error) if error.kind() == StoreErrorKind::Transient => SessionState::Unknown,
         Err(error) => {
@@ -94,7 +96,8 @@ impl SessionState {
         }
     }
 
-    /// Returns whether the member may still work, as the read did not show the end of its session.
+    /// Returns whether the member may still work. Returns false only if the read showed that the
+    /// session has ended, has lapsed or is missing.
     #[must_use]
     pub fn may_work(self) -> bool {
         matches!(self, SessionState::Live { .. } | SessionState::Unknown)

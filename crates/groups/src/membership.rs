@@ -15,7 +15,7 @@ use tenure::Lease;
 /// The membership of a process that has joined a group, until its session ends.
 ///
 /// Dropping a membership stops the renewals, and the session lapses. The session is not resigned,
-/// as work may still run.
+/// because work may still run.
 ///
 /// # Examples
 /// A program that keeps its own table of partitions reads the events. Other programs call
@@ -49,7 +49,7 @@ use tenure::Lease;
 pub struct Membership {
     pub(super) ownership: Arc<Ownership>,
     pub(super) notices: mpsc::UnboundedReceiver<Notice>,
-    /// Closed by a drop of the membership. The task of the member then ends.
+    /// Sender that is dropped with the membership. The task of the member then ends.
     pub(super) _alive: mpsc::Sender<()>,
 }
 
@@ -130,7 +130,8 @@ impl Membership {
     }
 
     /// Asks the member to poll the store now. An application calls this method if it learns of a
-    /// change in another way. The call is only a hint. Costs at most the requests of one poll.
+    /// change before the next poll. The call is only a hint. Costs at most the requests of one
+    /// poll.
     pub fn refresh(&self) {
         self.ownership.wake.notify_one();
     }

@@ -21,8 +21,8 @@ use tenure::{Epoch, Error, ErrorKind};
 
 /// A token with as many digits as tokens have after years of operation.
 const MANY_EPOCHS: u64 = 9_999_999;
-/// The longest time between two LISTs of a reader (GA6): the next number may be created and
-/// compacted between two of its polls.
+/// The longest time between two LISTs of a reader (GA6). The LISTs are needed because the next
+/// assignment may be created and compacted between two polls of the reader.
 pub(super) const LIST_EVERY: Duration = Duration::from_secs(600);
 /// Number of sessions that are read at the same time.
 const AT_ONCE: usize = 64;
@@ -35,7 +35,7 @@ pub(super) struct Objects {
     /// Fields of the newest assignment that this version does not know.
     unknown: Unknown,
     unreadable: Option<BadAssignment>,
-    /// The reason why an assignment could not be encoded. No request was sent for it.
+    /// The reason why an assignment could not be encoded. No request was sent for this assignment.
     unwritable: Option<Error>,
     /// Whether an assignment of this process may have taken effect, or may take effect later.
     pub(super) may_have_created: bool,
@@ -88,7 +88,8 @@ impl Objects {
         self.unwritable.take().or_else(|| self.requests.take_error())
     }
 
-    /// Marks the error of a call if an assignment that the call created may take effect.
+    /// If an assignment that this process sent may take effect, marks the error
+    /// ([`Error::may_have_happened`]).
     pub(super) fn after_creates(&self, error: Error) -> Error {
         if self.may_have_created { error.maybe() } else { error }
     }
@@ -174,7 +175,7 @@ impl Objects {
         Some(self.written(&format!("creating assignment {epoch}"), written))
     }
 
-    /// Encodes an assignment that was made from the last assignment read.
+    /// Encodes the successor of the last assignment that was read.
     pub(super) fn encode(&self, assignment: &Assignment) -> Result<Bytes, Error> {
         let record =
             AssignmentRecord { assignment: assignment.clone(), unknown: self.unknown.clone() };
@@ -187,13 +188,14 @@ impl Objects {
         }
     }
 
-    /// Refuses partitions that do not fit into an assignment in which each has an owner and a
-    /// target. A reserved partition takes fewer bytes.
+    /// Returns an error if the partitions do not fit into an assignment in which each of them has
+    /// an owner and a target. A partition with a reservation takes fewer bytes, so this assignment
+    /// is the longest.
     pub(super) fn check_owned(&self, assignment: &Assignment) -> Result<(), Error> {
         let mut owned = assignment.clone();
         let session = Session { id: SessionId::from_bits(0), nonce: Nonce::from_bits(0) };
         let name = "n".repeat(MAX_NAME_BYTES);
-        // The index of the last member has two digits.
+        // The last of eleven members owns all partitions, because its index has two digits.
         owned.members = (0..=10)
             .map(|id| Member::new(Session { id: SessionId::from_bits(id), ..session }, &*name))
             .collect();
@@ -341,7 +343,7 @@ impl Objects {
         Error::new(ErrorKind::CorruptRecord, why)
     }
 
-    /// Returns the error of a reader that gave up, with the remedy.
+    /// Returns the error for a reader that gave up. The message contains the remedy.
     pub(super) fn explain(&mut self, failure: ReaderFailure) -> Error {
         let store = self.cx.place();
         let key = |epoch| self.cx.key(epoch);

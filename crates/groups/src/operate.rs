@@ -31,9 +31,9 @@ impl Group {
     /// change may have taken effect or may take effect later: call again. Otherwise nothing was
     /// written.
     /// - [`InvalidInput`](tenure::ErrorKind::InvalidInput): a name or the size of the group is out
-    ///   of bounds, or there is no such group or partition. It is also the error of a name that a
-    ///   retiring partition has: call again once [`snapshot`](Group::snapshot) no longer shows that
-    ///   partition.
+    ///   of bounds, or there is no such group or partition. The error also means that a retiring
+    ///   partition still has one of the names: call again once [`snapshot`](Group::snapshot) no
+    ///   longer shows that partition.
     /// - [`Unavailable`](tenure::ErrorKind::Unavailable): the store did not answer 16 writes, or
     ///   other writers created the next assignment first 16 times. Call again.
     /// - [`NewestDeleted`](tenure::ErrorKind::NewestDeleted): a member has seen a greater
@@ -115,8 +115,8 @@ impl Group {
     }
 
     /// Changes the partitions that have these names at the first attempt. Later attempts use the
-    /// numbers of these partitions, as another operator may retire a name and add it again
-    /// meanwhile.
+    /// numbers of these partitions, because another operator may retire a partition and add a new
+    /// one with the same name between two attempts.
     async fn change_each(
         &self,
         names: &[&str],
@@ -176,7 +176,8 @@ impl Group {
                 return Err(follower.failed());
             }
             let now = follower.reader.known().cloned();
-            // The confirmed assignment may have the nonce of any attempt.
+            // Each attempt to create the assignment has its own nonce, so compare without the
+            // nonces.
             let same = |now: &Arc<Assignment>| now.same_but_for_the_nonce(&own);
             if news == Some(News::Confirmed) && now.as_ref().is_some_and(same) {
                 return Ok(GroupSnapshot::of(now.as_ref()));
@@ -226,7 +227,8 @@ fn refused(refusal: Refusal) -> Error {
     }
 }
 
-/// Refuses a name that no member can have, as such a mark only makes the assignment longer.
+/// Refuses a name that no member can have, because a mark with this name would only make the
+/// assignment longer.
 fn check_member(name: Option<&str>) -> Result<(), Error> {
     match name.map(str::len) {
         None | Some(1..=MAX_NAME_BYTES) => Ok(()),

@@ -17,7 +17,7 @@ use tenure::{Cancellation, Epoch, Loss, Moment, Term};
 /// under a [`Leadership`](tenure::Leadership). The member may lose the partition between the check
 /// and the write, so the guarded resource must refuse lower tokens.
 ///
-/// Dropping a `Partition` releases nothing, as the work may still run. The member keeps the
+/// Dropping a `Partition` releases nothing, because the work may still run. The member keeps the
 /// partition until it [releases](Partition::release) it or until its session ends.
 ///
 /// # Examples
@@ -111,7 +111,8 @@ impl Partition {
     /// Returns the reason if this member no longer owns the partition. Stop the work. A loss is
     /// final.
     pub fn check(&self) -> Result<Epoch, PartitionLoss> {
-        // Check the lease before the grant. The grant then shows a release during the first check.
+        // Check the lease first. If the partition is released during this check, the check of the
+        // grant shows the release.
         self.ownership.lease.check().map_err(PartitionLoss::Session)?;
         self.grant.loss().map_or(Ok(self.token()), Err)
     }
@@ -193,7 +194,7 @@ impl Term for Partition {
         Arc::new(self.another())
     }
 
-    /// Returns the values of this grant. The next grant of the partition has new ones.
+    /// Returns the values of this grant. The next grant of the partition has new values.
     fn shared(&self) -> &SharedValues {
         &self.grant.values
     }

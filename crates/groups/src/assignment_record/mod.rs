@@ -58,7 +58,8 @@ struct Body {
     nonce: Nonce,
     #[serde(default)]
     assignor: Arc<str>,
-    /// Index in `members`. The fields `owner` and `target` are such indexes, too.
+    /// Index in `members`. The fields `owner` and `target` of a partition are also indexes in
+    /// `members`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     coordinator: Option<usize>,
     next_number: u32,
@@ -127,7 +128,7 @@ impl AssignmentRecord {
         if body.len() > MAX_BYTES {
             return Err(BadAssignment::TooLarge(body.len()));
         }
-        // Check the format first, as a later format may change every other field.
+        // Check the format first, because a later format may change every other field.
         #[derive(Deserialize)]
         struct Format {
             format: u64,
@@ -244,7 +245,7 @@ impl Body {
         unknown: &mut Unknown,
     ) -> Result<Vec<AssignedPartition>, BadAssignment> {
         let mut names = BTreeSet::new();
-        // Use the exact capacity, as the newest assignment stays in memory.
+        // Allocate the exact capacity, because the newest assignment stays in memory.
         let mut partitions = Vec::with_capacity(self.partitions.len());
         let mut expected = Some(0);
         for fields in self.partitions.drain(..) {
@@ -328,7 +329,7 @@ fn kept_by(assignment: &Assignment) -> BTreeSet<(Arc<str>, Duration)> {
 
 fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, BadAssignment> {
     serde_json::from_slice(body).map_err(|error| {
-        // The message of the parser can quote the body.
+        // The message of the parser may quote the body, so return only the position.
         let (line, column) = (error.line(), error.column());
         BadAssignment::Malformed(format!("at line {line} column {column}"))
     })

@@ -86,8 +86,8 @@ fn ten_thousand_partitions_and_a_hundred_members_take_less_than_512_kib() {
     assert!(body.len() < 512 * 1024, "{} bytes", body.len());
 }
 
-/// Each partition repeated the name of the member. So an assignment that fitted with owners did not
-/// fit after a member with a long name reserved its partitions.
+/// Before the fix, each reserved partition repeated the name of its former owner. So an assignment
+/// became too long if a member with a long name left and reserved its partitions.
 #[test]
 fn regression_a_reservation_takes_less_room_than_an_owner() {
     let mut left = record(2, 1_000);

@@ -12,7 +12,8 @@ use crate::protocol::{Member, Session, SessionId};
 use tenure::store::ETag;
 use tenure::{Error, ErrorKind, Moment};
 
-/// Error of a coordinator that another member replaces although the store answers.
+/// Error of a coordinator that cannot create assignments although the store answers. Another member
+/// replaces this coordinator.
 const NOT_CREATED: &str = "the store answered each attempt to create the next assignment, but \
     does not have the assignment. The assignment may still appear. The next poll tries again, and \
     another member coordinates if the attempts keep failing. Check the proxies between this \
@@ -33,7 +34,7 @@ impl MemberTask {
             return None;
         }
         if !self.participant.plans() {
-            // Another member may coordinate now.
+            // The poll counts as completed if another member is the coordinator now.
             self.report.completed = !self.participant.coordinates();
             return None;
         }
@@ -46,14 +47,15 @@ impl MemberTask {
         }
         self.end_sessions().await;
         let again = self.plan().await;
-        // A round with one unreadable session counts as completed. With more, another member
-        // replaces this coordinator.
+        // A round with one unreadable session counts as completed. With more unreadable sessions,
+        // another member replaces this coordinator.
         self.report.completed &= self.sessions.unreadable.len() < 2;
         if self.retry_ends().await { Some(Duration::ZERO) } else { again }
     }
 
-    /// Returns the sessions of members that have the name of a joining session. Such a member may
-    /// have resigned since its last read, and its partitions may be reserved for its name.
+    /// Returns the sessions of the members that have the same name as a joining session. Since the
+    /// last read, the member may have resigned its session and reserved its partitions for its
+    /// name.
     fn predecessors(&self) -> BTreeSet<SessionId> {
         let participant = &self.participant;
         let evidence =
@@ -105,9 +107,9 @@ impl MemberTask {
         self.lapsed_tag(session).is_none()
     }
 
-    /// Repeats failed seals after the plan, up to the first failure (GC12). So an object that
-    /// cannot be written delays a round by one request. Returns true if at least one of the
-    /// sessions has ended.
+    /// After the plan, repeats the seals that failed in earlier rounds, until one of them fails
+    /// again (GC12). So an object that cannot be written delays a round by only one request.
+    /// Returns true if at least one of the sessions has ended.
     async fn retry_ends(&mut self) -> bool {
         let mut some = false;
         while let Some(session) = self.sessions.stuck.pop_front() {
@@ -125,7 +127,7 @@ impl MemberTask {
     async fn plan(&mut self) -> Option<Duration> {
         let now = self.cx.now();
         let (mut evidence, again) = self.evidence(now);
-        // If an assignment is too long, the data of members is the usual reason. So add the members
+        // An assignment is usually too long because of the data of its members. So add the members
         // with the shortest data first.
         evidence.joining.sort_by_key(|it| it.data.as_ref().map_or(0, |data| data.len()));
         loop {
@@ -136,7 +138,8 @@ impl MemberTask {
             if fits || evidence.joining.is_empty() {
                 return again;
             }
-            // Joining members that do not fit must not delay grants to other members.
+            // Try again with half of the joining members: members that do not fit must not delay
+            // grants to other members.
             evidence.joining.truncate(evidence.joining.len() / 2);
         }
     }
@@ -162,8 +165,8 @@ impl MemberTask {
         if self.participant.known().is_some_and(|it| it.restoring.is_some()) {
             self.tell(Error::new(ErrorKind::Unavailable, UNFINISHED));
         }
-        // If a read failed in this poll, that failure is reported instead, once it has lasted for
-        // several polls.
+        // If a read failed in this poll, do not report the session that blocks the first
+        // assignment. The failed read is reported once reads have failed in several polls.
         if let Some(id) = in_doubt {
             if !self.report.unread {
                 self.tell(self.objects.blocks_the_first(id));
@@ -189,8 +192,8 @@ impl MemberTask {
         let (participant, sessions, advice) = (&self.participant, &self.sessions, &mut self.advice);
         let known = participant.known().map(|it| &**it);
         let mut evidence = participant.evidence(|id, record| joining(&sessions.bodies, id, record));
-        // The partitions of a lapsed member move after the seal. Until then the member gets no
-        // more.
+        // The partitions of a lapsed member move after its session is sealed. Until then the member
+        // gets no more partitions.
         let own = participant.own_session();
         let members = known.iter().flat_map(|known| &known.members).map(|it| it.session);
         let ending = members.filter(|it| *it != own && sessions.timers.is_ending(it.id));

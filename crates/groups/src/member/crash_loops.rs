@@ -2,7 +2,7 @@
 //! without a resignation soon after the session was added. The next sessions of the name must wait
 //! before they join. While new names relapse, the sessions of other new names must wait, too.
 //!
-//! No invariant depends on this memory, which ends with the role of coordinator.
+//! The coordinator loses this memory when it loses its role. No invariant depends on the memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::doubled;
 use crate::protocol::{Assignment, Session};
 use tenure::Moment;
 
-/// A session relapses if it ends within this number of validities after it was added. A session
-/// that lapses is silent for one of these validities.
+/// A session relapses if it ends within this number of validities after it was added. If the
+/// session lapses, its member was already silent for the last of these validities.
 const STABLE: u32 = 3;
 /// The longest delay, in validities.
 const LONGEST: u32 = 8;
@@ -30,8 +30,8 @@ pub(super) struct CrashLoops {
     /// coordinator added the member.
     members: BTreeMap<Session, (Arc<str>, Option<Moment>)>,
     names: BTreeMap<Arc<str>, Relapsed>,
-    /// Rounds in which a name relapsed for the first time. A name that contains a process id is new
-    /// after each start.
+    /// Count of the rounds in which a name relapsed for the first time. A name that contains a
+    /// process id is new after each start, so it never relapses twice.
     new_names: Option<Relapsed>,
     /// Time at which this coordinator first saw each joining session.
     waiting: BTreeMap<Session, Moment>,
@@ -54,8 +54,8 @@ impl Relapsed {
 }
 
 impl CrashLoops {
-    /// Records the members of an assignment, and a relapse for each recent member with a session
-    /// that ended without a resignation (`lapsed`).
+    /// Records the members of an assignment. If the session of a recently added member ended
+    /// without a resignation (`lapsed`), records a relapse of the member's name.
     pub(super) fn note(
         &mut self,
         known: &Assignment,
@@ -89,9 +89,9 @@ impl CrashLoops {
         }
     }
 
-    /// Returns whether a live session of this name must wait before it joins. The relapses of its
-    /// name determine the wait. If the name has no relapse, the relapses of new names determine the
-    /// wait, except for the first of them.
+    /// Returns whether a live session of this name must wait before it joins. If the name has
+    /// relapsed before, its relapses determine the wait. Otherwise the relapses of new names
+    /// determine the wait, and the first of these relapses causes no wait.
     pub(super) fn delays(
         &mut self,
         session: Session,
@@ -114,7 +114,7 @@ impl CrashLoops {
         delays
     }
 
-    /// Returns whether the name relapses too often for reservations.
+    /// Returns whether the name relapses so often that no partition is reserved for it.
     pub(super) fn are_frequent(&self, name: &str) -> bool {
         self.names.get(name).is_some_and(|relapsed| relapsed.times >= FREQUENT)
     }
@@ -124,7 +124,8 @@ impl CrashLoops {
         self.waiting.retain(|session, _| is_waiting(*session));
     }
 
-    /// Forgets the times of all members, as another member coordinates and adds members.
+    /// Forgets the members and their times, because another member is now the coordinator and adds
+    /// members.
     pub(super) fn stop(&mut self) {
         self.members.clear();
     }

@@ -1,6 +1,6 @@
 //! Remembers the releases with a back-off, and the members that made these releases (GC8).
 //!
-//! No invariant depends on this memory, which ends with the role of coordinator.
+//! The coordinator loses this memory when it loses its role. No invariant depends on the memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use tenure::{Epoch, Moment};
 /// The time without a failure after which a partition counts as healthy.
 const HEALTHY_AFTER: Duration = Duration::from_secs(600);
 
-/// Partitions that members released with a back-off, and reservations.
+/// The partitions that members released with a back-off, and the reserved partitions.
 #[derive(Debug, Default)]
 pub(super) struct FailingPartitions {
     failures: BTreeMap<PartitionNumber, Failures>,
-    /// Time at which this coordinator first saw the reservation of each partition, with the
-    /// partition's token.
+    /// For each reserved partition, its token and the time at which this coordinator first saw the
+    /// reservation.
     kept: BTreeMap<PartitionNumber, (Option<Epoch>, Moment)>,
 }
 
@@ -50,8 +50,8 @@ impl FailingPartitions {
         }
     }
 
-    /// Returns the partitions with a reservation that has expired. Each new coordinator restarts
-    /// the time of a reservation.
+    /// Returns the partitions with a reservation that has expired. A new coordinator does not know
+    /// the begin of a reservation, so it waits for the full duration again.
     pub(super) fn kept_enough(
         &mut self,
         now: Moment,
@@ -78,7 +78,8 @@ impl FailingPartitions {
         let members: BTreeSet<&str> = members.map(|it| &*it.name).collect();
         self.failures.retain(|number, it| {
             it.back_offs.retain(|name, _| members.contains(&**name));
-            // Keep the token while a read of the session may show this release again.
+            // Keep the entry while the partition has this token: a later read of the session may
+            // show the same release again.
             let token = known.and_then(|known| known.partition(*number)?.token);
             !now.until(it.healthy_at).is_zero() || token == Some(it.token)
         });

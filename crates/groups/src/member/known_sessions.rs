@@ -146,9 +146,9 @@ impl KnownSessions {
         self.listing.as_ref()?.0.get(&id)?.as_ref()
     }
 
-    /// Returns the answer of a read without a request. This is possible if the listing shows the
-    /// tag of an earlier read, which found an ended session or no session. Returns `None` for
-    /// members, which are always read.
+    /// Returns the answer to a read without sending a request. This is possible if the listing
+    /// shows the tag of an earlier read, which found an ended session or no session. Returns `None`
+    /// for members, which are always read.
     pub(super) fn known_answer(
         &self,
         id: SessionId,

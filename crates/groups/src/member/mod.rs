@@ -134,7 +134,7 @@ impl MemberTask {
                 _ => None,
             };
             done &= self.note(id, seen, when) != SessionAnswer::Unknown;
-            // An object with another nonce is another session.
+            // If the object has another nonce, it is another session, and is not sealed.
             if let Some(session) = live
                 && let Some((end, successor)) = ends.get(&session)
             {

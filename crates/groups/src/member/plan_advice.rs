@@ -1,5 +1,5 @@
-//! The memory of a coordinator for its plans. No invariant depends on this memory, which ends with
-//! the role of coordinator.
+//! The memory of a coordinator for its plans. The coordinator loses this memory when it loses its
+//! role. No invariant depends on the memory.
 
 use std::time::Duration;
 
@@ -40,7 +40,8 @@ impl PlanAdvice {
         let joins = !evidence.joining.is_empty();
         let since = joins.then(|| self.joining_since.unwrap_or(now));
         let left = since.map(|since| config.rebalance_delay.saturating_sub(now.since(since)));
-        // After a death a joining member gets the partitions without a wait.
+        // If a member has died, the joining members do not wait, because they can take over its
+        // partitions.
         let waits = left.filter(|left| !left.is_zero() && evidence.ended.is_empty());
         self.joining_since = since.filter(|_| waits.is_some());
         if waits.is_some() {
@@ -71,8 +72,9 @@ impl PlanAdvice {
         }
         let joining = &evidence.joining;
         loops.forget_all_but(|session| joining.iter().any(|it| it.session == session));
-        // A session of a name with reserved partitions does not wait, as these partitions would
-        // move meanwhile. If the name relapses often, its sessions wait, and the partitions move.
+        // If partitions are reserved for the name of a joining session, the session does not wait,
+        // because its partitions would move to other members during the wait. If the name relapses
+        // often, the session waits nevertheless, and the partitions move.
         let is_kept_for = |name: &str| {
             let mut kept =
                 known.iter().flat_map(|it| &it.partitions).filter_map(|it| it.kept.as_ref());

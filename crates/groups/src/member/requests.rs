@@ -17,7 +17,7 @@ pub(super) const READ_BETWEEN_POLLS: usize = 512;
 
 impl MemberTask {
     /// Sends the requests of the state machine until it is idle. Returns false if a request failed.
-    /// The next poll then begins again.
+    /// After a failure the next poll starts from the first request.
     pub(super) async fn drive(&mut self) -> bool {
         loop {
             match self.participant.step() {
@@ -74,7 +74,7 @@ impl MemberTask {
         true
     }
 
-    /// Reads sessions, up to [`READ_BETWEEN_POLLS`]. The next request reads the rest.
+    /// Reads sessions, up to [`READ_BETWEEN_POLLS`]. The next call reads the remaining sessions.
     async fn get(&mut self, ids: BTreeSet<SessionId>) {
         let now = self.cx.now();
         let mut unread = Vec::new();
@@ -103,8 +103,8 @@ impl MemberTask {
             };
             self.participant.session(answer);
         }
-        // Poll the assignment first. If another member has planned meanwhile, the rest is not read
-        // (GC4).
+        // Poll the assignment before the remaining reads. If another member has planned in the
+        // meantime, the remaining sessions are not read (GC4).
         if unread.len() > READ_BETWEEN_POLLS {
             self.participant.poll();
         }

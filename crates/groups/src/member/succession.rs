@@ -51,8 +51,8 @@ impl MemberTask {
                     }
                 }
                 Seen::Unknown => self.report.unread = true,
-                // Record the read for the first round of this member, so that its timers need not
-                // start again.
+                // Record this read in the timers. If this member later becomes the coordinator, its
+                // first round uses them.
                 seen => match self.note(coordinator.id, seen, when) {
                     SessionAnswer::Found(_, record) => self.standby.read(Some(&record), when),
                     _ => self.standby.read(None, when),
@@ -60,7 +60,8 @@ impl MemberTask {
             }
         }
         let mut before = self.before();
-        // If this member is the first in the order, it plans now, and its round lists the sessions.
+        // If the coordinator has lapsed and this member is the first in the order of succession, no
+        // listing is needed here: the member plans now, and its round lists the sessions.
         let turn = self.standby.is_over() && before.is_empty();
         if self.standby.is_silent(cx.now()) && !turn {
             self.sessions.watch_members(self.participant.known().map(|it| &**it));
@@ -84,8 +85,8 @@ impl MemberTask {
                 Some(Duration::ZERO)
             }
             None => self.standby.next_look(began),
-            // Joining members share one place. The first of them plans before the next poll of the
-            // others.
+            // Joining members share one place in the order, so they wait for their next poll. The
+            // first one to poll plans, and the others then read its assignment.
             ahead => ahead.filter(|_| matches!(place, Place::Deputy | Place::Other)),
         }
     }
@@ -97,8 +98,9 @@ impl MemberTask {
         successors.take_while(|session| *session != own).collect()
     }
 
-    /// Removes the members that are not alive. Reads the sessions of the first ones, as a resigned
-    /// member is not silent until its next renewal would be overdue.
+    /// Removes the members that are not alive from `before`. A resigned member does not count as
+    /// silent until its next renewal would be overdue. So this function reads the sessions of the
+    /// first remaining members.
     async fn living(&mut self, mut before: Vec<Session>) -> Vec<Session> {
         let now = self.cx.now();
         loop {
@@ -108,15 +110,16 @@ impl MemberTask {
             for (id, seen, when) in self.objects.read_sessions(first.clone()).await {
                 self.note(id, seen, when);
             }
-            // A preceding member that is not silent takes over.
+            // If one of these members is not silent, it takes over before this member.
             if first.is_empty() || first.iter().any(|id| !self.sessions.timers.is_silent(*id)) {
                 return before;
             }
         }
     }
 
-    /// Reads the sessions that the first round needs before the coordinator lapses, as a group may
-    /// have many ended sessions. The reads stop after a poll interval.
+    /// Reads the sessions that the first round of this member would need. The reads happen before
+    /// the coordinator lapses, because a group may have many ended sessions. The reads stop after a
+    /// poll interval.
     async fn read_ahead(&mut self) {
         let cx = Arc::clone(&self.cx);
         let began = cx.now();
@@ -145,7 +148,8 @@ impl MemberTask {
         }
     }
 
-    /// Lists all sessions. The listing starts the timers of members that died with the coordinator.
+    /// Lists all sessions. The listing starts the timers of the sessions, because other members may
+    /// have died at the same time as the coordinator.
     async fn list_all(&mut self) {
         let mut after = None;
         while let Some(page) = self.objects.list_sessions(after).await {

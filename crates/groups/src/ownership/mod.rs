@@ -21,7 +21,7 @@ use crate::unpoisoned;
 use tenure::internals::groups::Context;
 use tenure::{Epoch, Error, Leadership, Lease, Loss};
 
-/// The shortest time between two writes of a session, as stores limit the rate of writes to one
+/// The shortest time between two writes of a session. Stores limit the rate of writes to one
 /// object.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
 
@@ -46,7 +46,8 @@ pub(super) struct Ownership {
     state: Mutex<OwnershipState>,
     /// Wakes the task to write the session.
     write: Notify,
-    /// Wakes the tasks that wait for the end of a grant. All grants share it, as few tasks wait.
+    /// Wakes the tasks that wait for the end of a grant. All grants share this `Notify`, because
+    /// few tasks wait.
     pub(super) ended: Notify,
     /// Wakes the task once the member leaves and the work on all its partitions has stopped.
     left: Notify,
@@ -75,9 +76,9 @@ struct OwnershipState {
     /// The greatest assignment that this process knew before this session. No smaller assignment
     /// grants a partition to the member.
     remembered: Option<Epoch>,
-    /// Number of completed rounds of planning, or polls.
+    /// Number of completed polls. For a coordinator each poll includes a round of planning.
     looks: u64,
-    /// Number of releases in the last write.
+    /// Number of releases that the last write of the session contained.
     fitted: usize,
     /// Whether the member has released a partition that no assignment had revoked (GW3).
     unasked: bool,
@@ -194,16 +195,16 @@ impl Ownership {
         if state.has_left() {
             self.left.notify_one();
         }
-        // Partitions that stay reserved leave this member only with the end of its session, so no
-        // release is written (GW6).
+        // If the member leaves with reservations, its partitions leave it only when its session
+        // ends, so no release is written (GW6).
         if state.park.is_none() {
             self.write.notify_one();
         }
     }
 
     /// Begins to leave: the member gets no more partitions, and all work gets the signal to stop.
-    /// After a leave without a reservation, `park` has no effect, as the releases may be written
-    /// already.
+    /// If the member already leaves without a reservation, `park` has no effect, because the
+    /// releases may already be written.
     pub(super) fn leave(&self, park: Option<Duration>) {
         let mut state = self.state();
         if !state.leaving || state.park.is_some() {
@@ -262,7 +263,7 @@ impl Ownership {
         }
     }
 
-    /// Ends all grants with the session, and sends the last event.
+    /// Ends all grants because the session has ended, and sends the last event.
     pub(super) fn lost(&self, loss: Loss) {
         let mut state = self.state();
         for (_, grant) in std::mem::take(&mut state.grants) {
@@ -299,8 +300,9 @@ impl Ownership {
                 self.write.notified().await;
             }
             leadership.write_data(self.data());
-            // A coordinator that expects no release of this member reads its session only once a
-            // validity, unless the tag changes soon after its last change (GC2).
+            // If a coordinator expects no release from this member, it reads the session only once
+            // per validity, unless the tag changes twice in a short time (GC2). So write again soon
+            // after a release that no assignment had requested.
             due = std::mem::take(&mut self.state().unasked);
             self.cx.sleep(if due { validity / 8 } else { between }).await;
         }
@@ -323,7 +325,7 @@ impl OwnershipState {
 
     fn tell(&self, notice: Notice) {
         if let Some(notices) = &self.notices {
-            // The application may have dropped its membership.
+            // Sending fails if the application has dropped its membership.
             let _ = notices.send(notice);
             #[cfg(test)]
             interleavings::told();

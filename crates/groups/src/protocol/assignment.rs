@@ -41,7 +41,7 @@ pub struct Member {
     pub session: Session,
     /// Display name. Reservations and marks refer to members by this name.
     pub name: Arc<str>,
-    /// Validity of the member's session. The assignment repeats the validity, as the session's
+    /// Validity of the member's session. The assignment repeats the validity, because the session's
     /// object may be missing.
     pub validity: Duration,
     /// Weight, at least 1.
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(successors(&assignment), [5, 0, 1, 2, 3]);
         let deputies = (0..6).filter(|id| assignment.is_deputy(session(*id)));
         assert_eq!(deputies.collect::<Vec<_>>(), [0, 1, 5]);
-        // The coordinator is not a member.
+        // If the coordinator is not a member, all members are successors in their order.
         assignment.coordinator = Some(session(9));
         assert_eq!(successors(&assignment), [0, 1, 2, 3, 4, 5]);
         assert!(!assignment.is_deputy(session(9)));

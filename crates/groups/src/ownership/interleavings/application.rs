@@ -12,7 +12,7 @@ enum Stage {
     Taken,
 }
 
-/// The application, which takes each event immediately.
+/// A model of an application that receives each event immediately.
 #[derive(Default)]
 pub(super) struct Application {
     /// All grants, in their order.
@@ -91,7 +91,7 @@ impl Application {
 }
 
 impl Partition {
-    /// Returns the result of [`check`](Partition::check) while the session lives.
+    /// Returns the result that [`check`](Partition::check) has while the lease of the session runs.
     fn check_unless_lost(&self) -> Result<Epoch, PartitionLoss> {
         self.grant.loss().map_or(Ok(self.token()), Err)
     }

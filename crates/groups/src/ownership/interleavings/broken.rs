@@ -7,17 +7,18 @@ pub(super) enum Broken {
     Nothing,
     /// A grant is reported in one critical section and recorded in the next.
     TellsBeforeItKeeps,
-    /// A partition is reported as taken before `check` fails.
+    /// The application learns that a partition was taken before `check` of this partition fails.
     TellsBeforeItTakes,
     /// A release is recorded in one critical section, and ends the grant in the next.
     ReleasesBeforeItGivesUp,
-    /// A release does not wake the task, which waits for the end of the leave and for the write.
+    /// A release does not wake the task of the member. The task waits for this wake-up before it
+    /// writes the session or ends a leave.
     ReleasesSilently,
-    /// A leave revokes partitions that are revoked already.
+    /// A leave revokes partitions that are already revoked.
     RevokesTwice,
     /// The member leaves before its work has stopped.
     DoesNotWait,
-    /// An event comes after the event of the loss.
+    /// The application receives an event after the event that reports the loss of the session.
     SpeaksAfterTheLoss,
 }
 

@@ -1,7 +1,7 @@
 //! Explores the shared state of the handles and the task of a member with shuttle: each
-//! interleaving of the critical sections of a few tasks. `check` and the receipt of events need no
-//! lock. So the test also checks the invariants inside critical sections, as soon as an event is
-//! sent.
+//! interleaving of the critical sections of a few tasks. `check` and the receipt of events take no
+//! lock, so the application can run them while another task is in a critical section. So the test
+//! also checks the invariants inside critical sections, after each event is sent.
 
 mod application;
 mod broken;
@@ -30,7 +30,7 @@ fn world() -> Option<Arc<World>> {
 }
 
 /// A point at which shuttle may run any other task. The inside of a critical section needs no such
-/// point, as another task would only wait for the mutex.
+/// point, because another task would only wait for the mutex.
 pub(super) fn before_a_critical_section() {
     if let Some(world) = world().filter(|world| world.begun.load(Ordering::SeqCst)) {
         if !world.comes_first.swap(false, Ordering::SeqCst) {
@@ -50,21 +50,23 @@ pub(super) fn told() {
 /// One task of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Does {
-    /// Releases each partition after its revocation, and all after the loss of the session.
+    /// Releases each partition after its revocation, and all partitions after the loss of the
+    /// session.
     Obeys,
-    /// Releases the partition with this number once it is granted, as its work failed.
+    /// Releases the partition with this number once the partition is granted, because its work
+    /// failed.
     Fails(u32),
     Leaves,
     LeavesFor,
-    /// The driver of the session finds that its object is gone.
+    /// The driver of the session finds that the object of the session is missing.
     LosesTheSession,
 }
 
 const OWN: Session = session(1);
 const OTHER: Session = session(2);
 
-/// Returns the assignment with this number. Each partition has an owner, a token, and whether it
-/// must move.
+/// Returns the assignment with this number. Each element of `partitions` is an owner, a token, and
+/// whether the partition must move.
 fn assignment(number: u64, partitions: [Option<(Session, u64, bool)>; 2]) -> Assignment {
     let names = vec!["p".into(), "q".into()];
     let mut it = Assignment::first(Nonce::from_bits(number.into()), names);
@@ -80,17 +82,18 @@ fn assignment(number: u64, partitions: [Option<(Session, u64, bool)>; 2]) -> Ass
     it
 }
 
-/// A partition of this member under this token.
+/// Returns a partition that this member owns under this token.
 fn owned(token: u64) -> Option<(Session, u64, bool)> {
     Some((OWN, token, false))
 }
 
-/// A partition of this member that the member must release.
+/// Returns a partition that this member owns and must release.
 fn moving(token: u64) -> Option<(Session, u64, bool)> {
     Some((OWN, token, true))
 }
 
-/// Explores a broken version. The member knows the first assignment before the tasks begin.
+/// Explores the interleavings of a broken version. The member knows the first assignment before the
+/// tasks begin.
 fn explore_broken(
     broken: Broken,
     assignments: &[Assignment],

@@ -20,8 +20,9 @@ pub(super) struct World {
     notices: Mutex<mpsc::UnboundedReceiver<Notice>>,
     broken: Broken,
     pub(super) begun: AtomicBool,
-    /// Whether the next critical section is the first since shuttle resumed its task. Shuttle could
-    /// already run other tasks before this section.
+    /// Whether the next critical section is the first one since shuttle resumed the current task.
+    /// This section needs no point at which other tasks may run, because shuttle has just chosen
+    /// this task.
     pub(super) comes_first: AtomicBool,
     application: Mutex<Application>,
     news: Notify,
@@ -86,7 +87,7 @@ impl World {
     }
 
     /// Ends a task. The last task makes the final checks. No task waits for the end of another one,
-    /// as this would only add interleavings.
+    /// because this would only add interleavings.
     fn end(&self) {
         if self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.look();
@@ -94,7 +95,7 @@ impl World {
         }
     }
 
-    /// Starts the tasks. The member knows the first assignment before they begin.
+    /// Starts the tasks. The member knows the first assignment before the tasks begin.
     pub(super) fn start(
         self: &Arc<Self>,
         assignments: &[Assignment],
@@ -135,7 +136,7 @@ impl World {
                 match partitions.is_empty() {
                     true if lost => return,
                     true => self.news.notified().await,
-                    // More revocations may arrive meanwhile.
+                    // Do not return, because more revocations may arrive during these releases.
                     false => partitions.into_iter().for_each(|it| self.release(it)),
                 }
             },
@@ -183,8 +184,8 @@ impl World {
         self.ownership.leave(park);
     }
 
-    /// Runs as `MemberTask::run` does, without a store. Without a leave and a loss, the member ends
-    /// after this number of written releases.
+    /// Runs as `MemberTask::run` does, but without a store. If the scenario has no leave and no
+    /// loss, the member ends after it has written this number of `releases`.
     async fn member(&self, assignments: Vec<Assignment>, releases: usize) {
         let lost = async {
             self.ownership.lease.until_ended().await;

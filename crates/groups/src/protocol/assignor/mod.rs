@@ -55,8 +55,9 @@ pub trait Assignor: fmt::Debug + Send + Sync + 'static {
     ///
     /// While some shares are [failing](Share::is_failing), each plan takes two calls. In the first
     /// call the failing shares [avoid](Share::avoid) no seat. In the second call each healthy share
-    /// is [`kept`](Share::kept) for its seat of the first call, and each failing share for its
-    /// holder. The plan takes only the seats of failing shares from the second call.
+    /// is [`kept`](Share::kept) for the seat that it got in the first call, and each failing share
+    /// is kept for its holder. The plan takes the seats of healthy shares from the first call, and
+    /// the seats of failing shares from the second call.
     fn assign(&self, seats: &[Seat<'_>], shares: &[Share<'_>]) -> Vec<Option<usize>>;
 }
 
@@ -86,11 +87,11 @@ pub struct Share<'a> {
     pub marks: &'a Marks,
     /// Names of the seats that may not have the partition for now.
     pub avoid: &'a [Arc<str>],
-    /// Name of the only seats that may have the partition for now.
+    /// If set, only seats with this name may have the partition for now.
     pub kept: Option<&'a str>,
     /// Whether the work on the partition fails at each seat that may have it (GC8). Each of these
-    /// seats has released it with a back-off, and since then ten minutes have never passed without
-    /// such a release.
+    /// seats has released the partition with a back-off, and the time between two consecutive
+    /// releases was less than ten minutes.
     pub is_failing: bool,
 }
 
@@ -119,7 +120,7 @@ impl<'a> Seat<'a> {
     }
 }
 
-// `Debug` is not derived, as the data of a member must not reach a log.
+// `Debug` is not derived, because the data of a member must not reach a log.
 impl fmt::Debug for Seat<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Seat")
@@ -149,8 +150,8 @@ impl<'a> Share<'a> {
         self.marks.pinned.as_deref().or(self.kept)
     }
 
-    /// Returns whether the share moves in place of healthy shares. A named share does not, as it
-    /// may not have a seat of another name.
+    /// Returns whether the plan prefers to move this share instead of a healthy one. Returns false
+    /// if the share requires a name, because it may not move to a seat with another name.
     fn goes_first(&self) -> bool {
         self.is_failing && self.named().is_none()
     }
@@ -166,7 +167,7 @@ impl<'a> Share<'a> {
     }
 }
 
-/// The restriction of a share to few seats, the most restricted first.
+/// Kinds of shares by the number of seats that may have them. The most restricted kind comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Choice {
     Named,
@@ -179,14 +180,14 @@ enum Choice {
 ///
 /// The proportion of a seat is its part, by weight, of all shares that at least one seat may have.
 /// Without marks the count of each seat is the floor or the ceiling of its proportion. Of all such
-/// plans this assignor chooses one that moves the fewest shares away from a holder. Of these it
-/// chooses one that moves the fewest shares that are not [failing](Share::is_failing).
+/// plans this assignor chooses one that moves the fewest shares away from a holder. Of these plans
+/// it chooses one that moves the fewest shares that are not [failing](Share::is_failing).
 ///
 /// Marks can make this balance impossible. Then the plan has as few shares as possible above a
 /// ceiling or missing below a floor, and the sum of count² / weight is the least. With equal
 /// weights the plan also has the least maximum and the greatest minimum. A share moves away from a
 /// permitted holder only where that improves the balance. With marks the plan can move one share
-/// more than the fewest.
+/// more than necessary.
 ///
 /// # Examples
 /// A third member joins two members with three partitions each.

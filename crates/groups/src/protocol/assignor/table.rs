@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use super::{Seat, Share};
 
-/// The cost of the last share of a seat, which depends on the seat's number of shares.
+/// The cost of the last share of a seat. The cost depends on the seat's number of shares.
 ///
-/// A plan is balanced if each chain of moves adds a share of at least the rank that it removes.
-/// Ranks rise with the count, so such a plan is the best of all plans. It is not only a local
-/// optimum (Harvey and others, "Semi-matchings for bipartite graphs and load balancing", 2006).
+/// A chain of moves takes a share from one seat and adds a share to another. A plan is balanced if
+/// no chain lowers the rank: the added share has at least the rank of the removed share. Ranks rise
+/// with the count, so a balanced plan is the best of all plans, and not only a local optimum
+/// (Harvey and others, "Semi-matchings for bipartite graphs and load balancing", 2006).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     /// The count is at most the floor of the proportion.
@@ -57,13 +58,13 @@ pub(super) struct Table<'a> {
     /// Shares without a seat that at least one seat may have. The most restricted come first, and
     /// failing shares last.
     pub(super) waiting: Vec<usize>,
-    /// Shares of each seat. The best shares to move come last. The order is named, barred, free,
+    /// Shares of each seat. The best shares to move come last. Their order is: named, barred, free,
     /// failing, new.
     pub(super) held: Vec<Vec<usize>>,
     /// Floor and ceiling of the proportion of each seat.
     proportions: Vec<(u64, u64)>,
-    /// Seats by the rank that their next share would have, lowest first. An outdated entry stays
-    /// until it is the first.
+    /// Seats by the rank that their next share would have, lowest first. An outdated entry is
+    /// removed only when it is the lowest.
     room: BinaryHeap<Reverse<(Rank, usize)>>,
     /// For each seat, whether no chain of moves leads from this seat to a seat with room.
     closed: Vec<bool>,
@@ -194,7 +195,7 @@ impl<'a> Table<'a> {
     ///
     /// A chain removes a share of the highest remaining rank, and later chains add only shares of
     /// lower ranks. So a seat that gave a share away needs no new entry in `room`. Closed seats
-    /// stay closed, as no chain from a closed seat reaches a seat with room.
+    /// stay closed, because no chain from a closed seat reaches a seat with room.
     pub(super) fn level(&mut self) {
         let by_rank = |table: &Self, seat: usize| {
             let gives = table.held[seat].last();
@@ -228,11 +229,11 @@ impl<'a> Table<'a> {
         None
     }
 
-    /// Moves shares along a chain: each seat takes a share and gives another one to the next seat.
-    /// The chain is the shortest one to a seat where one more share has a lower rank than `rank`.
-    /// Returns the last seat.
+    /// Moves shares along a chain: each seat takes a share from the previous seat and gives another
+    /// share to the next seat. The chain ends at a seat where one more share has a lower rank than
+    /// `rank`. Of all such chains it is the shortest. Returns the last seat.
     fn chain(&mut self, from: usize, rank: Rank) -> Option<usize> {
-        // For each seat the share that it would take, and the seat that gives it.
+        // For each seat, the share that it would take and the seat that would give this share.
         let mut ways = vec![None; self.seats.len()];
         let others = (0..self.seats.len()).filter(|seat| *seat != from && !self.closed[*seat]);
         let mut unseen: Vec<_> = others.collect();

@@ -99,7 +99,7 @@ impl Assignor for Broken {
 }
 
 fn is_caught(broken: Broken, kind: Kind, check: Check) {
-    // Shrinking would only take time.
+    // The test does not show the failing inputs, so shrinking them would only take time.
     let config = ProptestConfig { failure_persistence: None, max_shrink_iters: 0, ..cases(10_000) };
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(config, rng);

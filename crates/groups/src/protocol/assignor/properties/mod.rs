@@ -56,7 +56,7 @@ impl Kind {
 
     fn draw(self) -> impl Strategy<Value = Group> {
         (1..=self.seats, 0..=self.shares).prop_flat_map(move |(seats, shares)| {
-            // Few seats have all shares, or each seat has some, or no seat has any.
+            // The shares are held by any seat, only by some of the seats, or by no seat.
             let holders = prop_oneof![Just(seats), 1..=seats, Just(0)];
             let weights: RangeInclusive<u32> = if self.weights { 1..=4 } else { 1..=1 };
             let seats = vec((any::<Index>(), 0..8, weights), seats);
@@ -81,7 +81,7 @@ fn share(marked: bool, seats: usize, holders: usize) -> impl Strategy<Value = Ma
     let holder = prop::option::weighted(0.8, 0..holders.max(1));
     let holder = holder.prop_map(move |holder| holder.filter(|_| holders > 0));
     let names = (0..=seats).prop_map(letter);
-    // The kind of the marks, and up to two names for them. The last name has no seat.
+    // The kind of the marks, and two names for them. The names include one that no seat has.
     let marks = (0..if marked { 16 } else { 1 }, names.clone(), names);
     (holder, marks).prop_map(|(holder, (kind, one, other))| {
         let mut share = Marked { holder, ..Marked::default() };
@@ -133,8 +133,9 @@ impl Group {
         self.shares.iter().zip(plan).filter(moved).count()
     }
 
-    /// Returns the counts of each permitted plan that places all placeable shares, with the fewest
-    /// moves to these counts.
+    /// Considers each permitted plan that gives a seat to every share with a permitted seat.
+    /// Returns the counts of shares per seat that these plans have, each with the fewest moves that
+    /// lead to these counts.
     fn all_plans(&self) -> BTreeMap<Vec<usize>, usize> {
         let mut plans = BTreeMap::from([(vec![0; self.seats.len()], 0)]);
         for (number, share) in self.shares.iter().enumerate() {
@@ -194,7 +195,7 @@ impl Marked {
     }
 }
 
-/// Checks that without marks each count is within one of its proportion.
+/// Checks that without marks each count is the floor or the ceiling of the proportion.
 fn within_one(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let plan = group.assign(assignor);
     prop_assert!(plan.iter().all(Option::is_some));
@@ -205,7 +206,8 @@ fn within_one(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseErro
     Ok(())
 }
 
-/// Checks that without marks no plan within one of the proportion has fewer moves.
+/// Checks a group without marks: no other plan with counts at the floor or the ceiling of each
+/// proportion has fewer moves.
 fn fewest_moves(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let proportions = group.proportions(group.shares.len());
     let balanced = |counts: &[usize]| {
@@ -251,8 +253,9 @@ fn least_squares(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseE
     Ok(())
 }
 
-/// Checks that a plan that is as balanced as the marks allow does not change. The plan comes from a
-/// group with the seats in reverse order, so it differs from the assignor's own plan.
+/// Checks that the assignor does not change a plan that is already as balanced as the marks allow.
+/// This plan was made with the seats in reverse order, so it can differ from the plan that the
+/// assignor makes for the group itself.
 fn nothing_moves_in_vain(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let last = group.seats.len() - 1;
     let turned = |plan: Plan| -> Plan { plan.into_iter().map(|at| Some(last - at?)).collect() };
@@ -264,8 +267,8 @@ fn nothing_moves_in_vain(assignor: &dyn Assignor, group: &Group) -> Result<(), T
     Ok(())
 }
 
-/// Returns the fewest moves of the most balanced plans, and the additional moves of this plan.
-/// Returns `None` if this plan is less balanced.
+/// Returns the fewest moves of all plans with the best balance, and the number of additional moves
+/// in the assignor's plan. Returns `None` if the assignor's plan does not have the best balance.
 fn needless_moves(assignor: &dyn Assignor, group: &Group) -> Option<(usize, usize)> {
     let plans = group.all_plans();
     let least = plans.keys().map(|counts| group.imbalance(counts)).min();
@@ -302,7 +305,7 @@ fn leave(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     if group.seats.len() == 1 {
         return Ok(());
     }
-    // Any seat may leave, as the number of shares is random.
+    // The number of shares is random, so this index selects a random seat to leave.
     let leaver = group.shares.len() % group.seats.len();
     group.seats.remove(leaver);
     for share in &mut group.shares {
@@ -377,8 +380,7 @@ proptest! {
     }
 }
 
-/// Returns the number of plans with marks that move more than the fewest shares, and the greatest
-/// difference.
+/// Returns how many plans with marks make unnecessary moves, and the most such moves in a plan.
 fn restless(assignor: &dyn Assignor, plans: u32) -> (u32, usize) {
     let mut runner = TestRunner::deterministic();
     let mut found = (0, 0);
