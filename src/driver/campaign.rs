@@ -35,8 +35,8 @@ pub(crate) enum CampaignEnd {
 pub(crate) const FAILURES_BEFORE_GIVING_UP: u32 = 3;
 
 impl Driver {
-    /// Drives the machine. If the caller drops the future, an epoch object may remain. Its lease
-    /// lapses after its validity.
+    /// Drives the machine. If the caller drops the future, an epoch object may remain. The lease in
+    /// this object lapses after its validity.
     pub(crate) async fn campaign(&mut self, patience: Patience) -> Result<CampaignEnd, Error> {
         let outcome = self.reach(patience).await;
         self.cx.meter.campaigned(match &outcome {

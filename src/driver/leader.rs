@@ -192,8 +192,8 @@ impl LastSeen {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Observation {
-    /// The election is held: this candidate holds the newest epoch. Its election may still be
-    /// unconfirmed.
+    /// The election is held: this candidate holds the newest epoch. The election of this candidate
+    /// may still be unconfirmed.
     Leader(Leader),
     /// The election is vacant: no epoch exists, the newest epoch is sealed, or its lease has
     /// lapsed.

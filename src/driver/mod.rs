@@ -1,4 +1,4 @@
-//! The driver. It executes the steps of the state machine, reads the clocks, draws the jitter and
+//! The driver executes the steps of the state machine, reads the clocks, draws the jitter and
 //! retries requests. No other part of the library waits.
 
 pub(crate) mod backoff;
@@ -51,8 +51,8 @@ use crate::record::{BadRecord, Record};
 use crate::store::{Store, WriteAnswers};
 use crate::telemetry::{Counted, Meter};
 
-/// Number of consecutive successful writes without an ETag that make a store unfit. A leader in
-/// such a store still keeps its lease while reads show its renewals.
+/// Number of consecutive successful writes without an ETag after which a store counts as unfit. A
+/// leader in such a store still keeps its lease while reads show its renewals.
 const WRITES_WITHOUT_ETAG: u32 = 5;
 
 /// The state shared by all campaigns and observers of one `Election`.

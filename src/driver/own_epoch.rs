@@ -69,8 +69,8 @@ impl OwnEpoch {
         self.elected_at = None;
     }
 
-    /// Returns the record for an attempt to be elected. The heartbeat 1 marks the first attempt for
-    /// an epoch. Then this function discards the state of the attempts for other epochs.
+    /// Returns the record for an attempt to be elected. A heartbeat of 1 marks the first attempt
+    /// for an epoch. In this case the function discards the state of the attempts for other epochs.
     pub(super) fn first_record(&mut self, write: &Write) -> Record {
         if write.heartbeat == 1 {
             self.lease.reset();
@@ -117,9 +117,10 @@ impl OwnEpoch {
     /// A short attempt has a third of the request timeout. The leader makes short attempts unless
     /// the last answer took longer (PR5). A request that exceeds a short limit is abandoned for
     /// another renewal with the next heartbeat. At most three requests are abandoned before the
-    /// lease is extended. The rest of the lease suffices for a renewal, its read-back and a page of
-    /// the listing of `verify_renewals`, each with the whole timeout. So the leader keeps the lease
-    /// if the store answers these requests in time.
+    /// lease is extended. After a short attempt, the rest of the lease suffices for a renewal, for
+    /// the read of its result, and for one page of the listing that `verify_renewals` requires.
+    /// Each of these requests has the whole timeout. So the leader keeps the lease if the store
+    /// answers these requests in time.
     pub(super) fn attempt_limit(&self, request: &Request, left: Duration) -> Duration {
         let config = &self.cx.config;
         let (most, short) = (config.request_timeout.min(left), self.short_attempt());

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// A counter with waiters. It is much smaller than a `watch` channel. A process may follow
+/// A counter with waiters. This type is much smaller than a `watch` channel. A process may follow
 /// thousands of elections, each with a counter.
 #[derive(Debug, Default)]
 pub(crate) struct Refresh {

@@ -26,7 +26,7 @@ pub struct Requests {
     /// Number of consecutive failed writes of a campaign. Successful reads do not reset this count.
     failed_writes: u32,
     /// Epoch that listings show and reads do not find, and the number of consecutive reads that
-    /// missed it.
+    /// missed this epoch.
     missing: Option<(Epoch, u32)>,
     /// True if the driver is an observer, which never writes.
     of_observer: bool,

@@ -43,8 +43,8 @@ impl Driver {
         answer
     }
 
-    // Records are encoded before the first `await`. Otherwise the future would contain the record
-    // and use more memory, and a process may follow thousands of elections.
+    // Records are encoded before the first `await`. If a record were encoded later, the future
+    // would contain the record and use more memory. A process may follow thousands of elections.
     async fn call_store(&mut self, request: &Request, limit: Duration) -> Answer {
         match request {
             Request::List(after) => self.list(after, limit).await,

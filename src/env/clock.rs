@@ -115,7 +115,8 @@ fn read(clock: nix::time::ClockId) -> Duration {
         .into()
 }
 
-/// Other systems use one monotonic clock for both readings. On macOS `Instant` is not slewed.
+/// On other systems, one monotonic clock provides both `boot` and `raw`. On macOS `Instant` is not
+/// slewed.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn raw() -> Duration {
     since_boot()
@@ -124,7 +125,7 @@ fn raw() -> Duration {
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 #[allow(clippy::disallowed_methods, reason = "this is where the clock is read")]
 fn since_boot() -> Duration {
-    // On macOS `Instant` stops during sleep. Then the wall clock ends the lease.
+    // On macOS `Instant` stops during sleep. After a sleep, the wall clock ends the lease.
     use std::sync::OnceLock;
     use std::time::Instant;
     static START: OnceLock<Instant> = OnceLock::new();

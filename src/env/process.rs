@@ -48,8 +48,8 @@ pub struct Process {
 struct Parts {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
-    /// Nonces that this process has sent. They show whether this process or a predecessor created
-    /// an epoch object. Each create adds 16 bytes, which are kept until the process ends.
+    /// Nonces that this process has sent. These nonces show whether this process or a predecessor
+    /// created an epoch object. Each create adds 16 bytes, which are kept until the process ends.
     nonces: Arc<Mutex<HashSet<Nonce>>>,
     /// Elections in which this process has campaigned.
     campaigned: Arc<Mutex<HashSet<(String, String)>>>,

@@ -1,4 +1,4 @@
-//! The entity tag identifies a stored body. Conditional requests compare it.
+//! The entity tag identifies a stored body. Conditional requests compare this tag.
 
 use std::fmt;
 use std::sync::Arc;

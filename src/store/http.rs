@@ -1,4 +1,4 @@
-//! The HTTP client of the cloud stores. It speaks only HTTP/1.1, over rustls with ring.
+//! The HTTP client of the cloud stores. This client speaks only HTTP/1.1, over rustls with ring.
 //!
 //! A client of HTTP/2 sends all requests to a server on one connection. If a NAT drops that
 //! connection, no response arrives, and the client does not open another connection. With HTTP/1.1

@@ -175,8 +175,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// store cannot read a listing from its end.
     ///
     /// [`Page::truncated`] is true if the page omits smaller keys. This method spares a campaign
-    /// the search through a long listing. No promise of an election depends on it. One request, or
-    /// no request if the store returns `None`.
+    /// the search through a long listing. No promise of an election depends on this method. One
+    /// request, or no request if the store returns `None`.
     async fn list_last(
         &self,
         prefix: &str,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Determinacy, ETag, PutOutcome, StoreError, StoreErrorKind};
 
-/// The outcome of a conditional write, interpreted for its writer. Outside the stores, only
+/// The meaning of the response to a conditional write. Outside the stores, only
 /// `WriteAnswers::read` matches on a [`PutOutcome`].
 #[derive(Debug)]
 pub enum Written {

@@ -111,7 +111,8 @@ impl FollowedRecord {
         let known = knowledge.timer.as_ref();
         let sign_of_life = LapseTimer::observe(&mut self.timer, known, &reading, config.drift);
         knowledge.keep(self.timer.as_ref());
-        // A slow call may have read an older epoch than another call. Then the newer record stays.
+        // A slow call may have read an older epoch than another call. Then `knowledge` keeps the
+        // newer record.
         if knowledge.read.as_deref().is_none_or(|(known, _)| *known <= sighting.epoch) {
             knowledge.read = Some(Arc::clone(read));
         }

@@ -39,8 +39,8 @@ struct Pending {
     renewal: Option<Span>,
     /// True if the application has dropped its leadership.
     dropped: bool,
-    /// True if the store has denied a request since the last renewal. Only the first denial is
-    /// logged.
+    /// True if the store has denied a request since the last renewal. The driver logs only the
+    /// first denial.
     denied: bool,
 }
 
@@ -324,7 +324,8 @@ impl Driver {
         }
     }
 
-    /// Converts the protocol's reason of a loss, with details that only the driver has.
+    /// Converts the protocol's reason for a loss to a [`Loss`], and adds details that only the
+    /// driver knows.
     fn loss(&self, lost: Lost, lead: &Lead) -> Loss {
         match lost {
             Lost::Resigned => Loss::Resigned,

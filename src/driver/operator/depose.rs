@@ -41,9 +41,9 @@ impl Operator {
         }
     }
 
-    /// Returns the epoch to seal. It is the newest epoch, or the epoch in the order if the newest
-    /// epoch is held. The order may name a lower epoch, because a restore stops at an epoch whose
-    /// record does not limit the time for which its holder may believe that it leads (RS4).
+    /// Returns the epoch to seal: the newest epoch, or the epoch in the order if the newest epoch
+    /// is held. The order may name a lower epoch, because a restore stops at an epoch whose record
+    /// does not limit the time for which its holder may believe that it leads (RS4).
     async fn meant(&mut self, newest: Epoch, order: DeposeOrder) -> Result<Epoch, Error> {
         let Some(only) = order.only.filter(|only| *only < newest) else { return Ok(newest) };
         let now = self.read(Some(newest)).await?;
@@ -72,7 +72,7 @@ impl Operator {
             let leader = Leader::new(now.epoch, record);
             let meant = order.only.is_none_or(|only| only == now.epoch);
             if epoch.is_some() && meant && record.is_held() {
-                // A held epoch must stay unsealed. Otherwise it would get a successor while a lower
+                // A held epoch must stay unsealed. A seal would allow a successor while a lower
                 // epoch may have a leader (O6).
                 return Ok(Deposed::Held(now.epoch));
             }

@@ -1,5 +1,5 @@
-//! The HTTP client of object_store's clients. It sends each request once, and keeps the date of
-//! each response.
+//! The HTTP client of object_store's clients. This client sends each request once, and keeps the
+//! date of each response.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ use super::ServedAt;
 use crate::store::http::{Http, system_roots, tls};
 
 /// Disables retries. A repeated write could be refused because the first attempt took effect (E20).
-/// Only the driver retries.
+/// So the client never retries. Only the driver retries.
 pub(super) fn no_retries() -> RetryConfig {
     RetryConfig { max_retries: 0, ..RetryConfig::default() }
 }

@@ -89,8 +89,8 @@ pub struct AnyObjectStore {
     /// client.
     pages: Option<Arc<dyn PaginatedListStore>>,
     name: String,
-    /// True if the client sends each write only once. Clients that tenure created do so. Then the
-    /// response is the response to the only attempt of the write.
+    /// True if the client sends each write only once. Clients that tenure created send each write
+    /// only once. Then a response belongs to the only attempt of the write.
     sent_once: bool,
     etag_form: ETagForm,
     #[cfg(any(feature = "azure", feature = "gcs"))]

@@ -31,8 +31,8 @@ struct ResponseFacts {
 }
 
 impl CallInterceptor {
-    /// Returns true if an attempt may have reached the network. Otherwise the request had no
-    /// effect.
+    /// Returns true if an attempt may have reached the network. If no attempt has reached the
+    /// network, the request had no effect.
     pub(in crate::store) fn sent(&self) -> bool {
         self.0.sent.load(Ordering::SeqCst)
     }

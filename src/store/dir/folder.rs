@@ -225,7 +225,8 @@ impl Folder {
         // A process that opens the directory for one user does not remove the group's permissions.
         let right = mode == wanted || (self.access == Access::Owner && mode == LOCK_OF_GROUP);
         if !right {
-            // Earlier versions created the file with mode 0644. Only its owner can change the mode.
+            // Earlier versions created the file with mode 0644. Only the owner of the file can
+            // change the mode, so an error is ignored.
             let _ = file.set_permissions(Permissions::from_mode(wanted));
         }
         Ok(file)

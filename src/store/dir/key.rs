@@ -2,10 +2,10 @@
 
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
-/// Name of the store's work folder in the root. It contains no objects.
+/// Name of the store's work folder in the root. The work folder contains no objects.
 pub(super) const WORK_FOLDER: &str = ".tenure";
 
-/// Maximum length of a key, as on S3. It also bounds the depth of a listing.
+/// Maximum length of a key, as on S3. This maximum also bounds the depth of a listing.
 const MAX_KEY_BYTES: usize = 1_024;
 
 /// Refuses a key if its file would be outside the root, in the work folder, or the file of another

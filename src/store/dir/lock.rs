@@ -27,7 +27,7 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 #[must_use]
 pub(super) struct Locked {
     file: File,
-    /// Guard of the thread lock. It is released after the file lock.
+    /// Guard of the thread lock. The thread lock is released after the file lock.
     _thread_lock: ThreadLockGuard,
 }
 

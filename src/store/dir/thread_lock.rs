@@ -28,7 +28,7 @@ pub(super) enum ThreadLockRefusal {
     GivenUp,
 }
 
-/// The held lock. Dropping this value releases it.
+/// The held lock. Dropping this value releases the lock.
 #[derive(Debug)]
 pub(super) struct ThreadLockGuard {
     thread_lock: ThreadLock,

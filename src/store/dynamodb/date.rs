@@ -74,8 +74,8 @@ impl StoreDate {
         SystemClock.now()
     }
 
-    /// Records the date of a response that was just read. Its request was sent at `sent` or later.
-    /// Returns the date, by DynamoDB's clock.
+    /// Records the date of a response that was just read. The request of this response was sent at
+    /// `sent` or later. Returns `date` unchanged.
     pub(super) fn heard(&self, date: Option<DateTime<Utc>>, sent: Moment) -> Option<DateTime<Utc>> {
         self.heard_at(date, sent, SystemClock.now())
     }

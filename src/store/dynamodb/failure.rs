@@ -21,7 +21,7 @@ const TURNED_AWAY: [&str; 4] = [
     "LimitExceededException",
 ];
 
-/// Codes of concurrent writes. They do not state whether the condition held.
+/// Codes of concurrent writes. These codes do not state whether the condition held.
 const CONFLICTS: [&str; 3] = [
     "TransactionConflictException",
     "TransactionInProgressException",

@@ -15,9 +15,9 @@ use super::{
 #[doc(hidden)]
 #[derive(Debug, Clone)]
 pub struct BucketSettings {
-    /// Versioning of the bucket. Reading it needs `s3:GetBucketVersioning`.
+    /// Versioning of the bucket. The read needs the permission `s3:GetBucketVersioning`.
     pub versioning: Result<Versioning, StoreError>,
-    /// Enabled rules. Reading them needs `s3:GetLifecycleConfiguration`.
+    /// Enabled rules. The read needs the permission `s3:GetLifecycleConfiguration`.
     pub lifecycle: Result<Vec<LifecycleRule>, StoreError>,
 }
 

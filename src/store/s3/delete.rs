@@ -22,8 +22,8 @@ impl S3Store {
         }
         if !self.deletes_singly.load(Ordering::Relaxed) {
             match self.delete_together(&keys).await {
-                // Some servers require the header Content-MD5, which the SDK does not send. Some
-                // servers do not support this request.
+                // Some servers require the header Content-MD5, which the SDK does not send. Other
+                // servers do not support `DeleteObjects`.
                 Err(error) if is_about_the_request(&error) => {
                     tracing::warn!(%error, "all further deletions use one request for each key");
                     self.deletes_singly.store(true, Ordering::Relaxed);

@@ -88,9 +88,9 @@ impl S3Store {
     /// Creates a store with this client. `bucket` is the name of a bucket, or the alias or ARN of
     /// an access point. No request.
     ///
-    /// The client's settings apply, including its addressing style and checksums. Its retries are
-    /// disabled for conditional writes. The SDK's own connector offers HTTP/2, on which all
-    /// requests share one connection. If a NAT drops this connection, the leader can lose its
+    /// The client's settings apply, including its addressing style and checksums. The client's
+    /// retries are disabled for conditional writes. The SDK's own connector offers HTTP/2, on which
+    /// all requests share one connection. If a NAT drops this connection, the leader can lose its
     /// lease. Clients of [`from_env`](S3Store::from_env) use HTTP/1.1. An endpoint with a path must
     /// end in a slash, because the SDK appends the bucket's name directly.
     pub fn new(client: Client, bucket: impl Into<String>) -> S3Store {
@@ -142,8 +142,8 @@ impl S3Store {
     }
 
     /// Sends all ETags without quotes, for servers that compare tags only without quotes (Ceph up
-    /// to 16). Otherwise the store detects such a server at its first replace, with two more
-    /// requests.
+    /// to 16). Without a call of this method, the store detects such a server at its first replace,
+    /// with two more requests.
     #[must_use]
     pub fn with_unquoted_etags(self) -> S3Store {
         self.etag_form.set_unquoted();

@@ -1,4 +1,4 @@
-//! URLs of stores. A URL names a store and an election in it. Only this module parses them.
+//! URLs of stores. A URL names a store and an election in it. Only this module parses store URLs.
 
 use std::fmt;
 use std::path::{Component, PathBuf};
@@ -87,7 +87,7 @@ impl StoreUrl {
         &self.place
     }
 
-    /// Returns the prefix of the election in its store. It is empty in a directory.
+    /// Returns the prefix of the election in its store. For a directory the prefix is empty.
     pub fn prefix(&self) -> &str {
         match &self.place {
             StorePlace::Dir { .. } => "",

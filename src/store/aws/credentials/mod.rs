@@ -1,5 +1,5 @@
-//! Credentials for long leaderships. They are fetched before they expire, and in parallel to
-//! requests.
+//! Credentials for long leaderships. The cache fetches new credentials before the old credentials
+//! expire, and in parallel to requests.
 //!
 //! The SDK's own cache has three faults. It fetches inside a request (`store/fetch.rs` explains the
 //! problem), it waits for each refresh, and it keeps credentials until they expire by this
@@ -58,7 +58,7 @@ struct CachedCredentials {
     taken: bool,
 }
 
-/// The text of a [`CredentialsError`]. It can be cloned for each request that waits for the
+/// The text of a [`CredentialsError`]. This text can be cloned for each request that waits for the
 /// provider.
 #[derive(Debug, Clone)]
 enum Failed {
