@@ -52,7 +52,7 @@ use crate::store::{Store, WriteAnswers};
 use crate::telemetry::{Counted, Meter};
 
 /// Number of consecutive successful writes without an ETag after which a store counts as unfit. A
-/// leader in such a store still keeps its lease while reads show its renewals.
+/// leader in such a store still keeps its lease while its reads show that the renewals took effect.
 const WRITES_WITHOUT_ETAG: u32 = 5;
 
 /// The state shared by all campaigns and observers of one `Election`.

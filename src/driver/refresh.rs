@@ -28,7 +28,7 @@ impl Refresh {
     pub(crate) async fn after(&self, heard: &mut u64) {
         loop {
             let mut notified = pin!(self.waiting.notified());
-            // The waiter registers before it reads the count, so that it misses no notification.
+            // The waiter registers before it reads the count, so the waiter misses no notification.
             notified.as_mut().enable();
             let count = self.count();
             if count != *heard {

@@ -91,8 +91,8 @@ impl Driver {
         // The call is boxed, because listings are rare and would make the future of every poll
         // larger.
         let mut call = Box::pin(async {
-            // A listing from the end may miss the newest epoch. The search tolerates this (N4), and
-            // the confirmation always lists from the start (N7).
+            // A listing from the end may miss the newest epoch. The search tolerates a missed epoch
+            // (N4), and the confirmation always lists from the start (N7).
             if from_the_end
                 && let Some(page) = store.list_last(keys.epoch_prefix(), &start, LAST).await?
                 && let Some(page) = EpochsOfPage::of_last(&keys, after, &page)?

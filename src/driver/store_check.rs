@@ -23,7 +23,8 @@ use crate::store::{
     ETag, Entry, GetOutcome, Page, PutOutcome, Store, StoreError, WriteAnswers, Written,
 };
 
-/// Maximum number of attempts. Another process may check with the same object at the same time.
+/// Maximum number of attempts. Another process may run its check on the same object at the same
+/// time.
 const ATTEMPTS: u32 = 10;
 /// Pause before each write of a repeated check. Some stores allow one write a second to a key.
 const PAUSE: Duration = Duration::from_millis(1_100);
@@ -187,9 +188,9 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Refuses a prefix with an election in the other layout. Candidates of different layouts do
-    /// not see each other, so two would lead. Numbered objects that are not epochs are allowed
-    /// under the prefix of an election.
+    /// Refuses a prefix that contains an election in the other layout. Candidates of different
+    /// layouts do not see each other, so two would lead. Numbered objects that are not epochs are
+    /// allowed under the prefix of an election.
     fn finds_no_other_layout(&self, page: &Page) -> Result<(), Error> {
         let Context { keys, config, store, .. } = self.cx;
         if !keys.are_epochs() {
@@ -247,7 +248,7 @@ impl Check<'_> {
         }
     }
 
-    /// Returns the response to a request without an effect.
+    /// Returns the response to a request that does not change the store.
     async fn ask<T>(
         &self,
         doing: &str,
@@ -288,7 +289,7 @@ impl Check<'_> {
     }
 }
 
-/// Returns an ETag of the same form with every letter and digit replaced.
+/// Returns another ETag of the same form: every letter and digit is replaced.
 fn wrong(etag: &ETag) -> ETag {
     let other = |c: char| match c {
         '0' => '1',

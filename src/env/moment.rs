@@ -52,8 +52,8 @@ impl Moment {
     /// any clock has reached `end`. A lease ends by this rule.
     ///
     /// A clock daemon slews the boot and the wall clock by the same amount. So if the wall clock
-    /// gains on the boot clock, it was stepped, or it shows a pause that the other clocks miss.
-    /// This gain is subtracted from the remaining time of the raw clock.
+    /// gains on the boot clock, the wall clock was stepped, or it shows a pause that the other
+    /// clocks miss. This gain is subtracted from the remaining time of the raw clock.
     #[must_use]
     pub fn until(self, end: Moment) -> Duration {
         let boot = end.boot.saturating_sub(self.boot);

@@ -34,7 +34,7 @@ impl ETag {
     ///
     /// Listings format tags differently from reads. Azure and some S3 servers omit the quotes. If a
     /// version has two names (`"tag"|version`, as on Cloud Storage), a listing shows only the
-    /// first. The second names are compared only if both tags have one.
+    /// first. The second names are compared only if both tags have a second name.
     ///
     /// ```
     /// # use tenure::store::ETag;

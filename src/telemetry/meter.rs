@@ -151,7 +151,7 @@ impl Meter {
         }
     }
 
-    /// Records the outcome of the write of a renewal.
+    /// Records the outcome of the write that renews a lease.
     pub(crate) fn renewal(&self, answer: &Answer) {
         let outcome = match answer {
             Answer::Done { .. } => "done",

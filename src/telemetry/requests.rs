@@ -23,7 +23,7 @@ pub(crate) struct Counted {
 }
 
 impl Meter {
-    /// Wraps a store, so that its requests are counted and timed.
+    /// Wraps a store. The wrapper counts and times the requests to this store.
     pub(crate) fn counted(&self, store: &Arc<dyn Store>, process: &Process) -> Arc<Counted> {
         Arc::new(Counted::new(Arc::clone(store), self.clone(), process.clone()))
     }
@@ -161,7 +161,7 @@ pub(crate) trait Outcome {
     /// Returns the outcome, or `None` if no request was sent.
     fn outcome(&self) -> Option<&'static str>;
 
-    /// Returns the date of the answer by the store's clock.
+    /// Returns the date of the answer. This date comes from the store's clock.
     fn date(&self) -> Option<DateTime<Utc>> {
         None
     }

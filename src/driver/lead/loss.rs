@@ -61,9 +61,9 @@ pub enum Loss {
         /// Duration of the pause.
         gap: Duration,
     },
-    /// The wall clock moved ahead of the boot and raw clocks, and the lease ended by the wall clock
-    /// alone. Either the clock was set forward, or the virtual machine was paused. A process cannot
-    /// distinguish these causes. If pauses are impossible, set
+    /// The wall clock moved ahead of the boot and raw clocks, and only the wall clock has reached
+    /// the end of the lease. Either the clock was set forward, or the virtual machine was paused. A
+    /// process cannot distinguish these causes. If pauses are impossible, set
     /// [`machine_is_never_paused`](crate::ElectionBuilder::machine_is_never_paused).
     WallClockAhead {
         /// Gain of the wall clock on the other clocks since the lease was last extended.
@@ -78,7 +78,7 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// Returns true if the lease ended by the clocks, and not by a record in the store.
+    /// Returns true if a clock of this process ended the lease, and not a record in the store.
     pub(crate) fn is_by_the_clock(&self) -> bool {
         matches!(
             self,

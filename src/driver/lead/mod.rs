@@ -54,7 +54,7 @@ impl Pending {
     }
 }
 
-/// The handles of a leadership with a driver in the background.
+/// The handles of a leadership whose driver runs in the background.
 pub(crate) struct StartedLead {
     pub(crate) lead: Arc<Lead>,
     pub(crate) key: ResignKey,

@@ -6,7 +6,7 @@ use object_store::Error;
 
 use crate::store::redact::printable;
 
-/// Prefix of the message of object_store's clients for an error response.
+/// Prefix of the message with which object_store's clients report an error response.
 const STATUS: &str = "Server returned non-2xx status code: ";
 
 /// An error response of the store.

@@ -14,7 +14,7 @@ use crate::store::redact::printable;
 use crate::store::request_context::{OF_A_PROXY, RequestContext, Verb, is_of_a_proxy};
 use crate::store::{Determinacy, GetOutcome, PutOutcome, StoreError, StoreErrorKind};
 
-/// Message of object_store's clients for a response without an ETag.
+/// Message with which object_store's clients report a response without an ETag.
 const NO_ETAG: &str = "ETag Header missing from response";
 
 /// Codes of responses for a missing bucket, container or account.
@@ -29,8 +29,8 @@ const NO_STORE: [&str; 5] = [
 /// Codes of responses for an invalid or expired access token.
 const REFUSED_TOKEN: [&str; 2] = ["AuthenticationFailed", "InvalidAuthenticationInfo"];
 
-/// Returns the kind and the remedy for Azure's codes. A status 409 or 412 without such a code means
-/// a concurrent writer.
+/// Returns the kind and the remedy for Azure's codes. A status 409 or 412 without one of these
+/// codes means a concurrent writer.
 fn meaning(code: &str) -> Option<(StoreErrorKind, &'static str)> {
     match code {
         // Another program holds an Azure lease on the blob, and may release this lease at any time.
@@ -60,7 +60,7 @@ impl RequestContext<'_, AnyObjectStore> {
         let (status, code) = answer.as_ref().map_or((0, ""), |answer| answer.pair());
         let refused = match (&error, self.verb) {
             // On S3 and Cloud Storage 409 means a concurrent write, not an existing key. On Azure
-            // 409 means an existing key, but only with this code.
+            // 409 means an existing key, but only with the code `BlobAlreadyExists`.
             (Error::AlreadyExists { .. }, Verb::Create) => {
                 (matches!(status, 0 | 412) && meaning(code).is_none())
                     || (status == 409 && code == "BlobAlreadyExists")

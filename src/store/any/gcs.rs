@@ -57,7 +57,7 @@ impl AnyObjectStore {
     ///
     /// - [`Invalid`](StoreErrorKind::Invalid): a setting is invalid.
     /// - [`AccessDenied`](StoreErrorKind::AccessDenied): a credentials file is missing or
-    ///   incomplete. Try again, because the file may still be mounted or written.
+    ///   incomplete. Try again: another process may still mount or write the file.
     pub fn gcs(builder: GoogleCloudStorageBuilder) -> Result<AnyObjectStore, StoreError> {
         let bucket = setting(&builder, GoogleConfigKey::Bucket).unwrap_or_default();
         let mut name = format!("gs://{bucket}");

@@ -112,7 +112,8 @@ fn start(prefix: &str, after: &str) -> Option<Path> {
     let whole_folder = prefix.is_empty() || prefix.ends_with('/');
     let last = prefix.chars().next_back().filter(|_| !whole_folder);
     let before = last.and_then(|last| exact(&prefix[..prefix.len() - last.len_utf8()]));
-    // The name of a folder precedes all keys in the folder.
+    // A start below the prefix skips no key with the prefix. In this case, or if object_store does
+    // not allow `after`, the start is the prefix without its last character.
     Some(after).filter(|after| !after.is_empty() && *after >= prefix).and_then(exact).or(before)
 }
 
@@ -251,7 +252,7 @@ mod tests {
         assert_eq!((keys.len(), truncated, asked.len()), (1, true, 1));
     }
 
-    /// Returns pages without a key, each after this time.
+    /// A client whose pages contain no key. Each page arrives after `time`.
     struct NoKeys {
         pages: Mutex<usize>,
         time: Duration,

@@ -107,8 +107,8 @@ impl AnyObjectStore {
     /// Wraps an object store for elections.
     ///
     /// This function tries a replacement that names no version. The clients of object_store refuse
-    /// it without a request. A client without conditional replacement reports that it lacks this
-    /// feature.
+    /// this replacement without a request. A client without conditional replacement reports that it
+    /// lacks this feature.
     ///
     /// # Errors
     ///
@@ -159,7 +159,8 @@ impl AnyObjectStore {
                 "it is a directory bucket (S3 Express One Zone): its listings have no order",
             );
         }
-        // Before the first request, only the client's `Debug` output shows this setting.
+        // Before the first request, only the client's `Debug` output shows whether conditional puts
+        // are disabled.
         if self.name.contains("AmazonS3(")
             && format!("{:?}", self.store).contains("conditional_put: Disabled")
         {

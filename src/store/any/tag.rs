@@ -2,8 +2,8 @@
 //! and its `version` (the generation on Cloud Storage).
 //!
 //! An ETag without a version is encoded unchanged. Otherwise a bar separates the two names:
-//! `"etag"|1700000000000001`. A backslash escapes bars and backslashes in both names, so that
-//! different pairs have different encodings.
+//! `"etag"|1700000000000001`. A backslash escapes bars and backslashes in both names, so different
+//! pairs have different encodings.
 
 use object_store::UpdateVersion;
 

@@ -49,8 +49,8 @@ impl<'a, S: Service> RequestContext<'a, S> {
         })
     }
 
-    /// Converts the SDK's error. The new error does not contain the SDK's error, because the latter
-    /// shows whole requests and responses in its `Debug` output.
+    /// Converts the SDK's error. The new error does not contain the SDK's error, because the
+    /// `Debug` output of the SDK's error shows whole requests and responses.
     pub(in crate::store) fn failed<E>(
         self,
         error: &SdkError<E, HttpResponse>,

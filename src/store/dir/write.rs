@@ -29,7 +29,7 @@ pub(super) fn put(
     condition: &Condition,
 ) -> Result<PutOutcome, StoreError> {
     let (path, name) = key::split(key);
-    // An early check without the lock, so that most refused writes create no draft.
+    // This early check needs no lock. It refuses most writes before they create a draft.
     let writes = match condition.check(FolderChain::find(root, path)?.as_ref(), name)? {
         Ok(writes) => writes,
         Err(refusal) => {

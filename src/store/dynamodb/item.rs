@@ -14,13 +14,13 @@ use crate::store::{ETag, Entry};
 pub(super) const PREFIX: &str = "prefix";
 /// Attribute of the sort key.
 pub(super) const NAME: &str = "name";
-/// Attribute of the version, which is unique to each write. Conditions compare it.
+/// Attribute that contains the version, which is unique to each write. Conditions compare it.
 pub(super) const VERSION: &str = "version";
 pub(super) const BODY: &str = "body";
-/// Attribute of the body length in bytes.
+/// Attribute that contains the body length in bytes.
 const SIZE: &str = "size";
-/// Attribute of the write's date in milliseconds since the Unix epoch, by the writer's estimate of
-/// DynamoDB's clock.
+/// Attribute that contains the date of the write, in milliseconds since the Unix epoch. The writer
+/// estimates this date by DynamoDB's clock.
 const WRITTEN: &str = "written";
 
 /// Attributes that a listing requests. The size of the whole items still determines the consumed

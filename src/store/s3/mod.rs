@@ -340,7 +340,7 @@ impl Store for S3Store {
     }
 
     /// One request, or one for each key if the server refuses `DeleteObjects`. Returns each key
-    /// that S3 did not delete, with the reason of S3.
+    /// that S3 did not delete, with the reason that S3 gave.
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         self.delete_all(keys).await
     }
