@@ -62,8 +62,8 @@ fn run_line() -> u8 {
     };
     args.log_format.choose();
     let outcome = match args.verb {
-        // The processes of the guard start no logs and no runtime, because a failure there would
-        // end them.
+        // The processes of the guard start no logs and no runtime, because a failure of the logs or
+        // of the runtime would end these processes.
         Verb::Standby(args) => run_guard(&args, guard::run_standby),
         Verb::Guard(args) => run_guard(&args, guard::run_guard),
         Verb::Gate(gate) => Err(guard::run_gate(gate.parent, &gate.command)),
@@ -74,7 +74,8 @@ fn run_line() -> u8 {
         verb => {
             logs::start(verb.default_log_level());
             complain_of_variables();
-            // Tokio panics, for example, if it cannot start a thread.
+            // A panic becomes a failure of the command. Tokio panics, for example, if it cannot
+            // start a thread.
             let carried_out = catch_unwind(AssertUnwindSafe(|| carry_out(verb)));
             carried_out.unwrap_or_else(|_| Err(Failure::new(exit::OS, "the command panicked")))
         }
@@ -131,8 +132,8 @@ fn run_guard(
 /// stderr.
 const WORKERS: usize = 2;
 
-/// Fails if the system cannot start this number of threads. Tokio would panic, and the process
-/// would wait forever for the threads that were started.
+/// Fails if the system cannot start this number of threads. Without this check, Tokio would panic,
+/// and the process would wait forever for the threads that Tokio has already started.
 fn find_threads(count: usize) -> io::Result<()> {
     let gate = RwLock::new(());
     thread::scope(|scope| {
@@ -179,7 +180,8 @@ fn carry_out(verb: Verb) -> Result<u8, Failure> {
             }
         }
     });
-    // A request to a directory on a hanging disk must not delay the exit.
+    // The runtime does not wait for its threads, because a request to a directory on a hanging disk
+    // must not delay the exit.
     runtime.shutdown_background();
     outcome
 }

@@ -20,7 +20,7 @@ impl Alarm {
     /// Creates the alarm. `margin` is the time from the deadline for SIGKILL to the end of the
     /// lease.
     ///
-    /// The alarm has no effect without a margin, or if the system refuses the timer.
+    /// The alarm has no effect if `margin` is `None`, or if the system refuses the timer.
     pub fn new(margin: Option<Duration>) -> Alarm {
         let after = margin.unwrap_or_default() / 2;
         Alarm { timer: margin.and_then(|_| kernel::Timer::new()), after }
@@ -32,7 +32,7 @@ impl Alarm {
         self.timer.iter_mut().for_each(|timer| timer.set(now.boot.saturating_add(until)));
     }
 
-    /// Disarms the timer: the guard acts, or no process of CMD is left.
+    /// Disarms the timer, because the guard acts on the deadline or no process of CMD is left.
     pub fn clear(&mut self) {
         self.timer.iter_mut().for_each(kernel::Timer::clear);
     }
@@ -66,7 +66,7 @@ mod kernel {
         }
 
         fn arm(&mut self, at: Duration) {
-            // The only error is a time out of range, and no lease is that long.
+            // The only possible error is a time out of range, and no lease lasts until such a time.
             let _ =
                 self.0.set(Expiration::OneShot(at.into()), TimerSetTimeFlags::TFD_TIMER_ABSTIME);
         }

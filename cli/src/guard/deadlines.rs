@@ -40,7 +40,8 @@ impl Deadlines {
     /// Neither deadline moves to a later time.
     pub fn brought_forward(self, now: Moment) -> Deadlines {
         let Deadlines { term_at, kill_at } = self;
-        // The grace is equal on all clocks, except on a wall clock that does not limit the lease.
+        // The grace is the time from SIGTERM to SIGKILL. It is equal on all clocks, except on a
+        // wall clock that does not limit the lease.
         let grace = kill_at.boot.saturating_sub(term_at.boot);
         Deadlines { term_at: earlier(term_at, now), kill_at: earlier(kill_at, now.plus(grace)) }
     }
@@ -51,13 +52,13 @@ impl DeadlineTimer {
         DeadlineTimer { deadlines, terminated: false }
     }
 
-    /// Replaces the deadlines: the lease was renewed, or its end was brought forward.
+    /// Replaces the deadlines after the lease was renewed, or after its end was brought forward.
     pub fn set(&mut self, deadlines: Deadlines) {
         self.deadlines = deadlines;
     }
 
-    /// Brings the end forward because the lease is not renewed any more. CMD gets SIGTERM now, and
-    /// SIGKILL after the grace or at the deadline, whichever is earlier.
+    /// Brings the end of CMD forward, because the lease is not renewed any more. CMD gets SIGTERM
+    /// now, and SIGKILL after the grace or at the deadline, whichever is earlier.
     pub fn end_now(&mut self, now: Moment) {
         self.deadlines = self.deadlines.brought_forward(now);
     }

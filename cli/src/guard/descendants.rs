@@ -19,7 +19,7 @@ pub struct Living {
     pub group: Pid,
 }
 
-/// Maximum number of consecutive rounds that find and kill the children.
+/// Maximum number of consecutive rounds. Each round finds and kills the children of this process.
 const LOOKS_AT_CHILDREN: usize = 20;
 
 /// True on systems with support for [`adopt_orphans`].
@@ -59,7 +59,7 @@ impl KillPace {
 /// Sends SIGKILL to all descendants of this process. Returns whether any of them got it.
 pub fn kill_own(group: Option<GroupId>) -> bool {
     // A process that repeatedly forks and ends is always an orphan and so a child of this process.
-    // It ends before a read of all processes is complete.
+    // It ends before a read of all processes is complete, so these rounds read only the children.
     let children = (0..LOOKS_AT_CHILDREN).filter(|_| {
         let children = proc::children();
         children.iter().filter(|child| kill(**child, Signal::SIGKILL).is_ok()).count() > 0
@@ -70,10 +70,10 @@ pub fn kill_own(group: Option<GroupId>) -> bool {
 
 /// Sends SIGKILL to these processes. Returns whether any of them got it.
 ///
-/// The kernel assigns process numbers in sequence, so it has not reused a number that was just
-/// read. The signal also goes to the whole group, because that reaches a process that forks at this
-/// moment. The group is signalled only while it has a member in `living`: its number is not reused
-/// then.
+/// The numbers in `living` were read just before. The kernel assigns process numbers in sequence,
+/// so it has not reused these numbers. The signal also goes to the whole group, in order to reach a
+/// process that forks at this moment. The group gets the signal only if it has a member in
+/// `living`, because the kernel does not reuse the number of a group with a member.
 pub fn kill_all(living: &[Living], group: Option<GroupId>) -> bool {
     let group = group.filter(|group| living.iter().any(|one| one.group == group.leader()));
     let by_group = group.is_some_and(|group| killpg(group.leader(), Signal::SIGKILL).is_ok());
@@ -81,8 +81,8 @@ pub fn kill_all(living: &[Living], group: Option<GroupId>) -> bool {
     by_group || one_by_one > 0
 }
 
-/// Returns the living descendants of `ancestor`. If /proc cannot be read, returns the leader of the
-/// group if the group exists.
+/// Returns the living descendants of `ancestor`. If /proc cannot be read, returns only the leader
+/// of the group, provided that the group exists.
 ///
 /// The result may miss a process whose parent ends during the call. An empty result does not prove
 /// that no descendant lives.
@@ -135,7 +135,7 @@ mod proc {
     }
 
     /// Returns the living children of the first thread of this process, which adopts the orphans.
-    /// Returns an empty list if the kernel was built without such lists.
+    /// Returns an empty list if the kernel was built without lists of children.
     pub fn children() -> Vec<Pid> {
         let list = format!("/proc/self/task/{}/children", Pid::this());
         let list = std::fs::read_to_string(list).unwrap_or_default();
@@ -158,7 +158,8 @@ mod proc {
         let mut next = vec![ancestor];
         while let Some(parent) = next.pop() {
             for one in children.get(&parent).into_iter().flatten() {
-                // The parents were read at different times, so they may form a cycle.
+                // The parents of different processes were read at different times, so the chain of
+                // parents may be a cycle.
                 if seen.insert(one.pid) {
                     below.push(*one);
                     next.push(one.pid);

@@ -41,7 +41,7 @@ impl EpochFile {
             .write_all(format!("{}\n", self.epoch).as_bytes())
             .and_then(|()| fs::rename(&new, &self.path));
         if written.is_err() {
-            // The first error is more useful than an error of the cleanup.
+            // The error of the write is more useful than an error of this cleanup.
             let _ = fs::remove_file(&new);
         }
         written
@@ -163,8 +163,9 @@ mod tests {
         assert!(nowhere.write().is_err());
     }
 
-    /// The name of the new file ended with the process number of the guard. A local user could
-    /// predict the name. A symbolic link with that name made root overwrite any file.
+    /// Before the fix, the name of the new file ended with the process number of the guard. A local
+    /// user could predict the name, and create a symbolic link with this name. A guard that ran as
+    /// root then overwrote the target of the link.
     #[test]
     fn regression_a_link_with_a_predictable_name_is_not_followed() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -176,7 +177,8 @@ mod tests {
         file.write().expect("a new file");
         assert_eq!(fs::read_to_string(&precious).expect("the file exists"), "data");
         assert_eq!(fs::read_to_string(&path).expect("the file exists"), "7\n");
-        // A link at the path itself is replaced, and each new file has another name.
+        // If the path itself is a symbolic link, the write replaces the link. Each new file has
+        // another name.
         symlink(&precious, dir.path().join("link")).expect("a link");
         EpochFile { path: dir.path().join("link"), epoch: 8 }.write().expect("over the link");
         assert_eq!(fs::read_to_string(&precious).expect("the file exists"), "data");

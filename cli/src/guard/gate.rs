@@ -27,7 +27,7 @@ pub struct GateArgs {
 ///
 /// Returns only if the command cannot be executed.
 pub fn run(parent: i32, command: &[OsString]) -> Failure {
-    // The guard blocks all signals, and its children inherit the mask.
+    // The guard blocks all signals, and this process has inherited its signal mask.
     let unblocked = SigSet::all().thread_unblock().map_err(io::Error::from);
     if let Err(error) = unblocked.and_then(|()| die_with(parent)) {
         return Failure::new(NOT_EXECUTABLE, format!("CMD was not run: {error}"));
@@ -46,7 +46,7 @@ fn die_with(parent: i32) -> io::Result<()> {
     use nix::sys::signal::Signal;
     use nix::unistd::getppid;
     set_pdeathsig(Signal::SIGKILL)?;
-    // If the guard died before the call above, the kernel does not send the signal.
+    // If the guard died before `set_pdeathsig`, the kernel does not send the signal.
     if getppid().as_raw() == parent {
         return Ok(());
     }

@@ -24,7 +24,7 @@ pub struct GuardProcess {
     standby: Child,
     orders: pipe::Sender,
     reports: Lines<BufReader<pipe::Receiver>>,
-    /// False after the last report.
+    /// False after the last report of the guard.
     pub reporting: bool,
     exited: bool,
 }
@@ -50,8 +50,9 @@ impl GuardProcess {
     ) -> io::Result<GuardProcess> {
         let (orders_in, orders) = io::pipe()?;
         let (reports, reports_out) = io::pipe()?;
-        // Only the child duplicates the ends of the pipes. In this process the ends close on exec,
-        // so a process that another thread starts concurrently does not inherit them.
+        // Only the standby inherits its ends of the pipes, because it duplicates them before its
+        // exec. In this process all ends close on exec. So a process that another thread starts
+        // concurrently does not inherit them.
         let pipes = Pipes { orders: 3, reports: 4 };
         let ends = [(pipes.orders, orders_in.into()), (pipes.reports, reports_out.into())];
         let ends = ends.map(|(child_fd, parent_fd)| FdMapping { parent_fd, child_fd });
@@ -84,7 +85,8 @@ impl GuardProcess {
         self.orders.write_all(format!("{order}\n").as_bytes()).await
     }
 
-    /// Returns the next message. Cancel-safe. After both `Silence` and `Exit` it waits forever.
+    /// Returns the next message. Cancel-safe. After this function has returned both `Silence` and
+    /// `Exit`, it waits forever.
     pub async fn recv(&mut self) -> GuardMessage {
         tokio::select! {
             biased;
@@ -109,8 +111,8 @@ impl GuardProcess {
 impl Drop for GuardProcess {
     fn drop(&mut self) {
         // Without this order the guard takes the end of the pipe for the death of this process. The
-        // pipe is full only if the guard was stopped, and a stopped guard does not resign the
-        // epoch.
+        // write fails if the pipe is full. This is harmless, because the pipe is full only if the
+        // guard was stopped, and a stopped guard does not resign the epoch.
         let _ = self.orders.try_write(format!("{}\n", GuardOrder::Leave).as_bytes());
     }
 }
@@ -123,7 +125,8 @@ mod tests {
 
     use super::*;
 
-    /// A process that inherits the write end of the reports hides the death of the guard.
+    /// If another process inherits the write end of the pipe of reports, the pipe stays open after
+    /// the death of the guard, and `tenure` does not notice this death.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn regression_no_other_process_inherits_the_pipes_of_the_guard() {
         static STOP: AtomicBool = AtomicBool::new(false);
@@ -131,7 +134,8 @@ mod tests {
             let open = StdCommand::new("ls").arg("/proc/self/fd").output().expect("it runs");
             String::from_utf8(open.stdout).expect("numbers")
         };
-        // The files that this process has inherited, and the directory that `ls` reads.
+        // The usual descriptors are the files that this process has inherited, and the directory
+        // that `ls` reads.
         let usual = open_in_a_child();
         let others = std::thread::spawn(move || {
             let mut seen = 0;

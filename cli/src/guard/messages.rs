@@ -47,7 +47,7 @@ pub enum GuardReport {
     TooLate,
     /// CMD runs, in this process group.
     Started(GroupId),
-    /// Number of `Signal` orders carried out since the previous report.
+    /// Number of `Signal` orders that the guard has carried out since its previous report.
     Signalled(u32),
     /// The group got SIGTERM because the lease was at risk.
     Terminated,
@@ -112,7 +112,8 @@ impl FromStr for GuardOrder {
     }
 }
 
-/// Writes nanoseconds of the boot, the raw and the wall clock, first for SIGTERM, then for SIGKILL.
+/// Writes the deadline for SIGTERM, then the deadline for SIGKILL, each in nanoseconds of the boot,
+/// the raw and the wall clock.
 impl fmt::Display for Deadlines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [term_boot, term_raw, term_wall] = clocks(self.term_at);

@@ -76,7 +76,7 @@ pub struct Extras {
 
 /// A running CMD and its descendants, watched by a guard.
 ///
-/// Dropping the group kills all of them.
+/// Dropping the group kills CMD and all its descendants.
 #[derive(Debug)]
 #[must_use = "dropping it kills the group"]
 pub struct Group {
@@ -90,7 +90,7 @@ impl Group {
     /// carries out `extras`.
     ///
     /// Returns a group even if CMD cannot be executed: CMD then ends with 126 or 127, as in a
-    /// shell. Dropping the future ends all processes that it has started.
+    /// shell. If the future is dropped, all processes that it has started end.
     pub async fn start(
         tenure: &Tenure,
         command: &[OsString],
@@ -98,8 +98,8 @@ impl Group {
         deadlines: Deadlines,
         extras: Extras,
     ) -> io::Result<Group> {
-        // If `tenure` was started with SIGCHLD ignored, the guard would inherit this setting and
-        // lose the exit statuses.
+        // The handler matters if `tenure` was started with SIGCHLD ignored. Without it, the guard
+        // would inherit this setting and lose the exit statuses.
         drop(signal(SignalKind::child()).map_err(|error| failed("handle SIGCHLD", &error))?);
         let guard = GuardProcess::spawn(tenure, command, environment, &extras)
             .map_err(|error| failed("start a guard", &error))?;
@@ -141,14 +141,15 @@ impl Group {
         self.set_deadlines(Deadlines::long_past());
     }
 
-    /// Waits for the end of CMD and returns it. Descendants of CMD may still run: see
-    /// [`Group::gone`].
+    /// Waits for the end of CMD, and returns its exit status and the reason for its end.
+    /// Descendants of CMD may still run: see [`Group::gone`].
     pub async fn wait(&self) -> GroupEnd {
         self.phase_with(CmdPhase::end).await
     }
 
-    /// Waits until no process of CMD is left, or until this is unknown. Returns the end of CMD.
-    /// The caller may resign the leadership only after [`Left::Nothing`].
+    /// Waits until no process of CMD is left, or until the remaining processes can no longer be
+    /// determined. Returns the end of CMD. The caller may resign the leadership only after
+    /// [`Left::Nothing`].
     pub async fn gone(&self) -> (GroupEnd, Left) {
         self.phase_with(|phase| match phase {
             CmdPhase::Gone(end, left) => Some((end, left)),

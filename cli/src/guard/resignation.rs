@@ -58,7 +58,7 @@ impl ResignTask {
 }
 
 impl Resignation {
-    /// Returns the end of a lease with this deadline for SIGKILL.
+    /// Returns the end of the lease whose deadline for SIGKILL is `kill_at`.
     pub fn lease_end(&self, kill_at: Moment) -> Moment {
         kill_at.plus(Duration::from_millis(self.kill_margin_ms))
     }
@@ -68,8 +68,8 @@ impl Resignation {
         self.key.split_once('-').map_or("?", |(epoch, _)| epoch)
     }
 
-    /// Runs the process, which logs its outcome. Kills it if it runs for 1 s beyond the end of the
-    /// lease.
+    /// Runs the process, which logs its outcome. Kills the process if it still runs 1 s after the
+    /// end of the lease.
     pub fn carry_out(self, tenure: &Tenure, kill_at: Moment, say: impl Fn(&'static str, &str)) {
         let ends_at = self.lease_end(kill_at);
         let epoch = self.epoch().to_owned();
@@ -101,7 +101,8 @@ fn start(tenure: &Tenure, task: &ResignTask) -> io::Result<Child> {
     let mut process = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
     let mut input =
         process.stdin.take().ok_or_else(|| io::Error::other("the process has no stdin"))?;
-    // Dropping `input` closes the pipe. `ends_in_time` notices a process that does not read it.
+    // Dropping `input` closes the pipe. A write error is ignored, because `ends_in_time` notices a
+    // process that does not read its input.
     let _ = input.write_all(&serde_json::to_vec(task)?);
     Ok(process)
 }
@@ -109,7 +110,8 @@ fn start(tenure: &Tenure, task: &ResignTask) -> io::Result<Child> {
 fn ends_in_time(process: &mut Child, ends_at: Moment) -> bool {
     let last = ends_at.plus(BEYOND_THE_LEASE);
     loop {
-        // An error means that the process is not a child of this process any more.
+        // An error means that the process is not a child of this process any more, because it has
+        // ended.
         if !matches!(process.try_wait(), Ok(None)) {
             return true;
         }

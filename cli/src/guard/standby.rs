@@ -18,10 +18,11 @@ use crate::process::timer::block_for;
 ///
 /// # Errors
 ///
-/// The guard died on a system without subreapers: descendants may be left, and cannot be found.
+/// Fails if the guard died on a system without subreapers: descendants may be left, and the standby
+/// cannot find them.
 pub fn run(tenure: &Tenure, args: &GuardArgs, say: impl Fn(&'static str, &str)) -> io::Result<()> {
-    // Only SIGKILL ends the standby. Blocking signals works from this call on, without the races of
-    // handlers.
+    // Only SIGKILL ends the standby. All other signals are blocked from this call on. Signal
+    // handlers would have races.
     SigSet::all().thread_block()?;
     adopt_orphans()?;
     let GuardArgs { pipes, epoch_file, kill_margin_ms, command } = args;

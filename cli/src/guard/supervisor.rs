@@ -25,7 +25,7 @@ use super::messages::{GuardOrder, GuardReport};
 use super::process_group::GroupId;
 use crate::process::timer::pause;
 
-/// The time without living descendants after which a silent guard is killed.
+/// If no descendant lives and the guard has reported nothing for this time, the guard is killed.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
 /// The time without an answer after which the guard counts as stopped. A running guard answers
 /// immediately.
@@ -49,17 +49,18 @@ pub struct Supervisor {
     killed: bool,
     guard_lost: bool,
     standby_lost: bool,
-    /// True while the guard has not answered the last deadlines. At most one such order and few
-    /// signals are unanswered, so that the pipe to a stopped guard never fills. A full pipe would
-    /// block this task, which kills CMD in place of a stopped guard.
+    /// True while the guard has not answered the last order with deadlines. At most one order with
+    /// deadlines and few signals are unanswered at any time, so the pipe to a stopped guard never
+    /// fills. A full pipe would block this task, and this task must kill CMD if the guard is
+    /// stopped.
     unanswered: bool,
     /// Number of signal orders that the guard has not answered.
     signals: u32,
     /// Signals to send after the guard has answered earlier ones.
     waiting: Vec<Signal>,
-    /// Time of the first check with unanswered deadlines, by the boot clock.
+    /// Time of the first check that found the deadlines unanswered, by the boot clock.
     unanswered_since: Option<Duration>,
-    /// Time of the first check without living descendants, by the boot clock.
+    /// Time of the first check that found no living descendant, by the boot clock.
     lifeless_since: Option<Duration>,
     abandoned: bool,
     /// File that this process removes if the guard cannot.
@@ -121,14 +122,15 @@ impl Supervisor {
                 GuardMessage::Silence | GuardMessage::Exit(_) => self.lose_guard("the guard"),
             }
         }
-        // The guard is in the group of the standby, and no other descendant exists before the
-        // start.
+        // The guard is the only other process in the group of the standby, because no other
+        // descendant exists before the start of CMD.
         let all = descendants::living(self.standby, None);
         self.guard_pid = all.iter().find(|one| one.group == self.standby).map(|one| one.pid);
         !self.guard_lost
     }
 
-    /// Orders the start of CMD. Dropping the future sends either the whole order or no part of it.
+    /// Orders the start of CMD. If the future is dropped, either the whole order is sent or no part
+    /// of it.
     pub async fn start(&mut self) {
         self.send(GuardOrder::Start).await;
     }
@@ -140,13 +142,13 @@ impl Supervisor {
             self.step().await;
         }
         let Some(left) = self.left else {
-            // The guard would grant CMD its grace without this order.
+            // Without this order, the guard would give CMD its grace before it kills CMD.
             self.send(GuardOrder::Lease(Deadlines::long_past())).await;
             return;
         };
         debug!(?left, "no process of CMD runs any more");
         if self.guard.standby().is_some() {
-            // A stopped guard would not exit.
+            // A stopped guard would never exit, so this task kills it.
             self.kill_guard();
         }
         let status = self.status.unwrap_or(ExitStatus::from_raw(Signal::SIGKILL as i32));
@@ -214,8 +216,9 @@ impl Supervisor {
         now.saturating_sub(since) >= STOPPED_AFTER
     }
 
-    /// Notes that no descendant lives. After [`SILENT_AFTER`] it kills the guard and the standby:
-    /// one of them must be stopped, as otherwise it would have reported the end of all processes.
+    /// Notes that no descendant lives. After [`SILENT_AFTER`] this function kills the guard and the
+    /// standby. One of them must be stopped, because a running guard or standby would have reported
+    /// the end of all processes.
     fn see_no_life(&mut self, now: Duration) {
         let since = *self.lifeless_since.get_or_insert(now);
         if now.saturating_sub(since) < SILENT_AFTER {
@@ -232,7 +235,7 @@ impl Supervisor {
     }
 
     /// Returns the living descendants of the standby, or of the guard if the standby has died. The
-    /// guard is not among them.
+    /// result does not contain the guard.
     fn living(&self) -> Vec<Living> {
         let alone = self.guard_pid.filter(|_| self.standby_lost);
         let mut living = descendants::living(alone.unwrap_or(self.standby), self.group);
@@ -255,7 +258,8 @@ impl Supervisor {
 
     async fn pass_on(&mut self, order: GuardOrder) {
         match order {
-            // A signal waits at most once. The kernel also merges pending signals.
+            // A signal that already waits is not added again. The kernel merges pending signals in
+            // the same way.
             GuardOrder::Signal(signal) if self.waiting.contains(&signal) => {}
             GuardOrder::Signal(signal) => {
                 self.waiting.push(signal);
@@ -274,7 +278,8 @@ impl Supervisor {
     }
 
     async fn send(&mut self, order: GuardOrder) {
-        // An error means that the guard has died. The end of its reports shows that too.
+        // An error means that the guard has died. The end of the pipe of reports also shows this
+        // death.
         let _ = self.guard.send(order).await;
     }
 
@@ -325,7 +330,8 @@ impl Supervisor {
     /// descendants.
     fn lose_guard(&mut self, process: &str) {
         if !std::mem::replace(&mut self.guard_lost, true) {
-            // An earlier intervention of the guard remains the reason.
+            // If the guard has intervened before its death, its intervention remains the reason for
+            // the end of CMD.
             if self.status.is_none() {
                 self.stop = self.stop.or(Some(Stop::Unguarded));
             }
@@ -341,7 +347,8 @@ impl Supervisor {
 
     async fn standby_ended(&mut self, status: Option<ExitStatus>) {
         if status.is_some_and(|status| status.success()) {
-            // The standby succeeds only when no descendant is left. Reports may still be unread.
+            // The standby exits with success only when no descendant is left. This task may not
+            // have read all reports of the guard.
             tokio::select! {
                 () = self.read_last_reports() => {}
                 () = pause(SILENT_AFTER) => {}
@@ -365,7 +372,8 @@ impl Supervisor {
     }
 
     /// Kills the group of CMD after the guard and the standby have ended. The kernel has killed CMD
-    /// at the death of the guard. This process knows no other descendants than the group.
+    /// at the death of the guard. Of the other descendants, this process can find only the members
+    /// of the group.
     fn kill_group(&mut self) -> Duration {
         match self.group.filter(|group| group.exists()) {
             Some(group) => group.signal(Signal::SIGKILL),

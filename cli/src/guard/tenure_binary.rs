@@ -31,8 +31,8 @@ impl Tenure {
 
 /// Returns a path that starts this executable again.
 ///
-/// On Linux it starts the running version even if the file was replaced since. All processes must
-/// have the version of `tenure`.
+/// On Linux the path starts the running version, even if the file of the executable was replaced
+/// since the start. All processes must have the same version as `tenure`.
 pub fn own_binary() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }

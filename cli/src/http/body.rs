@@ -21,7 +21,7 @@ pub(super) async fn read(mut body: Incoming, most: usize) -> Result<Bytes, BadBo
     let mut bytes = Vec::new();
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         let frame = frame.map_err(|_| BadBody::Broken)?;
-        // The API uses no trailers.
+        // A frame without data contains trailers, which the API does not use.
         let Some(data) = frame.data_ref() else { continue };
         if bytes.len().saturating_add(data.len()) > most {
             return Err(BadBody::TooLong { most });
@@ -65,7 +65,7 @@ impl hyper::body::Body for Body {
                 if place.is_closed(cx) {
                     return Poll::Ready(None);
                 }
-                // The buffer has room, so the peer reads.
+                // A poll of the body means that the buffer has room, so the peer reads.
                 stage.send_replace(Stage::Streaming);
                 let event = ready!(events.as_mut().poll_next(cx));
                 Poll::Ready(event.map(|event| Ok(Frame::data(event.into()))))

@@ -22,7 +22,8 @@ use crate::process::lock::lock;
 pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
-/// Serves one request. A stream returns its permit, because streams have a separate limit.
+/// Serves one request. If the reply is a stream, the connection returns its permit, because streams
+/// have a separate limit.
 pub(super) async fn serve(
     wire: Box<dyn Wire>,
     server: &Server,
@@ -44,7 +45,7 @@ pub(super) async fn serve(
         .max_buf_size(MOST_BYTES)
         .keep_alive(false)
         .serve_connection(TokioIo::new(wire), service);
-    // A broken connection concerns only its peer.
+    // An error of the connection concerns only its peer, so it is ignored.
     tokio::select! {
         _ = connection => {}
         () = overdue(stage.subscribe()) => {}

@@ -1,4 +1,4 @@
-//! Accepts connections. A semaphore bounds all connections except streams.
+//! Accepts connections. A semaphore limits the number of connections, except streams.
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ pub struct Serving {
     _accepting: Accepting,
 }
 
-/// The tasks of the server, which end when this is dropped.
+/// The tasks of the server. They end when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Accepting(JoinHandle<()>);
 
@@ -50,8 +50,8 @@ impl Server {
             SocketAddr::V4(_) => TcpSocket::new_v4()?,
             SocketAddr::V6(_) => TcpSocket::new_v6()?,
         };
-        // The standard library sets this option too: old connections of a former process do not
-        // block the address.
+        // With this option, old connections of a former process do not block the address. The
+        // standard library sets it, too.
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         let listener = socket.listen(MOST_QUEUED)?;
@@ -74,7 +74,8 @@ impl Listener {
         Ok(match self {
             Listener::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
-                // An event is one short write. It must not wait for an acknowledgement.
+                // An event is one short write, which must not wait until the peer acknowledges the
+                // previous write.
                 stream.set_nodelay(true)?;
                 Box::new(stream)
             }

@@ -13,7 +13,8 @@ use super::Server;
 use super::server::{Accepting, Listener, MOST_QUEUED};
 use crate::process::timer::pause;
 
-/// The time limit for the lock of the directory. A process holds it for some milliseconds.
+/// Maximum number of attempts to lock the directory. A process holds the lock only for some
+/// milliseconds.
 const LOCK_WITHIN: u32 = 250;
 const LOCK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
@@ -23,7 +24,8 @@ const LOCK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 #[must_use = "dropping it ends the server"]
 pub struct SocketFile {
     path: PathBuf,
-    /// The device and the inode of the file. Another file may have replaced it at the path.
+    /// The device and the inode of the socket file. They identify it, because another file may have
+    /// replaced it at the path.
     file: (u64, u64),
     _accepting: Accepting,
 }
@@ -36,12 +38,13 @@ impl Drop for SocketFile {
     }
 }
 
-/// Listens at `path`, with the mode 0600. Must be called within the runtime. The socket of a dead
-/// process is replaced. A socket of a live process and a file of another kind are errors, and do
-/// not change.
+/// Listens at `path`, with the mode 0600. Must be called within the runtime. Replaces the socket of
+/// a dead process. Fails without a change if a live process uses the socket, or if the file at
+/// `path` is not a socket.
 ///
 /// This function holds the lock of the directory from the check of the old socket until the new
-/// socket answers. Without the lock, another process would take the new socket for a dead one.
+/// socket answers. Without the lock, another process could find the new socket before it answers,
+/// and replace it as the socket of a dead process.
 pub async fn start_unix(path: &Path, server: Server) -> io::Result<SocketFile> {
     let _lock = lock_directory(path).await?;
     make_room(path)?;

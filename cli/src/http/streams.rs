@@ -1,4 +1,4 @@
-//! The open streams. A stream over the limit closes the oldest.
+//! The open streams. A new stream over the limit closes the oldest stream.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use super::MOST_STREAMS;
 use crate::process::lock::lock;
 
 /// The open streams. A client that never closes its streams cannot block others, because a new
-/// stream over the limit closes the oldest.
+/// stream over the limit closes the oldest stream.
 #[derive(Debug, Default)]
 pub(super) struct Streams(Mutex<Open>);
 
@@ -30,7 +30,7 @@ struct Open {
 /// Minimum time between two warnings.
 const WARN_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
-/// The place of a stream. Dropping it frees the place.
+/// The place of one stream among the open streams. Dropping it frees the place.
 #[derive(Debug)]
 pub(super) struct StreamPlace {
     number: u64,
@@ -59,7 +59,8 @@ impl StreamPlace {
         StreamPlace { number, closed, streams: Arc::clone(streams) }
     }
 
-    /// Returns whether the stream must end. Wakes the caller at that time.
+    /// Returns whether the stream must end. If not, wakes the task of `cx` when the stream must
+    /// end.
     pub(super) fn is_closed(&mut self, cx: &mut Context<'_>) -> bool {
         matches!(Future::poll(Pin::new(&mut self.closed), cx), Poll::Ready(_))
     }

@@ -33,8 +33,8 @@ pub enum LogFormat {
 }
 
 impl LogFormat {
-    /// Returns the format in the arguments, even if another argument is invalid. Arguments after
-    /// `--` belong to CMD.
+    /// Returns the log format that the arguments select, even if another argument is invalid.
+    /// Ignores the arguments after `--`, because they belong to CMD.
     pub fn asked<'a>(arguments: impl IntoIterator<Item = &'a OsStr>) -> Option<LogFormat> {
         let mut asked = None;
         let mut before = OsStr::new("");
@@ -95,7 +95,8 @@ pub fn start(default_level: &str) {
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| Stderr)
-        // Internal errors would panic if stderr is closed, and the lease would be lost.
+        // If stderr is closed, the report of an internal error would panic, and the lease would be
+        // lost.
         .log_internal_errors(false);
     match format() {
         LogFormat::Text => logs.with_ansi(io::stderr().is_terminal()).event_format(Lines).init(),
@@ -161,7 +162,7 @@ impl Throttle {
     }
 }
 
-/// The writer of logs. Each write has whole lines.
+/// The writer of logs. Each write contains whole lines.
 struct Stderr;
 
 impl Write for Stderr {
@@ -175,8 +176,8 @@ impl Write for Stderr {
     }
 }
 
-/// Writes a line in the format of `tracing_subscriber`, before its start or regardless of its
-/// filter.
+/// Writes a line in the format of `tracing_subscriber`, even if the logs are not started or their
+/// filter omits errors.
 fn say_json(fields: &Value) {
     write(json_line("ERROR", fields));
 }
@@ -190,7 +191,7 @@ fn time() -> impl fmt::Display {
     Process::system().now().time_of_day().format("%FT%TZ ")
 }
 
-/// A line with fields in the order of `tracing_subscriber`.
+/// A JSON line whose fields have the same order as the fields of `tracing_subscriber`.
 #[derive(serde::Serialize)]
 struct Line<'a> {
     timestamp: String,
@@ -211,8 +212,9 @@ impl FormatTime for Utc {
     }
 }
 
-/// The format `2026-11-20T23:12:00Z tenure: elected: epoch 3`. Levels other than INFO follow the
-/// colon, and so do targets and spans of libraries.
+/// The format `2026-11-20T23:12:00Z tenure: elected: epoch 3`. The text after `tenure:` begins with
+/// the level unless it is INFO. For an event of a library, it also contains the target and the
+/// spans.
 struct Lines;
 
 impl<S, N> FormatEvent<S, N> for Lines
@@ -234,8 +236,8 @@ where
         let spans = || context.event_scope().into_iter().flat_map(|scope| scope.from_root());
         let own = |target: &str| target.starts_with(OWN);
         if own(metadata.target()) {
-            // Only the partition distinguishes concurrent events. Other fields of spans are the
-            // same for the whole process.
+            // Of all spans, the text shows only the partition, because the partition distinguishes
+            // concurrent events. The other spans are the same for the whole process.
             for span in spans().filter(|span| span.name() == PARTITION_SPAN) {
                 let extensions = span.extensions();
                 let fields = extensions.get::<FormattedFields<N>>().map_or("", |f| f.as_str());
@@ -276,7 +278,7 @@ impl Visit for Words {
     }
 }
 
-/// The prefix of targets of events of the command.
+/// The targets of the command's events begin with this prefix.
 const OWN: &str = "tenure_cli";
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub fn print(lines: &str) -> Result<Reader, Failure> {
     }
 }
 
-/// Interval between two checks for a reader.
+/// Interval between two checks whether stdout has a reader.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Returns within 100 ms after the last reader of stdout has left, as in `tenure watch | head -1`.
@@ -57,7 +57,7 @@ pub async fn reader_left() {
     }
 }
 
-/// Returns whether stdout is a terminal, so that columns help the reader.
+/// Returns whether stdout is a terminal. If it is, the output has columns.
 pub fn is_for_the_eye() -> bool {
     io::stdout().is_terminal()
 }
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<Vec<String>>(&line).expect("JSON"), names);
     }
 
-    /// A terminal with bidi support showed the rest of the line backwards.
+    /// Before the fix, a terminal with bidi support showed the rest of the line backwards.
     #[test]
     fn regression_bidi_controls_are_escaped() {
         assert_eq!(plain("a\u{202e}b\u{2066}c\u{2028}d"), "a\\u{202e}b\\u{2066}c\\u{2028}d");

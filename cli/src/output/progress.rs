@@ -20,7 +20,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Starts the report. The first second shows no line.
+    /// Starts the report. No line is shown in the first second.
     pub fn of(what: &'static str) -> Progress {
         let is_shown = io::stderr().is_terminal();
         Progress { what, is_shown, began: Process::system().now().boot, shown: AtomicU64::new(0) }
@@ -31,7 +31,8 @@ impl Progress {
         self.say(&format!("{done} of {of}"));
     }
 
-    /// Reports the state of work without a known end, unless this second has shown a line.
+    /// Reports the state of work without a known end, unless a line was already shown in this
+    /// second.
     pub fn say(&self, state: &str) {
         let seconds = Process::system().now().boot.saturating_sub(self.began).as_secs();
         if self.is_shown && self.shown.fetch_max(seconds, Ordering::Relaxed) < seconds {
@@ -39,7 +40,7 @@ impl Progress {
         }
     }
 
-    /// Reports an event, even if this second has shown a line.
+    /// Reports an event, even if a line was already shown in this second.
     pub fn note(&self, event: &str) {
         if self.is_shown {
             complain(&format!("{}: {event}", self.what));

@@ -21,12 +21,12 @@ type LeftOut = fn(u64) -> String;
 
 enum Message {
     Lines(Vec<u8>),
-    /// A request for an answer after all earlier messages are written.
+    /// A request to answer once all earlier messages are written.
     Flush(SyncSender<()>),
 }
 
-/// Passes lines, with their line ends, to the thread. The first call starts the thread. If it
-/// cannot be started, the caller writes the lines.
+/// Passes lines, with their line ends, to the thread. The first call starts the thread. If the
+/// thread cannot be started, this function writes the lines.
 pub fn write(lines: Vec<u8>, left_out: LeftOut) {
     match thread(left_out) {
         None => put(&lines),

@@ -19,12 +19,13 @@ use crate::process::signals::{ENDING, Signals};
 use crate::process::timer::pause;
 use crate::store::patience::AFTER_A_FAILURE;
 
-/// Maximum silence of the store before the observer reports `unknown`. An observer has no lease.
+/// If the store has not answered for this time, the observer reports `unknown`. The time is the
+/// validity of the observer, which has no lease.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// Returns the validity of an observer that polls at this interval. It has whole seconds, as a
-/// validity has no fractions of a millisecond.
+/// Returns the validity of an observer that polls at this interval. The result has whole seconds,
+/// because a validity must not have fractions of a millisecond.
 pub fn validity(poll: Duration, longest: Duration) -> Duration {
     PATIENCE.max(Duration::from_secs(poll.as_secs() + 1).min(longest))
 }
@@ -81,7 +82,7 @@ impl Watcher {
         end.map_or(Ok(0), Err)
     }
 
-    /// Returns the result of the work, unless the watch is asked to end before.
+    /// Returns the result of the work. Fails if the watch is asked to end before the work is done.
     pub async fn unless_ended<T>(&mut self, work: impl Future<Output = T>) -> Result<T, WatchEnd> {
         tokio::select! {
             biased;
@@ -91,8 +92,8 @@ impl Watcher {
         }
     }
 
-    /// Returns the observation. After an error that may pass, logs it, pauses, and returns `None`:
-    /// the caller observes again.
+    /// Returns the observation. After an error that may pass, logs the error, pauses, and returns
+    /// `None`. The caller then observes again.
     pub async fn settle<T>(
         &mut self,
         observed: Option<Result<T, Error>>,

@@ -71,7 +71,7 @@ struct OwnedView {
 }
 
 impl GroupHealth {
-    /// `recent` is the maximum age of the store's last answer for a ready member.
+    /// A member is ready only if the store's last answer is at most `recent` old.
     pub fn new(member: &str, recent: Duration) -> GroupHealth {
         let clock: Arc<dyn Clock> = Arc::new(Process::system());
         let pulse = Pulse::new(&clock);

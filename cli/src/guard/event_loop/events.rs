@@ -22,8 +22,8 @@ pub enum GuardEvent {
     Childless,
 }
 
-/// Starts a thread that sends each order as an event. It ends with the pipe or at the first garbled
-/// line.
+/// Starts a thread that sends each order as an event. The thread ends at the end of the pipe or at
+/// the first garbled line.
 pub fn read_orders(from: File, events: Sender<GuardEvent>) -> io::Result<()> {
     thread::Builder::new().name("orders".to_owned()).spawn(move || {
         let mut last = GuardEvent::HungUp;
@@ -45,7 +45,8 @@ pub fn read_orders(from: File, events: Sender<GuardEvent>) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts a thread that reaps all children, including adopted ones. It ends when no child is left.
+/// Starts a thread that reaps all children, including adopted ones. The thread ends when no child
+/// is left.
 pub fn reap_children(events: Sender<GuardEvent>) -> io::Result<()> {
     thread::Builder::new().name("reaper".to_owned()).spawn(move || {
         loop {

@@ -35,9 +35,10 @@ pub use args::{GuardArgs, arguments};
 use events::{GuardEvent, read_orders, reap_children};
 
 /// The interval between searches for new orphans while the descendants of CMD get SIGTERM. The
-/// kernel does not report adoptions.
+/// guard must search, because the kernel does not report which orphans the guard has adopted.
 const LOOK_FOR_ORPHANS_EVERY: Duration = Duration::from_millis(100);
-/// The longest wait for the death of `tenure` after the end of CMD: one signal may end both.
+/// The longest wait for the death of `tenure` after the end of CMD. One signal may end both, and
+/// the guard may see the end of CMD first.
 const UNTIL_ITS_DEATH_SHOWS: Duration = Duration::from_secs(1);
 /// The exit code of CMD if the system cannot start a process for it: EX_OSERR of sysexits.h.
 const CANNOT_START: i32 = 71;
@@ -46,8 +47,8 @@ const CANNOT_START: i32 = 71;
 ///
 /// The end of the pipe of orders means that `tenure` has died: CMD then gets SIGTERM.
 pub fn run(tenure: &Tenure, args: &GuardArgs, say: impl Fn(&'static str, &str)) -> io::Result<()> {
-    // Only SIGKILL ends the guard. Blocking signals works from this call on, without the races of
-    // handlers.
+    // Only SIGKILL ends the guard. All other signals are blocked from this call on. Signal handlers
+    // would have races.
     SigSet::all().thread_block()?;
     adopt_orphans()?;
     let (orders, reports) = args.pipes.open()?;
@@ -75,7 +76,7 @@ pub fn run(tenure: &Tenure, args: &GuardArgs, say: impl Fn(&'static str, &str)) 
         guard.watch(&received);
         guard.see_whether_tenure_died(&received);
     }
-    // If CMD was not started, none of its processes is left either.
+    // The guard may also resign if CMD was not started, because then no process of CMD is left.
     guard.resign(tenure);
     Ok(())
 }
@@ -99,15 +100,15 @@ struct Guard<S> {
     group: Option<GroupId>,
     /// Orphans outside the group of CMD that got SIGTERM.
     terminated: HashSet<Pid>,
-    /// True after the group got a signal that asks it to end. SIGHUP does not count: many daemons
-    /// reload their settings at SIGHUP.
+    /// True after the group of CMD got a signal that asks it to end. SIGHUP does not count: many
+    /// daemons reload their settings at SIGHUP.
     asked: bool,
     /// True after the end of CMD, while its descendants get SIGTERM.
     ending: bool,
     hung_up: bool,
     /// Signals to forward, each once.
     signals: Vec<Signal>,
-    /// Number of orders that requested these signals.
+    /// Number of orders that requested the signals in `signals`.
     signal_orders: u32,
     killed: bool,
     pace: KillPace,
@@ -150,7 +151,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         write: impl FnOnce(&EpochFile) -> io::Result<()>,
     ) -> bool {
         let written = self.epoch_file.as_ref().map_or(Ok(()), write);
-        // The check follows the write, because the disk may hang until the lease has ended.
+        // This check of the deadline follows the write, because the disk may hang until the lease
+        // has ended.
         if self.timer.due(Process::system().now()) == Some(Due::Kill) {
             self.report(GuardReport::TooLate);
             self.remove_epoch_file();
@@ -176,7 +178,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             }
             Err(error) => {
                 (self.say)("failed", &format!("cannot start a process for CMD: {error}"));
-                // `tenure` may kill this process after the report `Gone`.
+                // The message is flushed now, because `tenure` may kill this process after the
+                // report `Gone`.
                 stderr::flush();
                 self.report(GuardReport::Ended(CANNOT_START << 8));
                 self.remove_epoch_file();
@@ -191,8 +194,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         let mut answer = false;
         loop {
             let pause = self.look();
-            // The answer follows the check of the deadlines, so that an order with past deadlines
-            // is already carried out.
+            // The answer follows the check of the deadlines. So if an order contains deadlines in
+            // the past, the guard carries them out before it answers.
             if std::mem::take(&mut answer) {
                 self.report(GuardReport::Watching);
             }
@@ -231,7 +234,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
     /// Reports that no descendant is left.
     fn gone(&mut self) {
         self.alarm.clear();
-        // The epoch may be resigned after the report, so the file is removed first.
+        // `tenure` may resign the epoch after this report, so the removal of the epoch file must
+        // end before.
         self.removal.take().into_iter().for_each(Removal::wait);
         self.report(GuardReport::Gone);
     }
@@ -268,8 +272,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             }
             GuardEvent::Childless => self.childless = true,
             GuardEvent::HungUp => {
-                // After the order `Leave` or a garbled line the end of the pipe does not mean
-                // death.
+                // After the order `Leave` or a garbled line, the end of the pipe does not mean that
+                // `tenure` has died.
                 self.died = !self.hung_up;
                 self.hang_up();
             }
@@ -278,8 +282,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
     }
 
-    /// Waits for the death of `tenure`. No descendant is left, so a living `tenure` kills this
-    /// process now.
+    /// Waits until `tenure` has died. A living `tenure` kills this process during this wait,
+    /// because no descendant is left.
     fn see_whether_tenure_died(&mut self, events: &Receiver<GuardEvent>) {
         while self.resignation.is_some() && !self.hung_up {
             match events.recv_timeout(UNTIL_ITS_DEATH_SHOWS) {
@@ -290,7 +294,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
     }
 
     /// Resigns the epoch if `tenure` has died. Called when no descendant is left. Does not resign
-    /// on systems without subreapers, because descendants may be left there.
+    /// on systems without subreapers, because on these systems descendants may be left.
     fn resign(&mut self, tenure: &Tenure) {
         if let Some(resignation) = self.resignation.take().filter(|_| self.died && ADOPTS) {
             resignation.carry_out(tenure, self.kill_at, &self.say);
@@ -326,8 +330,9 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             Some(Due::Kill) => return self.kill(),
             Some(Due::Term) => {
                 self.remove_epoch_file();
-                // A renewal may have followed the earlier SIGTERM, so each process gets another
-                // one. No renewal follows the death of `tenure`.
+                // After an earlier SIGTERM the lease may have been renewed. Then each process gets
+                // SIGTERM again. After the death of `tenure` the lease is not renewed, so no
+                // process gets SIGTERM twice.
                 if !self.hung_up && !self.ending {
                     self.terminated.clear();
                     self.asked = false;
@@ -384,7 +389,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
 }
 
 /// Writes a report. The pipe never fills, because each order causes about one report. A write error
-/// is ignored: the pipe of the orders ends too if `tenure` has died.
+/// is ignored: it means that `tenure` has died, and the end of the pipe of orders also shows this
+/// death.
 fn report(mut to: &File, message: GuardReport) {
     let _ = to.write_all(format!("{message}\n").as_bytes());
 }

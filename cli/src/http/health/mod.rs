@@ -40,10 +40,10 @@ impl HealthArg {
 pub struct ElectionHealth {
     candidate: String,
     margins: Margins,
-    /// Maximum age of the store's last answer for a ready candidate.
+    /// A candidate is ready only if the store's last answer is at most this old.
     recent: Duration,
     clock: Arc<dyn Clock>,
-    /// Record of the runs of the task that campaigns and watches CMD.
+    /// Records when the task that campaigns and watches CMD last ran.
     pulse: Pulse,
     state: Mutex<ElectionHealthState>,
 }
@@ -91,7 +91,7 @@ struct ElectionHealthView {
 }
 
 impl ElectionHealth {
-    /// `recent` is the maximum age of the store's last answer for a ready candidate.
+    /// A candidate is ready only if the store's last answer is at most `recent` old.
     pub fn new(candidate: &str, recent: Duration, margins: Margins) -> ElectionHealth {
         ElectionHealth::by(Arc::new(Process::system()), candidate, recent, margins)
     }
@@ -184,7 +184,7 @@ impl ElectionHealth {
         };
         let Some(lease) = lease else { return view };
         if lease.check().is_err() {
-            // The main task has not handled the end of the lease.
+            // The lease has ended, but the main task has not handled its end.
             view.state = "ending";
             return view;
         }
@@ -200,14 +200,14 @@ impl ElectionHealth {
     }
 }
 
-/// Returns the maximum age of the store's last answer for a ready process: the longest regular
+/// Returns the maximum age that the store's last answer has in a ready process: the longest regular
 /// pause between two requests, plus the timeouts of two requests.
 pub fn recent(longest_pause: Duration, request_timeout: Duration) -> Duration {
     longest_pause.saturating_add(request_timeout.saturating_mul(2))
 }
 
-/// Returns the 503 reply of `/readyz` for a failure that an operator must correct.
-/// [`answered_lately`] reports temporary failures.
+/// Returns the 503 reply of `/readyz` for a failure that an operator must correct. Returns `None`
+/// for a temporary failure, which [`answered_lately`] reports.
 pub fn denied(failure: Option<&Error>) -> Option<Reply> {
     let failure = failure.filter(|error| error.kind() != ErrorKind::Unavailable)?;
     Some(Reply::text(503, &plain(&failure.to_string())))

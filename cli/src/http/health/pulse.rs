@@ -1,4 +1,4 @@
-//! `/livez`: whether the main task runs.
+//! `/livez`: reports whether the main task runs.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -40,7 +40,8 @@ impl Pulse {
         }
     }
 
-    /// Ignores the store: a restart cannot repair the store, and a leader would lose its lease.
+    /// The reply does not depend on the store. If it did, a failure of the store would restart this
+    /// process. A restart cannot repair the store, and a leader would lose its lease.
     pub fn livez(&self) -> Reply {
         let stuck = self.clock.now().boot.saturating_sub(*lock(&self.turned));
         if stuck < STUCK_AFTER {

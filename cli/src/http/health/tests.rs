@@ -131,8 +131,8 @@ async fn each_reply_reads_the_lease() {
         bench.health.enter(CandidatePhase::Leading(lead.lease()));
         forward(&bench.hand, almost);
         bench.leader(200, "leading");
-        // CMD receives SIGTERM a sixth plus a twentieth of the validity before the end of the
-        // lease.
+        // The time from SIGTERM for CMD to the end of the lease is a sixth plus a twentieth of the
+        // validity.
         forward(&bench.hand, Duration::from_millis(1));
         assert_eq!(bench.leader(503, "ending")["leader"], "a");
         forward(&bench.hand, VALIDITY);
@@ -152,7 +152,7 @@ async fn a_silent_store_makes_the_candidate_unready_but_not_dead() {
     let bench = Bench::new();
     let lead = bench.elected().await;
     bench.health.enter(CandidatePhase::Campaigning);
-    // The limit is a third plus two fifths of the validity.
+    // The limit for the age of the store's last answer is a third plus two fifths of the validity.
     bench.hand.boot(Duration::from_secs(22));
     bench.says("/readyz", 200, "campaigning");
     bench.hand.boot(Duration::from_secs(1));
@@ -169,7 +169,8 @@ async fn a_blocked_main_task_is_dead() {
     bench.hand.boot(Duration::from_secs(31));
     bench.says("/livez", 503, "the main task has not run for 31s");
     let task = async {
-        // A task that waits, as for a renewal, is polled each second.
+        // A task that waits, for example for a renewal, is polled each second, so it counts as
+        // alive.
         for _ in 0..100 {
             bench.hand.boot(EVERY_TURN);
             pause(EVERY_TURN).await;

@@ -20,13 +20,13 @@ async fn asked(serving: &Serving) -> TcpStream {
     stream
 }
 
-/// All clients connect and send their requests before the server accepts.
+/// In this test all clients connect and send their requests before the server accepts a connection.
 #[tokio::test]
 async fn regression_a_connection_with_an_unread_request_is_not_idle() {
     let serving = started();
     let mut clients = Vec::new();
     for _ in 0..200 {
-        // Blocking the only thread prevents the server from accepting.
+        // This blocks the only thread, so the server cannot accept connections.
         let mut stream = StdStream::connect(serving.address).expect("the server listens");
         stream.write_all(REQUEST).expect("a write");
         clients.push(stream);
@@ -38,8 +38,8 @@ async fn regression_a_connection_with_an_unread_request_is_not_idle() {
     }
 }
 
-/// The server runs on several threads. It may close the connection of a client that was delayed
-/// between its connection and its request.
+/// The server runs on several threads. If a client is delayed after it has connected and before it
+/// sends its request, the server may close its connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_concurrent_clients_are_all_answered() {
     let serving = Arc::new(started());
@@ -103,7 +103,7 @@ async fn connections_over_the_limit_wait_and_stay_open() {
 
 #[tokio::test]
 async fn connections_with_unread_replies_are_closed() {
-    // The reply exceeds the buffers of such a connection.
+    // The reply is larger than the buffers of a connection whose receive buffer is small.
     let big = |path: &str| match path {
         "/big" => Some(Reply::text(200, &"x".repeat(5 << 20))),
         path => hello(path),

@@ -37,7 +37,7 @@ async fn open(serving: &Serving) -> TcpStream {
 /// Returns the text that the server sends before it closes the connection.
 async fn rest(mut stream: TcpStream) -> String {
     let mut text = Vec::new();
-    // A reset ends the text too.
+    // A reset of the connection also ends the text.
     let _ = stream.read_to_end(&mut text).await;
     String::from_utf8(text).expect("text")
 }
@@ -137,7 +137,7 @@ async fn regression_idle_connections_block_no_request() {
 
 #[tokio::test]
 async fn dropping_serving_closes_all_connections() {
-    // Another test may get the port as soon as it is free.
+    // The test makes five attempts, because another test may get the port as soon as it is free.
     for _ in 0..5 {
         let serving = started();
         let address = serving.address;
@@ -189,7 +189,8 @@ fn an_address_has_a_port() {
     }
 }
 
-/// Returns a server that answers with the length of the body, or with an endless stream of events.
+/// Returns a server that answers with the length of the request body, or with an endless stream of
+/// events.
 fn server(most_body: usize) -> Server {
     let handler: Handler = Arc::new(|asked: HttpRequest| {
         let answer = match (&*asked.path, &asked.body) {
@@ -240,7 +241,8 @@ async fn a_stream_stays_open_while_its_peer_reads() {
     for _ in 0..100 {
         stream.read_exact(&mut part).await.expect("the stream continues");
     }
-    // More connections than the limit: a stream does not count as a connection.
+    // The server still answers other connections, because a stream does not count toward the limit
+    // of connections.
     for _ in 0..2 * MOST_CONNECTIONS {
         assert!(get(&serving, "/x").await.ends_with("\r\n\r\n0\n"));
     }
@@ -253,11 +255,12 @@ async fn an_unread_stream_is_closed() {
     let mut stream = open(&serving).await;
     stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("a write");
     pause(2 * CONNECTION_LIMIT).await;
-    // The buffered rest of the stream ends. An open stream would not end.
+    // This reads the buffered rest of the stream. If the stream were still open, the read would
+    // never end.
     rest(stream).await;
 }
 
-/// The server refused each stream over the limit.
+/// Before the fix, the server refused each stream over the limit.
 #[tokio::test]
 async fn regression_a_stream_over_the_limit_closes_the_oldest() {
     let handler: Handler = Arc::new(|_| {
@@ -287,8 +290,8 @@ async fn regression_a_stream_over_the_limit_closes_the_oldest() {
     }
 }
 
-/// Two processes found the same dead socket and both listened at its path. Clients reached only
-/// one.
+/// Before the fix, two processes could find the same dead socket, and both listened at its path.
+/// Clients reached only one of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn regression_one_process_of_many_replaces_a_dead_socket() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -296,7 +299,8 @@ async fn regression_one_process_of_many_replaces_a_dead_socket() {
         let path = dir.path().join(format!("api-{round}"));
         let together = Arc::new(std::sync::Barrier::new(4));
         drop(std::os::unix::net::UnixListener::bind(&path).expect("a new socket"));
-        // A child process of another test inherits the socket until its exec.
+        // A child process of another test may have inherited the socket. It keeps the socket alive
+        // until its exec.
         let alive = async || {
             while std::os::unix::net::UnixStream::connect(&path).is_ok() {
                 tokio::task::yield_now().await;
@@ -323,7 +327,7 @@ async fn regression_one_process_of_many_replaces_a_dead_socket() {
     }
 }
 
-/// Files that other threads created at the same time got the mode of the socket.
+/// Before the fix, files that other threads created at the same time got the mode of the socket.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn regression_a_socket_changes_no_mode_of_other_files() {
     use std::os::unix::fs::PermissionsExt as _;
