@@ -1,5 +1,5 @@
-//! Converts epoch objects to spans: the begin and the end of each epoch, by its record and the
-//! store's dates.
+//! Converts epoch objects to spans: computes the begin and the end of each epoch from its record
+//! and the store's dates.
 
 use std::ops::RangeInclusive;
 
@@ -22,7 +22,8 @@ pub(super) struct Found {
     pub(super) body: Result<Record, String>,
 }
 
-/// Returns the spans of the objects in ascending order. The newest epoch must be the last object.
+/// Returns the span of each object. The objects must be in ascending order, and the last object
+/// must belong to the newest epoch.
 pub(super) fn spans(found: Vec<Found>, now: DateTime<Utc>) -> Vec<LeadershipSpan> {
     use EpochEnd::{Deposed, DeposedDead, Lapsed, Resigned, Restored};
     let mut spans: Vec<LeadershipSpan> = Vec::with_capacity(found.len());
@@ -40,7 +41,8 @@ pub(super) fn spans(found: Vec<Found>, now: DateTime<Utc>) -> Vec<LeadershipSpan
     spans
 }
 
-/// Returns the epochs without an object: below `first` and between the epochs that were found.
+/// Returns the epochs without an object. They are below `first`, the oldest epoch with an object,
+/// or between the epochs in `found`.
 pub(super) fn holes(first: Option<Epoch>, found: &[Epoch]) -> Vec<RangeInclusive<Epoch>> {
     let between = |below: u64, above: Epoch| {
         let (first, last) = (Epoch::new(below + 1)?, Epoch::new(above.get().checked_sub(1)?)?);
@@ -109,11 +111,12 @@ fn span(
 fn end(record: &Record, newest: bool) -> Option<EpochEnd> {
     let by_itself = record.candidate.is_some() && record.candidate == record.sealed_by;
     match (record.expired, record.ended) {
-        // During a restore the epoch is held, without a seal.
+        // While a restore runs, the record of its epoch already has this end, but no seal.
         (_, Some(EpochEnd::Restored)) => Some(EpochEnd::Restored),
         (false, _) if newest => None,
         (false, _) => Some(EpochEnd::Superseded),
-        // The record had only two writes: its create and its seal.
+        // A heartbeat of at most 2 means that the record had only two writes: its create and its
+        // seal. So the candidate sealed its own epoch before it led.
         (true, Some(EpochEnd::Lapsed))
             if record.forced_by.is_none() && by_itself && record.heartbeat <= 2 =>
         {
@@ -159,7 +162,8 @@ fn until(
         Some(_) => TimeEstimate::exactly(sealed),
     };
     match (until.at, from.at) {
-        // The begin and the end may come from clocks that disagree.
+        // The end may seem to be before the begin, because the two times can come from clocks that
+        // disagree.
         (Some(at), Some(from)) if at < from => TimeEstimate { at: Some(from), ..until },
         _ => until,
     }
@@ -177,8 +181,9 @@ struct Times {
 
 impl Times {
     /// Corrects the leader's times. If the last write came from the leader, the record and the
-    /// store both date it. Their difference is the error of the leader's clock, up to the
-    /// resolution of the store's date. Otherwise this function assumes that the clocks agree.
+    /// store each have a date for it. The difference between these dates is the error of the
+    /// leader's clock, up to the resolution of the store's date. Otherwise this function assumes
+    /// that the clocks agree.
     fn of(record: &Record, written: Option<Dated>) -> Times {
         let own = match record.expired {
             false => record.renewed_at.or(record.elected_at),
@@ -205,7 +210,8 @@ impl Times {
     }
 }
 
-/// An epoch without a seal ends at the latest with the begin of the next epoch.
+/// Limits the end of each epoch without a seal. Such an epoch ends at the latest when the next
+/// epoch begins.
 fn superseded_at_the_latest(spans: &mut [LeadershipSpan]) {
     for number in 1..spans.len() {
         let next = spans[number].from;

@@ -19,21 +19,21 @@
 //! # }
 //! ```
 //!
-//! The store keeps only the last write of each object: its date by the store's clock, and the
-//! record. Each time in the record comes from the clock of its writer. The end of a sealed epoch is
-//! exact ([`TimeEstimate::is_exact`]): it is the date of the seal, the last write. The exception is
-//! a leader that died: it led at least until its last renewal, and at most until its lease ended.
-//! The begin of an epoch is an estimate from the leader's clock, between the previous seal and the
-//! last write. A history is for people only: no election depends on it.
+//! The store keeps only the last write of each object: the record, and the date of the write by the
+//! store's clock. Each time in the record comes from the clock of its writer. The end of a sealed
+//! epoch is exact ([`TimeEstimate::is_exact`]): it is the date of the seal, the last write. If the
+//! leader died, the end is an estimate: the leader led at least until its last renewal, and at most
+//! until its lease ended. The begin of an epoch is an estimate from the leader's clock, between the
+//! previous seal and the last write. A history is for people only: no election depends on it.
 //!
-//! If the last write came from the leader, the record and the store both date it. Their difference
-//! is the error of the leader's clock, and the reader subtracts this error from the leader's times.
-//! If another process sealed the epoch, the error is unknown, and the bounds are correct only if
-//! the leader's clock agreed with the store's. If a clock was stepped during the epoch, no bound is
-//! reliable.
+//! If the last write came from the leader, the record and the store each have a date for it. The
+//! difference between these dates is the error of the leader's clock. The reader subtracts this
+//! error from the leader's times. If another process sealed the epoch, the error is unknown, and
+//! the bounds are correct only if the leader's clock agreed with the store's. If a clock was
+//! stepped during the epoch, no bound is reliable.
 //!
 //! Many stores date writes in whole seconds. The bounds account for this resolution: a store's date
-//! is the begin of the second, or of the decimal part of a second, that contains the write.
+//! is the start of the second, or of the decimal part of a second, in which the write occurred.
 //! Resolutions coarser than whole seconds are not detected.
 //!
 //! The module [`drawing`] draws timelines of leaders.
@@ -71,7 +71,8 @@ pub struct History {
     /// The epochs that were read, in ascending order.
     pub spans: Vec<LeadershipSpan>,
     /// Epochs without an object, in ascending order. The compactor deleted them, or a single object
-    /// was overwritten. Missing epochs between the omitted epochs are not included.
+    /// was overwritten. The list does not include missing epochs between the older epochs that were
+    /// not read ([`left_out`](History::left_out)).
     pub holes: Vec<RangeInclusive<Epoch>>,
     /// Number of older epochs with an object that were not read.
     pub left_out: u64,
@@ -137,26 +138,27 @@ pub struct TimeEstimate {
     pub earliest: Option<DateTime<Utc>>,
     /// Upper bound.
     pub latest: Option<DateTime<Utc>>,
-    /// True if the store dated this moment.
+    /// True if this moment is a date of the store.
     exact: bool,
 }
 
 impl TimeEstimate {
-    /// Returns whether the store dated this moment. For an exact moment the bounds differ by the
-    /// resolution of the store's dates, which is one second on most stores.
+    /// Returns whether this moment is a date of the store. The bounds of such a moment differ by
+    /// the resolution of the store's dates, which is one second on most stores.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.exact
     }
 
-    /// Creates an estimate from a date of the store, or of a record's writer.
+    /// Creates an exact estimate from a date that the store gave, or that the writer of the record
+    /// gave.
     fn exactly(date: Option<Dated>) -> TimeEstimate {
         let (at, latest) = (date.map(|date| date.at), date.map(Dated::latest));
         TimeEstimate { at, earliest: at, latest, exact: at.is_some() }
     }
 
-    /// Creates an estimate from its available bounds. Drops contradictory bounds, which occur if
-    /// clocks disagree.
+    /// Creates an estimate from its available bounds. If clocks disagree, `earliest` can be after
+    /// `latest`. In this case the estimate omits `earliest`.
     fn between(
         at: Option<DateTime<Utc>>,
         earliest: Option<DateTime<Utc>>,
@@ -223,7 +225,7 @@ impl LeadershipSpan {
     }
 
     /// Returns the minimum duration of the leadership. The result accounts for the resolution of
-    /// the store's dates. Returns `None` if [`led`](LeadershipSpan::led) does.
+    /// the store's dates. Returns `None` if [`led`](LeadershipSpan::led) returns `None`.
     #[must_use]
     pub fn led_at_least(&self, history: &History) -> Option<Duration> {
         self.led(history.now)?;
@@ -233,8 +235,8 @@ impl LeadershipSpan {
     }
 
     /// Returns the maximum duration of the leadership. The result accounts for the resolution of
-    /// the store's dates. Returns `None` if [`led`](LeadershipSpan::led) does, and if the earliest
-    /// begin is unknown.
+    /// the store's dates. Returns `None` if [`led`](LeadershipSpan::led) returns `None`, or if the
+    /// earliest begin is unknown.
     #[must_use]
     pub fn led_at_most(&self, history: &History) -> Option<Duration> {
         self.led(history.now)?;

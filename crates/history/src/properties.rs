@@ -13,12 +13,13 @@ const VALIDITY_MS: i64 = 10_000;
 /// The true end of an epoch. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 enum Really {
-    /// The leader resigned. Its clock is ahead by this amount.
+    /// The leader resigned. The clock of the leader is ahead of the store's clock by `ahead`.
     Resigned {
         ahead: i64,
     },
     Deposed,
-    /// The leader died `after` its last renewal. Its epoch was sealed `sealed_after` its death.
+    /// The leader died. `after` is the time from its last renewal to its death. `sealed_after` is
+    /// the time from its death to the seal of the epoch.
     Died {
         after: i64,
         sealed_after: i64,
@@ -27,7 +28,7 @@ enum Really {
 
 #[derive(Debug, Clone, Copy)]
 struct Epochs {
-    /// Time since the previous seal.
+    /// Time from the previous seal to the begin of this epoch.
     idle: i64,
     /// Time from the begin to the last renewal.
     renewing: i64,
@@ -100,7 +101,8 @@ fn objects(epochs: &[Epochs], unit: i64) -> (Vec<Found>, Vec<Truth>, i64) {
     (found, truth, now)
 }
 
-/// Returns an epoch that is held until its lease ends.
+/// Returns the object of an epoch without a seal, and its true times. The leader leads until its
+/// lease ends.
 fn held(number: u64, from: i64, renewed: i64, ahead: i64, unit: i64) -> (Found, Truth) {
     let body = json!({
         "expired": false, "validity_ms": VALIDITY_MS, "format": 1, "candidate": "a",
@@ -168,7 +170,8 @@ proptest! {
         let nobody: i64 = gaps.map(|gap| gap.max(0)).sum();
         let totals = history.totals();
         prop_assert!(bounds(totals.nobody, nobody), "{nobody}: {totals:#?}");
-        // The totals begin with the best estimate of the first begin.
+        // The totals start at the best estimate of the first begin, so the expected time with a
+        // leader starts there too.
         let since = history.spans[0].from.at.expect("known") - at(0);
         let since = since.num_nanoseconds().expect("minutes").max(truth[0].from);
         let led = truth.iter().map(|one| one.until.min(now) - one.from.max(since));
@@ -178,7 +181,8 @@ proptest! {
 }
 
 /// A leader was killed at :16.54, and its successor was elected at :22.86. The store's dates have
-/// whole seconds. The history reported an upper bound of 5.8 s for the time without a leader.
+/// whole seconds. Before the fix, the history reported an upper bound of 5.8 s for the time without
+/// a leader, although this time was 6.3 s.
 #[test]
 fn regression_bounds_include_the_resolution_of_the_stores_dates() {
     let ms = |ms: i64| ms * 1_000_000;

@@ -94,8 +94,8 @@ impl Reader {
     /// - [`AccessDenied`](tenure::ErrorKind::AccessDenied),
     ///   [`NoSuchStore`](tenure::ErrorKind::NoSuchStore): correct the permissions or the address.
     /// - [`CorruptRecord`](tenure::ErrorKind::CorruptRecord),
-    ///   [`RecordTooNew`](tenure::ErrorKind::RecordTooNew): the single object cannot be read. If an
-    ///   epoch object cannot be read, its span has the reason.
+    ///   [`RecordTooNew`](tenure::ErrorKind::RecordTooNew): the single object cannot be read. An
+    ///   unreadable epoch object is not an error: the span of the epoch contains the reason.
     /// - [`NoRuntime`](tenure::ErrorKind::NoRuntime): nothing was sent; call this method in a Tokio
     ///   runtime with timers.
     pub async fn read(&self) -> Result<History, Error> {

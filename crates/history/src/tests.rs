@@ -23,8 +23,9 @@ fn secs(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-/// Creates an epoch object with these recorded times. The writer's clock is ahead by `ahead`
-/// seconds. `written` is the date of the last write.
+/// Creates the object of an epoch. `change` contains fields of its record. The writer's clock is
+/// ahead by `ahead` seconds, so each recorded time is later by `ahead`. `written` is the date of
+/// the last write.
 fn object(epoch: u64, written: f64, ahead: f64, change: Value) -> Found {
     let mut body = json!({
         "expired": false, "validity_ms": 30_000, "format": 1, "candidate": "a",
@@ -52,8 +53,8 @@ fn resigned(epoch: u64, from: f64, until: f64, ahead: f64) -> Found {
     object(epoch, until, ahead, times)
 }
 
-/// Creates an epoch with a leader that died immediately after its last renewal. The epoch was
-/// sealed after the end of the lease.
+/// Creates the object of an epoch whose leader died immediately after its last renewal. Another
+/// process sealed the epoch at `sealed`.
 fn lapsed(epoch: u64, from: f64, renewed: f64, sealed: f64) -> Found {
     let times = json!({
         "elected_at": from, "renewed_at": renewed, "sealed_at": sealed,
@@ -123,7 +124,8 @@ fn a_dead_leader_led_until_its_last_renewal_or_its_lease_end() {
     let length = gap.length;
     assert_eq!((length.about, length.at_least, length.at_most), (secs(3.0), secs(2.0), secs(33.0)));
     assert_eq!((gap.after, gap.before), (Epoch::FIRST, Epoch::new(2)));
-    // An operator asserted the death of the leader before the lease ended.
+    // Here the seal is at 45 s, before the lease ends at 70 s, because an operator asserted the
+    // death of the leader.
     let history = self::history(vec![lapsed(1, 0.0, 40.0, 45.0), held(2, 46.0, 80.0)], 90.0);
     assert_eq!(when(&history.spans[0].until), [Some(45.0), Some(40.0), Some(45.0)]);
 }
@@ -170,7 +172,8 @@ fn an_abandoned_epoch_does_not_end_a_gap() {
     assert_eq!(history.spans[1].led(history.now), None);
     let gaps = history.gaps();
     assert_eq!((gaps.len(), gaps[0].length.about), (1, secs(10.0)));
-    // The epoch of a restarted process has the same seal, but also a renewal.
+    // This process led, restarted, and sealed its earlier epoch. The seal is the same as above, but
+    // the record also has a renewal, so the epoch is not an abandoned one.
     let times = json!({
         "elected_at": 0.0, "renewed_at": 5.0, "sealed_at": 6.0, "heartbeat": 3,
         "expired": true, "ended": "lapsed", "sealed_by": "a",
@@ -196,7 +199,7 @@ fn epochs_without_a_seal_are_superseded() {
     assert_eq!(when(&history.spans[0].until), [Some(12.0), Some(5.0), Some(12.0)]);
     assert_eq!(when(&history.spans[1].until), [Some(22.0), Some(12.0), Some(22.0)]);
     assert_eq!(history.spans[2].name(), "-");
-    // The object `{}` is not a valid record.
+    // An object with the body `{}` is not a valid record.
     let mut found = vec![foreign(1, 5.0), foreign(2, 12.0)];
     found[0].body = Record::parse(b"{}").map_err(|why| why.to_string());
     let history = self::history(found, 13.0);
@@ -217,7 +220,8 @@ fn holes_are_reported_and_are_not_gaps() {
     assert_eq!((totals.time, totals.unknown.about), (secs(80.0), secs(50.0)));
     assert_eq!((totals.nobody.about, totals.led.about), (secs(1.0), secs(29.0)));
     assert_eq!(totals.nobody_share(), Some(1.0 / 30.0));
-    // The leader of an unreadable epoch is unknown.
+    // Epoch 2 is unreadable, so its leader is unknown. The time between epochs 1 and 3 is unknown,
+    // and not a gap.
     let mut found = vec![resigned(1, 0.0, 10.0, 0.0), held(2, 11.0, 12.0), held(3, 20.0, 25.0)];
     found[1].body = Err("its body is empty".to_owned());
     let history = self::history(found, 30.0);
@@ -230,7 +234,7 @@ fn an_empty_history_has_no_totals() {
     assert_eq!((history.totals(), history.gaps()), (Totals::default(), vec![]));
 }
 
-/// Records, and the dates of stores, can have arbitrary times.
+/// The times in records of foreign peers and the dates of a store can be arbitrary.
 #[test]
 fn arbitrary_times_do_not_panic() {
     let wild =

@@ -111,8 +111,8 @@ impl History {
                 totals.longest_gap = Some(gap);
             }
         }
-        // The total time begins with the best estimate of the first begin. The true begin may be
-        // later.
+        // The total time starts at the best estimate of the first begin. The true begin may be
+        // later, so the lower bound excludes the difference.
         let begun_late = from_latest.map_or(Duration::ZERO, |latest| length(from, latest));
         let longest = totals.time.saturating_add(self.now_within);
         let rest = |time: Duration, nobody: Duration, unknown: Duration| {
@@ -130,7 +130,7 @@ impl History {
     fn between(&self) -> Vec<Between> {
         let mut between = Vec::new();
         let mut before: Option<&LeadershipSpan> = None;
-        // An unreadable epoch after `before` may have had a leader.
+        // True if an epoch after `before` is unreadable. Such an epoch may have had a leader.
         let mut unreadable = false;
         for span in &self.spans {
             unreadable |= span.unreadable.is_some();
@@ -158,7 +158,8 @@ impl History {
     fn since(&self, last: &LeadershipSpan, known: bool) -> Option<Between> {
         let (from, earliest) = match last.until.at {
             Some(at) => (at.min(self.now), last.until.earliest.unwrap_or(at)),
-            // The lease may have ended within the resolution of the dates.
+            // The lease seems to be valid. It may have ended, because the dates are rounded down to
+            // their resolution.
             None => (self.now, lease_end(last)?),
         };
         let now_within = TimeDelta::from_std(self.now_within).ok()?;
@@ -183,7 +184,8 @@ fn between_two(before: &LeadershipSpan, next: &LeadershipSpan, known: bool) -> O
         at_least: length(before.until.latest.unwrap_or(from), next.from.earliest.unwrap_or(until)),
         at_most: length(before.until.earliest.unwrap_or(from), next.from.latest.unwrap_or(until)),
     };
-    // A gap with an estimated length of zero still contributes to the bounds.
+    // A gap whose estimated length is zero still contributes to the bounds of the totals, unless
+    // its bounds are zero too.
     if length == Extent::default() {
         return None;
     }

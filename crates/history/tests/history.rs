@@ -24,7 +24,8 @@ fn now(world: &World) -> DateTime<Utc> {
     world.clock.now().time_of_day()
 }
 
-/// Asserts that the estimate is within 50 ms. Requests take no time in these tests.
+/// Asserts that the estimate differs from the true time by less than 50 ms. Requests take no time
+/// in these tests.
 #[track_caller]
 fn near(told: Option<DateTime<Utc>>, truth: DateTime<Utc>) {
     let told = told.expect("a time");
@@ -65,7 +66,8 @@ async fn a_history_matches_the_election() {
     assert!(first.until.is_exact());
     near(first.until.at, resigned);
     near(second.from.at, b_began);
-    // The leader renewed its lease shortly before it died, and the lease lasted longer.
+    // `b` died between its last renewal and the end of its lease. The bounds of its end are these
+    // two times.
     assert!(second.until.earliest <= Some(b_died) && second.until.latest >= Some(b_died));
     near(second.until.earliest.map(|sign| sign + VALIDITY), second.until.latest.unwrap());
     assert!(second.until.latest <= Some(c_began));
@@ -129,7 +131,8 @@ async fn depositions_differ_from_seals_without_a_reason() {
 async fn an_overtaken_campaign_leaves_an_abandoned_epoch() {
     let world = World::new();
     world.leader("a").await.resign().await.unwrap();
-    // Another process creates two epochs between this candidate's create and its confirmation.
+    // The candidate `slow` creates epoch 2. Before `slow` confirms this epoch, another process
+    // creates epoch 3.
     world.store.on(Call::List).skip(1).fault(Fault::Slow(secs(1)));
     let node = world.node("slow").build().unwrap();
     let campaign = tokio::spawn(async move { node.campaign().await.map(|l| l.epoch()) });

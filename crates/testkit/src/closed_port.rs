@@ -6,7 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use tokio::net::{TcpListener, TcpSocket};
 
-/// A reserved port. Its socket is bound but does not listen, so the port refuses connections.
+/// A reserved port. The socket is bound to the port but does not listen, so the port refuses
+/// connections.
 pub struct ClosedPort {
     socket: TcpSocket,
     address: SocketAddr,
@@ -18,8 +19,9 @@ impl ClosedPort {
         Self::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port")
     }
 
-    /// Reserves the port of a listener that was just dropped. Another thread may be starting a
-    /// process. This process can inherit the listener, and keeps it open until it runs its program.
+    /// Reserves the port of a listener that was just dropped. Retries while the port is in use: if
+    /// another thread is starting a process, the new process can inherit the listener, and keeps it
+    /// open until it executes its program.
     pub fn after_listener(address: SocketAddr) -> ClosedPort {
         let mut attempts = 0..100_000;
         loop {
@@ -36,7 +38,8 @@ impl ClosedPort {
 
     fn bind(address: SocketAddr) -> io::Result<ClosedPort> {
         let socket = TcpSocket::new_v4()?;
-        // The system reserves a port for some time after its connections close.
+        // Without this option, the bind could fail, because the system reserves a port for some
+        // time after its connections have closed.
         #[cfg(unix)]
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;

@@ -24,7 +24,7 @@ use super::conformance::Capabilities;
 use super::http_shell::aws::own_http_client;
 use super::s3_server;
 
-/// Time limit of a request. A cluster detects the loss of a member in less time.
+/// Time limit of a request. A cluster that loses a member needs less time to detect the loss.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 fn var(name: &str) -> String {
@@ -54,8 +54,8 @@ pub fn endpoints() -> Vec<String> {
     all.split(',').map(str::to_owned).collect()
 }
 
-/// Returns a client with separate connections. Tests run concurrently, and a connection ends with
-/// the runtime of the test that created it.
+/// Returns a client with separate connections. Concurrent tests must not share connections, because
+/// a connection ends with the runtime of the test that created it.
 pub fn client(endpoint: &str) -> aws_sdk_s3::Client {
     let (key, secret) = (var("AWS_ACCESS_KEY_ID"), var("AWS_SECRET_ACCESS_KEY"));
     let config = s3_server::config(endpoint, &key, &secret).http_client(own_http_client());

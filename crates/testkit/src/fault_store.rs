@@ -72,13 +72,13 @@ pub enum Fault {
     NoSuchStore,
     /// Fails with [`StoreErrorKind::Unsupported`].
     Unsupported,
-    /// Fails with [`StoreErrorKind::Invalid`], as with status 400.
+    /// Fails with [`StoreErrorKind::Invalid`], like a response with status 400.
     Invalid,
     /// A write takes effect, but returns no ETag.
     NoEtag,
     /// A write has no effect, and returns success without an ETag.
     Swallow,
-    /// A read returns a weak ETag (`W/"…"`), as behind a proxy that compresses.
+    /// A read returns a weak ETag (`W/"…"`), as it does through a proxy that compresses responses.
     WeakEtag,
     /// A read reports an existing object as missing.
     Hidden,
@@ -138,8 +138,8 @@ impl FaultStore {
     }
 
     /// Begins the description of a fault for calls of this kind. By default the fault applies to
-    /// one call; [`times`](Order::times) and [`always`](Order::always) change this number. If
-    /// several faults match a call, it meets the oldest one.
+    /// the first matching call; [`times`](Order::times) and [`always`](Order::always) change this
+    /// number. If several faults match a call, the fault that was ordered first applies.
     pub fn on(&self, call: Call) -> Order<'_> {
         let fault = Fault::FailBefore;
         Order {

@@ -87,7 +87,7 @@ struct ArmedFault {
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     rules: Arc<Mutex<Vec<ArmedFault>>>,
-    /// Number of requests that met each kind of fault.
+    /// Number of requests that each kind of fault has affected.
     met: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Parts in the order of their kills. OSDs and gateways alternate.
+/// Parts of the cluster, in the order in which they are killed. OSDs and gateways alternate.
 pub const PARTS: [&str; 5] = ["osd.1", "gateway.0", "osd.2", "gateway.1", "osd.0"];
 
 const FOLDER: &str = "TENURE_TEST_PIDS";
@@ -17,7 +17,7 @@ pub struct Harm {
 }
 
 impl Harm {
-    /// Returns whether the server is a Ceph cluster of that script.
+    /// Returns whether the server is a Ceph cluster that `scripts/servers/ceph.sh` has started.
     pub fn is_possible() -> bool {
         std::env::var_os(FOLDER).is_some()
     }

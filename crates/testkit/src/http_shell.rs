@@ -83,9 +83,9 @@ impl Drop for Shell {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        // Another thread may be starting a process. This process can inherit the listening socket,
-        // and keeps it open until it runs its program. During this time a connection is accepted
-        // and then closed.
+        // The port may still accept connections: if another thread is starting a process, the new
+        // process can inherit the listening socket, and keeps it open until it executes its
+        // program. So this loop waits until the port refuses connections.
         for _ in 0..100_000 {
             if TcpStream::connect(self.address).is_err() {
                 return;
@@ -118,8 +118,8 @@ async fn accept(listener: TcpListener, line: &Arc<Line>) {
                 accepted = bound.accept() => {
                     let Ok((stream, _)) = accepted else { continue };
                     line.connections.fetch_add(1, Ordering::Relaxed);
-                    // TCP_NODELAY: a response does not wait for the acknowledgement of the previous
-                    // one.
+                    // With TCP_NODELAY, a response does not wait until the client has acknowledged
+                    // the previous response.
                     let _ = stream.set_nodelay(true);
                     connections.spawn(serve(stream, Arc::clone(line)));
                 }
@@ -127,7 +127,8 @@ async fn accept(listener: TcpListener, line: &Arc<Line>) {
                 _ = away.wait_for(|away| *away) => break,
             }
         }
-        // Each received request runs on a separate task, and still takes effect.
+        // Closes the listener and all connections. A request that was received before runs on a
+        // separate task, so it still takes effect.
         drop((bound, connections));
         let closed = ClosedPort::after_listener(address);
         let _ = away.wait_for(|away| !*away).await;
@@ -145,7 +146,7 @@ async fn serve(stream: tokio::net::TcpStream, line: Arc<Line>) {
 async fn respond(line: Arc<Line>, request: Request<Incoming>) -> io::Result<Answer> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
-    // On a separate task, the request takes effect even if the client disconnects.
+    // The request runs on a separate task, so it takes effect even if the client disconnects.
     tokio::spawn((line.respond)(parts, body)).await.map_err(io::Error::other)?
 }
 

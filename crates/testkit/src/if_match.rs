@@ -2,12 +2,12 @@
 //! is one object with the fields `expires_at` and `token`. The node uses GET and conditional PUT,
 //! and decides by its own wall clock whether the lock has expired.
 //!
-//! The post does not specify these points:
+//! The post does not specify the following points. The node implements them as follows:
 //!
 //! - The token starts at zero.
 //! - A release sets `expires_at` to zero and keeps the token.
-//! - A renewal writes as an acquisition does, but does not increment the token.
-//! - The node ignores unknown fields. The post's dataclass would refuse them.
+//! - A renewal is the same write as an acquisition, but it does not increment the token.
+//! - The node ignores unknown fields. The dataclass in the post would refuse unknown fields.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,8 @@ pub struct Held {
 }
 
 impl IfMatchNode {
-    /// `acquire_lock` of the post.
+    /// Acquires the lock, like `acquire_lock` in the post. Returns `None` if the lock is valid or a
+    /// request fails.
     pub async fn acquire(&self) -> Option<Held> {
         let existing = match self.store.get(self.key, None, 1 << 16).await {
             Ok(GetOutcome::Found(object)) => {
@@ -71,7 +72,8 @@ impl IfMatchNode {
         self.put(LockData { expires_at, ..held.data }, Some(held.etag)).await
     }
 
-    /// "Setting expires_at to zero without incrementing token."
+    /// Releases the lock. The post describes this as "setting expires_at to zero without
+    /// incrementing token".
     pub async fn release(&self, held: Held) -> bool {
         let data = LockData { expires_at: 0.0, ..held.data };
         self.put(data, Some(held.etag)).await.is_some()

@@ -19,7 +19,8 @@ pub fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     std::mem::forget(shuttle::future::spawn(task));
 }
 
-/// Explores every choice after all tasks are spawned. No task runs before.
+/// A scheduler that runs only the first task until it has spawned all other tasks. Then it explores
+/// every order of the tasks.
 struct AllSpawnedFirst(DfsScheduler);
 
 impl Scheduler for AllSpawnedFirst {
@@ -43,8 +44,9 @@ impl Scheduler for AllSpawnedFirst {
     }
 }
 
-/// Runs the tasks that `start` [spawns](spawn) in every possible order. Returns the number of
-/// orders, or the message of the first panic. A deadlock causes a panic.
+/// Calls `start` repeatedly, and runs the tasks that it [spawns](spawn) in every possible order.
+/// Returns the number of orders, or the message of the first panic. A deadlock of the tasks causes
+/// a panic.
 pub fn every_interleaving(
     start: impl Fn() + Send + Sync + 'static,
 ) -> Result<usize, String> {

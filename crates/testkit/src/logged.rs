@@ -14,7 +14,8 @@ impl Write for LogBuffer {
     }
 }
 
-/// Returns the result of `work`, and the lines that this thread logs during it, from level DEBUG.
+/// Returns the result of `work`, and the lines of level DEBUG or above that this thread logs while
+/// `work` runs.
 pub async fn logged<T>(work: impl Future<Output = T>) -> (T, String) {
     let log = LogBuffer::default();
     let writer = log.clone();

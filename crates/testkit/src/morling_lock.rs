@@ -3,9 +3,9 @@
 //! extends the lease with an unconditional PUT. It seals no epoch. It compares the date of a file
 //! with its own clock.
 //!
-//! The post does not specify one point: the store's dates have whole seconds. So the node waits one
-//! second longer than the validity. The post assumes that the clocks of the node and the store
-//! agree.
+//! The post does not mention that the store's dates have whole seconds. To account for this, the
+//! node waits one second longer than the validity. The post assumes that the clocks of the node and
+//! the store agree.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl MorlingNode {
         }
     }
 
-    /// Returns the highest epoch: "List all lock files".
+    /// Returns the greatest epoch. The post describes this as "List all lock files".
     async fn latest(&self) -> Option<u64> {
         let (lock, mut after, mut latest) = (format!("{}lock-", self.prefix), String::new(), None);
         loop {

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::layer::Layer;
 
-/// Fails a second write of a key within one second of Tokio's time, as with status 429. A write
-/// with a false condition counts too.
+/// A wrapper that fails a write if the key was written less than one second of Tokio's time before.
+/// The error is like a response with status 429. A write whose condition is false also counts.
 #[derive(Debug)]
 pub struct OneWriteASecond {
     inner: Arc<dyn Store>,

@@ -37,7 +37,8 @@ impl Scrape {
         scrape
     }
 
-    /// Returns the value of the only sample with these labels. The sample may have further labels.
+    /// Returns the value of the only sample with this name and these labels. The sample may also
+    /// have other labels.
     pub fn get(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let all = self.all(name, labels);
         assert!(all.len() <= 1, "{name} {labels:?}: {all:?}");
@@ -48,7 +49,7 @@ impl Scrape {
         self.get(name, labels).unwrap_or_else(|| panic!("no {name} {labels:?}"))
     }
 
-    /// Returns the sum of the samples with these labels.
+    /// Returns the sum of the samples with this name and these labels.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         self.all(name, labels).iter().sum()
     }

@@ -4,8 +4,8 @@ use roxmltree::{Document, Node};
 
 const SHAPES: [&str; 7] = ["rect", "path", "circle", "line", "polyline", "polygon", "text"];
 
-/// Returns a description of each element that such a renderer would draw wrongly: shapes and texts
-/// without a colour.
+/// Returns a description of each element that a renderer without style sheets would draw wrongly: a
+/// shape or a text without a colour.
 pub fn without_styles(svg: &str) -> Vec<String> {
     let document = match Document::parse(svg) {
         Ok(document) => document,
@@ -26,7 +26,7 @@ pub fn without_styles(svg: &str) -> Vec<String> {
 
 fn unpainted(document: &Document<'_>, node: &Node<'_, '_>) -> Option<String> {
     let (fill, stroke) = (node.attribute("fill"), node.attribute("stroke"));
-    // An element without a fill is black.
+    // Renderers draw an element without a `fill` in black.
     let Some(fill) = fill else { return Some("no fill".to_owned()) };
     let text = node.tag_name().name() == "text";
     for paint in [Some(fill), stroke].into_iter().flatten() {

@@ -41,8 +41,8 @@ const UP: Duration = Duration::from_secs(1_000);
 /// The clocks of one machine, which run with Tokio's time. Clones have the clocks of the same
 /// machine.
 ///
-/// Every machine starts on 2026-11-20 at midnight, after 1,000 s of uptime. With `start_paused`,
-/// only waits and `tokio::time::advance` move the clocks.
+/// Every machine starts on 2026-11-20 at midnight, after 1,000 s of uptime. In a test with
+/// `start_paused`, only waits and `tokio::time::advance` move the clocks.
 #[derive(Debug, Clone)]
 pub struct TestClock(Arc<Mutex<Clocks>>);
 
@@ -55,8 +55,7 @@ struct Clocks {
     /// Rate error of the machine's oscillator, in parts per million. Only fast oscillators are
     /// supported.
     fast_ppm: u32,
-    /// Additional rate of the boot and the wall clock that a clock daemon sets, in parts per
-    /// million.
+    /// Rate that a clock daemon adds to the boot clock and the wall clock, in parts per million.
     slewed_ppm: i32,
 }
 
@@ -88,7 +87,8 @@ impl TestClock {
         clock
     }
 
-    /// Suspends the machine for this duration. Timers stop, but the clocks continue.
+    /// Suspends the machine for this duration. Tokio's timers stop during the suspension, but the
+    /// clocks of the machine continue.
     pub fn suspend(&self, slept: Duration) {
         self.0.lock().unwrap().boot += slept;
         self.set_wall_by(slept.as_millis() as i64);
@@ -113,7 +113,8 @@ impl Clock for TestClock {
         let clocks = self.0.lock().unwrap();
         let passed = clocks.start.elapsed();
         let at_rate = |of: Duration, ppm: i64| {
-            // Most clocks are exact, and a simulated hour reads them at every step.
+            // This shortcut saves time, because most clocks are exact, and a simulation reads them
+            // at every step.
             if ppm == 0 {
                 return of;
             }

@@ -36,7 +36,7 @@ pub use crate::time::*;
 pub use crate::world::*;
 pub use crate::write_faults::*;
 
-// The servers have some constants and functions of the same name. Users write the module before
+// Several servers have constants and functions with equal names. Users write the module before
 // these names.
 #[cfg(feature = "s3")]
 pub use crate::s3_server::{ACCESS_KEY, BUCKET, config};

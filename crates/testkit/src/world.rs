@@ -33,8 +33,9 @@ impl World {
         World { store: FaultStore::new(Arc::new(memory)), clock, seed: AtomicU64::new(1) }
     }
 
-    /// Returns the builder of a candidate in a separate process. Its machine has the clock that the
-    /// store uses. The candidate does not check the store, so that tests can count requests.
+    /// Returns the builder of a candidate in a separate process. The machine of this process has
+    /// the same clock as the store. The candidate does not check the store, so that tests can count
+    /// requests.
     pub fn node(&self, name: &str) -> ElectionBuilder {
         self.node_on(&self.clock, name)
     }
@@ -68,13 +69,13 @@ impl World {
         elect(&self.node(name).build().unwrap()).await
     }
 
-    /// Writes `app/<name>` unconditionally. The write meets no fault.
+    /// Writes `app/<name>` unconditionally. The faults of the store do not apply to this write.
     pub async fn put(&self, name: &str, body: impl Into<Vec<u8>>) {
         overwrite(&**self.store.inner(), &format!("app/{name}"), body.into().into()).await;
     }
 
-    /// Returns the record of an epoch, or null if the epoch does not exist. The read meets no
-    /// fault.
+    /// Returns the record of an epoch, or null if the epoch does not exist. The faults of the store
+    /// do not apply to this read.
     pub async fn record(&self, epoch: u64) -> Value {
         match self.store.inner().get(&key(epoch), None, usize::MAX).await.unwrap() {
             GetOutcome::Found(object) => serde_json::from_slice(&object.body).unwrap(),
@@ -103,7 +104,7 @@ impl World {
         self.store.inner().delete(vec![format!("app/{name}")]).await.unwrap();
     }
 
-    /// Returns the existing epochs. The listing meets no fault.
+    /// Returns the existing epochs. The faults of the store do not apply to this listing.
     pub async fn epochs(&self) -> Vec<u64> {
         let page = self.store.inner().list("app/lock-", "", 1_000).await.unwrap();
         let number = |key: &str| key.strip_prefix("app/lock-")?.strip_suffix(".json")?.parse().ok();

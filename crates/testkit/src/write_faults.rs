@@ -25,7 +25,8 @@ pub const WRITE_FAULTS: [Fault; 11] = [
     Fault::Refuse,
 ];
 
-/// The effect and the response of a write that meets a fault of the list, for simulated stores.
+/// The effect and the response of a write with a fault from [`WRITE_FAULTS`]. Simulated stores use
+/// this description.
 #[derive(Debug, Clone)]
 pub struct WriteCourse {
     /// Delay between the arrival of the write and its effect. `None` means that the write has no
@@ -36,11 +37,12 @@ pub struct WriteCourse {
 
 #[derive(Debug, Clone)]
 pub enum WriteAnswer {
-    /// The true outcome, after the write takes effect.
+    /// The true outcome, which the store returns after the write takes effect.
     True,
     /// The true outcome, without an ETag.
     WithoutEtag,
-    /// This outcome at the arrival of the write, before its effect.
+    /// This outcome, which the store returns when the write arrives, before the effect of the
+    /// write.
     AtOnce(Result<PutOutcome, StoreError>),
     Never,
 }
@@ -83,7 +85,8 @@ mod tests {
     use crate::fault_store::{Call, FaultStore};
     use crate::time::{wait, within};
 
-    /// A simulated store and [`FaultStore`] return the same outcomes and have the same objects.
+    /// For each fault in the list, a simulated store and [`FaultStore`] return the same outcome,
+    /// and both have the object or neither has it.
     #[tokio::test(start_paused = true)]
     async fn simulated_and_real_faults_of_a_write_agree() {
         for fault in WRITE_FAULTS {

@@ -6,14 +6,16 @@ use std::time::Duration;
 use super::text::short;
 use super::{Band, BandKind, Interval};
 
-/// Returns the bands of the solid intervals, in ascending order. Sweeps over the intervals by time.
+/// Returns a band for each period in which no solid interval is active, or more than one. The bands
+/// are in ascending order.
 pub(super) fn found(intervals: &[Interval]) -> Vec<Band> {
     let solid = || intervals.iter().filter(|interval| interval.until > interval.from);
     let edges: BTreeSet<Duration> = solid().flat_map(|i| [i.from, i.until]).collect();
     let edges: Vec<Duration> = edges.into_iter().collect();
     let mut by_begin: Vec<&Interval> = solid().collect();
     by_begin.sort_by_key(|interval| interval.from);
-    // `leading` has the positions of the active intervals in `by_begin`, and `ends` has their ends.
+    // `leading` contains the positions of the active intervals in `by_begin`. `ends` contains the
+    // end and the position of each active interval.
     let (mut next, mut leading, mut ends) = (0, BTreeSet::new(), BTreeSet::new());
     let mut bands: Vec<(BandKind, Duration, Duration, String)> = Vec::new();
     for two in edges.windows(2) {

@@ -12,7 +12,8 @@ pub(super) struct Block {
     filled: f64,
 }
 
-/// Maximum width of a combined block, in pixels. The limit keeps dense stretches visible.
+/// Maximum width of a combined block, in pixels. The limit keeps the differences within a dense
+/// part of the lane visible.
 const BIN: f64 = 12.0;
 
 /// Maximum width of an interval that may be combined with its neighbours, in pixels.
@@ -20,11 +21,12 @@ const NARROW: f64 = 5.0;
 /// Maximum distance between combined intervals, in pixels.
 const NEAR: f64 = 4.0;
 
-/// Maximum number of blocks in one lane. If there are more, wide blocks overlap, so all blocks are
-/// combined.
+/// Maximum number of blocks in one lane. If a lane has more blocks, its wide intervals overlap, so
+/// [`binned`] combines all blocks.
 const MOST: usize = 300;
 
-/// Returns the blocks of stretches in ascending order.
+/// Returns the blocks for these stretches of pixels. Each element of `stretches` is a start and an
+/// end. The elements must be in ascending order.
 pub(super) fn blocks(stretches: impl IntoIterator<Item = (f64, f64)>) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     for (number, (from, until)) in stretches.into_iter().enumerate() {

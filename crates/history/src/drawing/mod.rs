@@ -83,9 +83,9 @@ pub struct Interval {
     pub from: Duration,
     /// End of the solid part.
     pub until: Duration,
-    /// Begin of the possible part, which is hatched. At or before `from`.
+    /// Begin of the possible part, which is hatched. It is at or before `from`.
     pub perhaps_from: Duration,
-    /// End of the possible part. At or after `until`.
+    /// End of the possible part. It is at or after `until`.
     pub perhaps_until: Duration,
     /// Kind of the end.
     pub end: Mark,
@@ -172,7 +172,8 @@ impl Drawing {
 
     /// Returns the drawing as an SVG that is 1,000 pixels wide. The height grows with the number of
     /// lanes: at most 50, or 1,000 with [`Subject::Owners`]. Further names share the last lane.
-    /// Intervals that are too narrow are combined, and the tooltip has their number.
+    /// Intervals that are too narrow are combined into one bar, and the tooltip of the bar shows
+    /// their number.
     #[must_use]
     pub fn svg(&self) -> String {
         render::svg(self)
@@ -195,7 +196,7 @@ impl Note {
 }
 
 impl Interval {
-    /// Creates an interval without any uncertainty.
+    /// Creates an interval with a certain begin and a certain end.
     pub fn new(
         lane: impl Into<String>,
         label: impl Into<String>,

@@ -77,7 +77,8 @@ fn large_drawings_have_a_bounded_size() {
     }
 }
 
-/// 4,000 epochs gave tooltips of 268 MB, and 100,000 epochs gave an SVG of 20 MB.
+/// Before the fix, a drawing of 4,000 overlapping epochs had tooltips of 268 MB, and the SVG of
+/// 100,000 epochs had 20 MB.
 #[test]
 fn regression_overlapping_epochs_have_a_bounded_size() {
     for (lanes, epochs) in [(1, 4_000), (1, 100_000), (50, 100_000)] {
@@ -254,14 +255,15 @@ fn everything() -> Drawing {
     drawing
 }
 
-/// All colours were custom properties, so librsvg, Inkscape and most previewers drew black shapes.
+/// Before the fix, all colours were custom properties, so librsvg, Inkscape and most previewers
+/// drew black shapes.
 #[test]
 fn regression_every_shape_has_its_colours_without_styles() {
     for drawing in [everything(), many(1, 2_000), Drawing::new("nothing")] {
         let wrong = svg::without_styles(&drawing.svg());
         assert!(wrong.is_empty(), "{wrong:#?}");
     }
-    // The check detects an SVG with custom properties.
+    // The check must also detect an SVG that uses custom properties.
     let var = "<svg xmlns='http://www.w3.org/2000/svg'><rect fill='var(--a)'/><text>a</text></svg>";
     assert_eq!(svg::without_styles(var).len(), 3);
 }
@@ -287,7 +289,8 @@ fn dark_pages_change_every_colour() {
     }
 }
 
-/// Wide names of 40 characters, the limit in tables, extended beyond the picture.
+/// Tables cut names at 40 characters. Before the fix, a name of 40 wide characters extended beyond
+/// the picture.
 #[test]
 fn regression_a_long_name_stays_inside_the_picture() {
     for name in
@@ -312,7 +315,7 @@ fn regression_a_long_name_stays_inside_the_picture() {
     }
 }
 
-/// Creates rows with two owners each.
+/// Creates a drawing with this number of rows. Each row has two owners, one after the other.
 fn owned(rows: usize, owners: usize) -> Drawing {
     let mut drawing = Drawing::new("Owned");
     drawing.subject = Subject::Owners;
@@ -337,7 +340,8 @@ fn owners_have_one_colour_and_a_legend_entry() {
     let svg = owned(3, 2).svg();
     assert_eq!(svg::without_styles(&svg), [""; 0]);
     let document = parsed(&svg);
-    // Each of the three rows has a bar of each owner, and the legend has one more.
+    // Each of the three rows has one bar for each owner. The legend has the fourth bar of each
+    // owner.
     assert_eq!([fills(&document, "c0"), fills(&document, "c1")], [4, 4]);
     assert_eq!(fills(&document, "i"), 0, "no shape has the colour of leaders");
     let words: Vec<_> = document.descendants().filter_map(|node| node.text()).collect();

@@ -66,7 +66,8 @@ pub fn number_in(path: &Path) -> u32 {
     number.expect("the poll ends with a number")
 }
 
-/// Runs `wait`, which must wait for this child. Kills the child after [`PATIENCE`].
+/// Runs `wait`, which must wait for the end of the process `child`. Kills the process if `wait` has
+/// not returned after [`PATIENCE`].
 pub fn with_deadline<T>(child: u32, wait: impl FnOnce() -> T) -> T {
     let child = Pid::from_raw(i32::try_from(child).expect("a small number"));
     let (done, is_done) = mpsc::channel::<()>();
@@ -94,8 +95,8 @@ pub fn ended(child: &mut Child) -> ExitStatus {
 }
 
 /// Sets the default disposition of the termination signals for all later children. A shell makes
-/// its background jobs ignore SIGINT and SIGQUIT, and `nohup` ignores SIGHUP. Children inherit an
-/// ignored signal, but not a handler.
+/// its background jobs ignore SIGINT and SIGQUIT, and `nohup` ignores SIGHUP. A child inherits an
+/// ignored signal, but not a handler. So this function installs a handler for each ignored signal.
 pub fn default_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -25,8 +25,8 @@ pub struct Candidate {
 }
 
 impl Scene {
-    /// Creates a scene. `tenure` is the path of the executable. Cargo gives this path only to the
-    /// tests of its package.
+    /// Creates a scene. `tenure` is the path of the executable. The caller gives the path, because
+    /// Cargo sets it only for the tests of the package that builds the executable.
     pub fn new(tenure: &'static str) -> Scene {
         Scene { dir: tempfile::tempdir().expect("a directory"), tenure }
     }
@@ -40,7 +40,7 @@ impl Scene {
     }
 
     /// Returns a `tenure run` for this scene's election, without a CMD. The validity is 10 s unless
-    /// the options set it. A renewal takes less time, even on a busy machine.
+    /// the options set it. This is longer than a renewal takes on a busy machine.
     pub fn run(&self, name: &str, options: &[&str]) -> Command {
         self.verb(&["run"], name, options)
     }
@@ -168,7 +168,8 @@ impl Candidate {
         guard.expect("the poll ends with a guard")
     }
 
-    /// Returns the process ID of the guard's standby, which is its parent.
+    /// Returns the process ID of the guard's standby. The standby is the parent process of the
+    /// guard.
     pub fn standby(&self) -> u32 {
         self.guard();
         standbys(self.id()).next().expect("a guard has a standby")
@@ -211,8 +212,8 @@ pub fn standbys(tenure: u32) -> impl Iterator<Item = u32> {
     children(tenure).filter(move |(_, line)| is_standby(line)).map(|(number, _)| number)
 }
 
-/// Kills both processes. Both are stopped first, so that neither can react to the death of the
-/// other.
+/// Kills both processes. Stops both before it kills one of them, so that neither process can react
+/// to the death of the other.
 pub fn kill_at_once(processes: [u32; 2]) {
     for process in processes {
         kill(pid(process), Signal::SIGSTOP).expect("the process is alive");

@@ -1,4 +1,5 @@
-//! The DynamoDB expressions that stores use: terms that `AND` joins.
+//! The DynamoDB expressions that stores use. An expression is a list of terms with `AND` between
+//! them.
 
 use serde_json::{Map, Value};
 
@@ -15,7 +16,8 @@ pub enum Term {
 }
 
 impl Term {
-    /// Returns whether the term is true for this item. `None` is a missing item.
+    /// Returns whether the term is true for this item. If the item does not exist, `item` is
+    /// `None`.
     pub fn holds(&self, item: Option<&Item>) -> bool {
         let attribute = |name: &str| item.and_then(|item| item.get(name));
         match self {

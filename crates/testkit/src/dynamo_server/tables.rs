@@ -32,7 +32,7 @@ pub struct Table {
     schema: Value,
     creating: usize,
     items: BTreeMap<Key, Item>,
-    /// Items before the last write. An eventually consistent read returns them.
+    /// Items before the last write of the table. An eventually consistent read returns these items.
     before: BTreeMap<Key, Item>,
 }
 
@@ -44,7 +44,7 @@ pub struct Tables {
     pub quirks: DynamoQuirks,
 }
 
-/// An error response: a code, a message, and the item that failed a condition.
+/// An error response: a code, a message, and the item for which a condition was false.
 #[derive(Debug)]
 pub struct DynamoRefusal {
     pub code: &'static str,

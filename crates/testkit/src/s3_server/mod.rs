@@ -40,7 +40,8 @@ use super::faults::Faults;
 pub use super::faults::{Arming, Op, ServerFault};
 use super::http_shell::{Gate, Log, Shell, aws};
 
-/// Name of the bucket that exists from the start. The functions without a request use this bucket.
+/// Name of the bucket that exists from the start. The methods that access objects without a
+/// request, such as `put_raw`, use this bucket.
 pub const BUCKET: &str = "tenure-test";
 /// Region of all buckets.
 pub const REGION: &str = aws::REGION;
@@ -81,7 +82,7 @@ struct S3Shared {
     users: Users,
     seen: Log<S3Request>,
     gate: Gate,
-    /// Function that draws the delay of the next request before its effect.
+    /// Function that returns the delay between the arrival of the next request and its effect.
     latency: Mutex<Option<Latency>>,
 }
 
@@ -102,7 +103,7 @@ impl S3Server {
         S3Server::start_blocking()
     }
 
-    /// Starts the server like [`start`](S3Server::start), without a runtime.
+    /// Starts the server like [`start`](S3Server::start). The caller needs no runtime.
     pub fn start_blocking() -> S3Server {
         let storage = Storage::default();
         storage.lock().buckets.insert(BUCKET.to_owned(), BTreeMap::new());
@@ -110,7 +111,8 @@ impl S3Server {
         users.add(ACCESS_KEY, SECRET_KEY, |_| true);
         let mut service = S3ServiceBuilder::new(storage.clone());
         service.set_auth(users.clone());
-        // After the SDK has seen a `Date`, it signs by the server's clock, which may be skewed.
+        // The SDK signs requests with the time in the `Date` of earlier responses. A test can skew
+        // this time, so the server accepts every skew.
         let mut config = S3Config::default();
         config.presigned_url_max_skew_time_secs = u32::MAX;
         service.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
@@ -176,7 +178,7 @@ impl S3Server {
         self.shell.go_away(away);
     }
 
-    /// Delays every later request before its effect. The delay is independent of faults.
+    /// Delays the effect of every later request. The delay is independent of the faults.
     pub fn latency(&self, latency: impl FnMut() -> Duration + Send + 'static) {
         *self.shared.latency.lock().expect("no step under the lock panics") =
             Some(Box::new(latency));

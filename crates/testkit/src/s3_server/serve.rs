@@ -159,8 +159,8 @@ async fn truncated(answer: Answer) -> io::Result<Answer> {
     parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
     let half = futures::stream::iter([Ok(Frame::data(body.slice(..body.len() / 2)))]);
     let cut = futures::stream::once(async {
-        // The first half needs time for its transmission. An immediate close would discard this
-        // half.
+        // The client needs time to receive the first half. If the server closed the connection
+        // immediately, the first half would be lost.
         pause(Duration::from_millis(20)).await;
         Err(cut())
     });
@@ -188,7 +188,8 @@ fn page() -> Answer {
     answer(200, "text/html; charset=utf-8", html.to_owned())
 }
 
-/// Adds a `Date` by the server's clock. The HTTP library would add the machine's date.
+/// Adds a `Date` with the time of the server's clock. Otherwise the HTTP library would add a `Date`
+/// with the time of the machine.
 fn dated(shared: &S3Shared, mut answer: Answer) -> Answer {
     let now = chrono::DateTime::<chrono::Utc>::from(shared.storage.lock().now());
     let date = now.format("%a, %d %b %Y %H:%M:%S GMT").to_string();

@@ -82,7 +82,8 @@ pub struct S3State {
 #[derive(Clone, Debug, Default)]
 pub struct Storage(Arc<Mutex<S3State>>);
 
-/// Characters that S3 does not escape with `encoding-type=url`. A space becomes a plus.
+/// Characters that S3 escapes in keys with `encoding-type=url`: all except letters, digits, and the
+/// characters `-_.*/`. The set omits the space, because a space becomes a plus.
 const KEY: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'*').remove(b'/').remove(b' ');
 

@@ -210,7 +210,8 @@ impl<'a> Page<'a> {
             if interval.end == Mark::Moved {
                 continue;
             }
-            // A mark would hide a bar that is narrower than the mark, so it is drawn after the bar.
+            // A mark at the end of a bar would hide the bar if the bar is narrower than the mark.
+            // In this case the mark is drawn to the right of the bar.
             let (length, end) = (block.until - block.from, self.axis.x(interval.perhaps_until));
             let x = if length > 0.0 && length < MARK_ROOM { end + 6.0 * size } else { end };
             if x >= free_from {
@@ -266,7 +267,8 @@ impl<'a> Page<'a> {
         self.put(format_args!("</g>"));
     }
 
-    /// Draws many short intervals as one bar. Its tooltip lists their kinds.
+    /// Draws several narrow intervals as one bar. The tooltip of the bar lists the ends of the
+    /// epochs, or the owners.
     fn together(&mut self, row: usize, block: &Block, several: &[&Interval]) {
         let (y, height) = self.bar(row);
         let (x, width) = (block.from, (block.until - block.from).max(2.0));
@@ -277,8 +279,8 @@ impl<'a> Page<'a> {
             Subject::Owners => (owned(several), MUTED),
         };
         let tip = escaped(&tip);
-        // The height of the bar shows the share of the time. It is always less than the height of a
-        // single epoch's bar.
+        // The height of the bar shows how much of its width the intervals fill. It is always less
+        // than the height of a single epoch's bar.
         let tall = (height * block.share()).max(2.0).min(height - 3.0);
         let y = y + height - tall;
         self.put(format_args!(
