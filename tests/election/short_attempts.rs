@@ -1,5 +1,5 @@
-//! Leaders abandon slow renewals early for new attempts. The tests count the requests. A leader
-//! never loses its lease on a store that answers within the timeout.
+//! Leaders abandon a slow renewal early and send a new attempt. The tests count the requests. A
+//! leader never loses its lease on a store that answers within the timeout.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tenure_testkit::time::{TestClock, millis, process, wait};
 use tenure_testkit::world::{VALIDITY, elect};
 use tokio::time::Instant;
 
-/// Maximum number of requests that a leader abandons early until its lease is extended.
+/// Maximum number of requests that a leader abandons early before the next extension of its lease.
 const GIVEN_UP: usize = 3;
 
 /// A store with a duration for each kind of request. A request takes effect after half of its
@@ -26,7 +26,7 @@ struct SlowStore {
     times: Arc<Mutex<Times>>,
 }
 
-/// Durations of requests. They depend on the time since `changed`.
+/// Durations of requests. A duration depends on the time since `changed`.
 #[derive(Debug, Clone)]
 struct Times {
     changed: Instant,
@@ -116,8 +116,8 @@ impl Layer for SlowStore {
     }
 }
 
-/// Returns a leader after this number of renewals on a fast store. Its later requests take these
-/// times.
+/// Returns a leader that has renewed `renewals` times on a fast store. Then the store becomes slow:
+/// a PUT takes `put` ms, and a GET takes `get` ms.
 async fn leader_of_a_fast_store(
     layout: Layout,
     renewals: usize,
@@ -159,12 +159,13 @@ async fn until_renewed(lead: &Leadership, store: &FaultStore) -> Result<Vec<Call
     }
 }
 
-/// The leader abandoned every attempt after 50 ms, and a refusal did not raise this limit. With 77
-/// PUTs and 76 GETs the leader lost a lease that 4 PUTs can keep.
+/// Before the fix, the leader abandoned every attempt after 50 ms, and did not raise this limit
+/// after a refusal. The leader sent 77 PUTs and 76 GETs and lost its lease, although 4 PUTs are
+/// sufficient to keep it.
 #[tokio::test(start_paused = true)]
 async fn regression_a_leader_survives_a_store_that_became_slow() {
-    // The leader sends one request without an answer, and a renewal with its read-back for each
-    // abandoned request.
+    // The bound counts a renewal without an answer, the last renewal with its read-back, and a
+    // renewal with its read-back for each abandoned request.
     let most = 3 + 2 * GIVEN_UP;
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
         for (put, get) in [(10, 60), (80, 200), (500, 300), (900, 900), (1_900, 1_900)] {
@@ -182,7 +183,7 @@ async fn regression_a_leader_survives_a_store_that_became_slow() {
     }
 }
 
-/// Half of the requests hang, and the leader does not wait for the request timeout.
+/// Three of the first requests hang. The leader must not wait for the request timeout each time.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_hangs_costs_a_third_of_the_timeout() {
     let (lead, store) = leader_of_a_fast_store(Layout::EpochFiles, 5, (10, 10)).await;
@@ -193,11 +194,12 @@ async fn a_request_that_hangs_costs_a_third_of_the_timeout() {
     // Three requests hang. After each of these requests, the leader sends at most a renewal and its
     // read-back.
     assert!(sent.len() <= 2 + 2 * GIVEN_UP, "{sent:?}");
-    // After a wait for the timeout, less of the lease would remain.
+    // If the leader had waited for the request timeout, less of the lease would remain.
     assert!(lead.remaining() > VALIDITY / 2, "{:?}", lead.remaining());
 }
 
-/// Returns whether the leader of a fast store keeps its lease if its requests take these times.
+/// Returns whether a leader keeps its lease if its store becomes slow. Then its writes take the
+/// times in `put`, and its reads and listings take the times in `get`.
 async fn is_kept(verify: bool, put: &Phases, get: &Phases) -> bool {
     let clock = TestClock::new();
     let store = SlowStore::fast(&clock);
@@ -209,8 +211,9 @@ async fn is_kept(verify: bool, put: &Phases, get: &Phases) -> bool {
     lead.check().is_ok()
 }
 
-/// With `verify_renewals`, the leader did not count the LIST after a read-back. It lost its lease
-/// on a store that answered each request within the timeout.
+/// With `verify_renewals`, a LIST follows each read-back. Before the fix, the leader did not
+/// include the time of this LIST, and lost its lease on a store that answered each request within
+/// the timeout.
 #[tokio::test(start_paused = true)]
 async fn regression_short_attempts_lose_no_lease_on_a_store_that_answers_in_time() {
     let (put, get) = (vec![(0, 1_203)], vec![(0, 1_773)]);

@@ -150,7 +150,8 @@ async fn a_process_that_remembers_tokens_refuses_a_deleted_object() {
     assert_eq!(error.kind(), ErrorKind::NewestDeleted);
     let text = error.to_string();
     assert!(text.contains("had the token 2, and is missing") && text.contains("above 2"), "{text}");
-    // The error also occurs after a new process has started again at token 1.
+    // The campaign fails with the same error after a new process has created the object again with
+    // token 1.
     world.election(2).campaign().await.unwrap().resign().await.unwrap();
     assert_eq!(election.campaign().await.unwrap_err().kind(), ErrorKind::NewestDeleted);
 }
@@ -169,7 +170,7 @@ async fn the_takeover_delay_follows_a_lapse_but_no_release() {
     let world = World::new();
     let candidate = |seed| world.builder(seed).takeover_delay(secs(7)).build().unwrap();
     crash(candidate(1).campaign().await.unwrap()).await;
-    // The attempts are repeated, as an application may do.
+    // The test repeats single attempts, as an application may do, until one of them is elected.
     let election = candidate(2);
     let (took, next) = timed(async {
         loop {

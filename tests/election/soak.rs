@@ -13,7 +13,7 @@ use tenure_testkit::write_faults::WRITE_FAULTS;
 
 const NODES: usize = 4;
 
-/// The leaders of a run. No candidate has this knowledge.
+/// The leaders of a run, as an omniscient referee sees them. No candidate has this knowledge.
 #[derive(Default)]
 struct Referee {
     leading: BTreeMap<usize, Arc<Leadership>>,
@@ -66,7 +66,7 @@ impl Node {
             referee.lock().unwrap().leading.remove(&self.number);
             let lead = Arc::into_inner(lead).expect("the referee has dropped its clone");
             if self.rng.bool() {
-                // An error means that the leadership was lost before.
+                // The resignation fails if the leadership was already lost, and the soak continues.
                 let _ = lead.resign().await;
             }
         }

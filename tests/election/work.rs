@@ -34,7 +34,7 @@ async fn too_much_data_is_refused_before_any_request() {
     let error = lead.proclaim("x".repeat(49_000)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert_eq!(world.store.take_calls(), []);
-    // Every reader must accept data of the maximum size.
+    // A leader may proclaim data of this maximum size, so every reader must accept it.
     let most = (1..).map(|i| 49_000 - i * 16).find(|n| *n < 48_300).unwrap();
     lead.proclaim("x".repeat(most)).await.unwrap();
     let b = world.node("b").build().unwrap();
@@ -54,8 +54,9 @@ async fn an_unanswered_proclamation_is_recognised() {
     }
 }
 
-/// The first proclamation takes effect without an answer while the second proclamation waits. The
-/// read-back shows the first, so the second remains pending.
+/// The first proclamation takes effect but gets no answer, and a second proclamation waits. The
+/// read-back shows the data of the first proclamation, so the leader must still write the data of
+/// the second.
 #[tokio::test(start_paused = true)]
 async fn a_proclamation_returns_after_its_data_is_written() {
     for fault in [Fault::FailAfter, Fault::HangAfter, Fault::Late(millis(5)), Fault::Conflict] {
@@ -143,7 +144,8 @@ async fn a_late_renewal_does_not_undo_a_resignation() {
     }
 }
 
-/// The future of `resign` is dropped while its first requests fail.
+/// The caller drops the future of `resign` while its first requests fail. The driver must complete
+/// the resignation.
 #[tokio::test(start_paused = true)]
 async fn regression_a_resignation_continues_after_its_caller_was_dropped() {
     let world = World::new();
@@ -204,7 +206,7 @@ async fn run_cancels_the_work_before_the_lease_ends_and_reports_the_loss() {
             .run(|_, cancelled| async move {
                 cancelled.cancelled().await;
                 let left = end.saturating_sub(tenure::Clock::now(&clock).boot);
-                // The work needs longer than the rest of the lease.
+                // After its cancellation, the work continues for longer than the rest of the lease.
                 wait(secs(4)).await;
                 left
             })

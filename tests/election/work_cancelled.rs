@@ -26,7 +26,8 @@ fn spin_until(mut holds: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// The work made 578 writes in 3 s while its successor led, because it was never cancelled.
+/// The work never yields to the runtime. Before the fix, it was never cancelled, and made 578
+/// writes in 3 s while its successor led.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn regression_the_driver_cancels_work_that_never_yields() {
     for fault in [Fault::FailBefore, Fault::Hang] {
@@ -36,7 +37,7 @@ async fn regression_the_driver_cancels_work_that_never_yields() {
         let mut events = lead.events();
         let run = lead.run(async |_, cancelled| {
             store.always(fault);
-            // A plain token does not depend on the lease, so the driver must cancel it.
+            // The plain token does not look at the lease. So only the driver can cancel it.
             let token = cancelled.token();
             spin_until(|| token.is_cancelled()) && spin_until(|| cancelled.is_cancelled())
         });
@@ -51,14 +52,15 @@ async fn regression_the_driver_cancels_work_that_never_yields() {
     }
 }
 
-/// On a single thread, no other task runs while the work runs, so only the work can detect the end.
+/// On a single thread, no other task runs while the work runs. So `is_cancelled` must detect the
+/// end of the lease by the clock.
 #[tokio::test(start_paused = true)]
 async fn regression_work_on_a_single_thread_is_cancelled_by_the_lease() {
     let world = World::new();
     let lead = world.leader("a").await;
     let (clock, lease) = (world.clock.clone(), lead.lease());
     let run = lead.run(async |_, cancelled| {
-        // Time passes without any task.
+        // Time passes, but no other task runs.
         clock.suspend(millis(7_400));
         assert!(!cancelled.is_cancelled(), "more than a quarter of the lease is left");
         clock.suspend(millis(200));
@@ -90,7 +92,7 @@ async fn work_detects_the_end_of_the_lease_without_other_tasks() {
     assert!(matches!(outcome, RunOutcome::Lost { value: true, .. }), "{outcome:?}");
 }
 
-/// The runtime of the driver was shut down.
+/// The spawner drops the task of the driver, as a runtime does that is shut down.
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_the_cancellation_does_not_depend_on_the_driver() {
     let world = World::new();
@@ -102,8 +104,8 @@ async fn a_wait_for_the_cancellation_does_not_depend_on_the_driver() {
     assert!(took >= millis(7_500) && took < secs(8), "{took:?}");
 }
 
-/// The runtime of the driver exists, but runs no task. The calls `resign` and `proclaim` never
-/// returned.
+/// The task of the driver exists, but never runs. Before the fix, the calls `resign` and `proclaim`
+/// then never returned.
 #[tokio::test(start_paused = true)]
 async fn regression_calls_to_a_driver_that_does_not_run_end_with_the_lease() {
     let world = World::new();
@@ -147,7 +149,8 @@ async fn a_library_cancels_only_its_own_token() {
     assert!(matches!(outcome, RunOutcome::Completed(())), "{outcome:?}");
 }
 
-/// While a renewal hung, a dropped leadership held the lease for up to the request timeout.
+/// Before the fix, if a leadership was dropped while a renewal hung, its lease remained valid for
+/// up to the request timeout.
 #[tokio::test(start_paused = true)]
 async fn regression_a_dropped_leadership_ends_its_lease_immediately() {
     for resign_on_drop in [false, true] {

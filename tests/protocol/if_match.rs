@@ -57,8 +57,8 @@ async fn a_node_waits_for_a_leader_and_continues_its_tokens() {
         assert!(leadership.check().is_ok());
         wait(millis(500)).await;
     }
-    // The leader stops without a release. Its last lease must not end earlier for the node than for
-    // the leader.
+    // The leader stops, and does not release the lock. The node must not consider the last lease as
+    // ended before the leader does.
     let end = leadership.ends_at();
     drop(leadership);
     wait(millis(1)).await;
@@ -91,8 +91,8 @@ async fn a_candidate_waits_for_a_node_and_the_margin() {
     let (took, leadership) = timed(world.election(1).campaign()).await;
     assert_eq!(leadership.unwrap().epoch().get(), 1);
     assert!(!node.believes(&held));
-    // The lock lasted another 40 s. The margin is the validity, and the jitter is a tenth of the
-    // sum.
+    // The candidate waits for 40 s until the lock expires, and for a margin of one validity. The
+    // jitter is up to a tenth of this sum.
     assert!(took >= secs(50) && took < secs(56), "{took:?}");
 }
 
@@ -148,7 +148,8 @@ async fn store_dates_do_not_shorten_a_lock_of_a_node() {
     let world = World::new();
     let node = world.node(&world.clock);
     let held = node.acquire().await.unwrap();
-    // The lock is old by the store's dates, but has not expired.
+    // By the dates of the store, the lock was last written long ago. But its `expires_at` has not
+    // passed.
     wait(secs(55)).await;
     let election = Election::builder(Arc::new(world.store.clone()), "app")
         .layout(Layout::SingleObject)

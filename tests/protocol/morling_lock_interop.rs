@@ -41,7 +41,7 @@ async fn a_valid_file_blocks_the_other_process() {
         }
         assert!(node.touch(&mut file).await);
     }
-    // The node dies. Its lease ends by the node's clock before the candidate leads.
+    // The node dies. By the clock of the node, its lease must end before the candidate leads.
     let (took, lead) = timed(campaign).await;
     let lead = lead.unwrap();
     assert!(!node.is_valid(&file), "two processes lead");
@@ -88,8 +88,9 @@ async fn leave(lead: Leadership, dies: bool) {
     }
 }
 
-/// A node with a clock far ahead considers the leader dead. The leader detects the new epoch within
-/// a validity, and always has the lower token.
+/// The clock of a node is far ahead, so the node considers a live leader dead and creates the next
+/// epoch. The leader detects this epoch within a validity. Until then two processes lead, and the
+/// leader has the lower token.
 #[tokio::test(start_paused = true)]
 async fn a_node_with_a_fast_clock_supersedes_a_leader() {
     let world = World::new();
@@ -127,8 +128,8 @@ async fn candidates_wait_for_a_node_that_died() {
 }
 
 /// The candidate follows epoch 1. A peer creates epoch 2 without a seal of epoch 1, and the
-/// application reads the leader. The candidate's timer for epoch 1 never ended, and the candidate
-/// was not elected within an hour.
+/// application reads the leader. Before the fix, this read kept the timer for epoch 1 from ending,
+/// and the candidate was not elected within an hour.
 #[tokio::test(start_paused = true)]
 async fn regression_a_read_of_the_leader_does_not_stop_a_campaign() {
     for asked in ["nothing", "leader", "observe"] {
@@ -155,16 +156,16 @@ async fn regression_a_read_of_the_leader_does_not_stop_a_campaign() {
             "observe" => drop(observation.next().await.expect("a state").unwrap()),
             _ => {}
         }
-        // The two epochs lapse, one after the other.
+        // Both unsealed epochs must lapse, one after the other, before the candidate is elected.
         let (took, lead) = timed(campaign).await;
         assert_eq!(lead.unwrap().epoch().get(), second.epoch + 1, "{asked}");
         assert!(took < TAKEOVER * 2, "{asked}: {took:?}");
     }
 }
 
-/// Another call of the same election reads a touch, and the campaign must use this touch, too. The
-/// campaign compared its last read before the seal with the timer of the other call, and sealed the
-/// epoch of a live peer.
+/// A touch of the peer renews its lease. If another call of the same election reads a touch, the
+/// campaign must also restart its timer. Before the fix, the campaign compared its own last read
+/// with the timer of the other call, and sealed the epoch of a live peer.
 #[tokio::test(start_paused = true)]
 async fn regression_a_campaign_uses_touches_that_another_call_has_read() {
     for late in (0..3_000).step_by(50) {

@@ -147,7 +147,7 @@ async fn foreign_keys_are_ignored_and_unchanged() {
     for key in foreign {
         world.create(key, "foreign").await;
     }
-    // These keys are under similar prefixes.
+    // The prefixes of these keys are similar to the prefix of the election.
     for key in ["app2/lock-0000000050.json", "ap/lock-0000000050.json", "lock-0000000050.json"] {
         world.store.inner().create(key, "foreign".into()).await.unwrap();
     }
@@ -157,7 +157,7 @@ async fn foreign_keys_are_ignored_and_unchanged() {
         tenure_testkit::time::wait(VALIDITY * 2).await;
         lead.resign().await.unwrap();
     }
-    // With two keys per page, pages end within these keys.
+    // With two keys per page, some pages end at a foreign key.
     world.store.on(Call::List).always().fault(Fault::Pages(2));
     let election = world.node("b").build().unwrap();
     let lead = elect(&election).await;

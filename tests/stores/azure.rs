@@ -16,7 +16,7 @@ pub fn container() -> (Arc<AnyObjectStore>, String) {
     (Arc::new(store), format!("test-{unique:032x}/"))
 }
 
-/// Azure also answers "precondition failed" for a missing blob.
+/// Returns the capabilities of Azure. It answers "precondition failed" even for a missing blob.
 fn can() -> Capabilities {
     Capabilities { missing_is_refused: true, ..Capabilities::default() }
 }
@@ -51,8 +51,8 @@ async fn listed_etags_equal_the_etags_of_writes() {
     assert!(listed.names_the_same(&written), "written {written}, listed {listed}");
 }
 
-/// Azure answers a `create` of an existing blob with 409. With this error code, the 409 is a
-/// refusal.
+/// Azure answers a `create` of an existing blob with 409. The error code of this answer shows that
+/// the 409 is a refusal, and not an unknown effect.
 #[tokio::test]
 #[ignore = "scripts/servers/azurite.sh -- cargo test --test stores azure -- --ignored"]
 async fn an_existing_blob_is_a_refusal_and_not_a_conflict() {

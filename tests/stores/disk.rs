@@ -1,5 +1,5 @@
-//! Tests that a completed write is on the disk, even if fsync fails. Writers read back after an
-//! unknown effect, and the data of this read must survive a power loss.
+//! Tests that a completed write is on the disk, even if fsync fails. If the effect of a write is
+//! unknown, the writer reads the object back. The data that it reads must survive a power loss.
 //!
 //! ```sh
 //! scripts/servers/failing-disk.sh -- cargo test --no-default-features --test stores disk -- --ignored --nocapture
@@ -29,7 +29,7 @@ struct Disk {
     over: Arc<AtomicBool>,
 }
 
-/// Ends the failures on drop, also after a failed check.
+/// A guard that ends the failures of the disk on drop, even after a failed check.
 struct Ends(Arc<AtomicBool>);
 
 impl Drop for Ends {

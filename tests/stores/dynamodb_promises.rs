@@ -27,7 +27,8 @@ impl Clock for Wrong {
     fn now(&self) -> Moment {
         let Moment { boot, raw, wall, .. } = Process::system().now();
         match self {
-            // The other machine also has other boot and raw clocks, as if it had started earlier.
+            // The machine with the late wall clock also has other boot and raw clocks, as if it had
+            // started earlier.
             Wrong::Early => Moment::new(boot, raw, wall - YEARS),
             Wrong::Late => Moment::new(boot + YEARS, raw + YEARS, wall + YEARS),
         }
@@ -68,14 +69,16 @@ async fn no_dependence_on_clocks_the_version_is_the_heartbeat() {
     let a = elected(host(&server, "locks/moe", "a").process(on(Wrong::Early))).await;
     let b = host(&server, "locks/moe", "b").process(on(Wrong::Late));
     let b = tokio::spawn(elected(b));
-    // The clock of b has no effect: a leads while its versions change.
+    // The wrong clock of b has no effect. While a changes the version of its item, b considers a
+    // alive.
     pause(LEASE * 3).await;
     assert!(!b.is_finished());
     assert!(a.check().is_ok());
     drop(a);
     let b = b.await.expect("b continues");
     assert_eq!(b.epoch().get(), 2);
-    // The date is from the store's clock, and not from the wrong clocks of the machines.
+    // The date in the item comes from the clock of the store, and not from the wrong clocks of the
+    // machines.
     let item = server.item("locks", "moe/lock-0000000002.json").expect("the object exists");
     let written = item["written"]["N"].as_str().and_then(|ms| ms.parse::<i64>().ok());
     let truth = Process::system().now().time_of_day().timestamp_millis();
@@ -167,8 +170,8 @@ async fn the_lock_of_a_dead_host_is_acquired_after_one_lease() {
     let waited = now() - start;
     assert_eq!(heir.epoch().get(), 2);
     assert!(waited >= LEASE, "{waited:?}: the dead host might have been alive");
-    // The delay before a seal is up to a tenth of the lease. The rest is a tolerance for a busy
-    // machine.
+    // The random delay before a seal is up to a tenth of the lease. The rest of this bound is a
+    // tolerance for a busy machine.
     assert!(waited < LEASE * 3, "{waited:?}");
 }
 

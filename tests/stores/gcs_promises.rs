@@ -49,11 +49,13 @@ async fn the_ttl_is_in_the_object_so_nodes_with_other_settings_agree() {
     let server = GcsServer::start();
     let lead = leader(node(&server, "a").resign_on_drop(false)).await;
     assert_eq!(record(&server, FIRST)["validity_ms"], 3_000);
-    // A node with a far shorter validity waits for the validity in the object.
+    // The setting of this node is a far shorter validity. It must wait for the validity that the
+    // object states.
     let hasty = node(&server, "hasty").validity(millis(400)).poll_interval(millis(100));
     let hasty = hasty.build().unwrap();
     assert!(within(secs(2), hasty.campaign()).await.is_none(), "the leader is alive");
-    // A node with a far longer validity does not delay others.
+    // The setting of this node is a far longer validity. It must not wait longer than the validity
+    // that the object states.
     drop(lead);
     let slow = node(&server, "slow").validity(secs(300)).build().unwrap();
     let (took, next) = timed(within(secs(30), slow.campaign())).await;
@@ -240,7 +242,7 @@ async fn the_backoff_is_exponential_capped_and_jittered() {
             between.push(gap);
         }
         campaign.abort();
-        // The first failure has no delay before it.
+        // The first interval ends with the first failure, so no back-off is part of it.
         let between = between.split_off(1);
         for (failures, gap) in (1..).zip(&between) {
             let whole = (millis(100) * (1 << failures)).min(poll);

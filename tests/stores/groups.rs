@@ -35,7 +35,7 @@ fn start(group: Group) -> tokio::task::JoinHandle<Result<(), tenure::Error>> {
     })
 }
 
-/// Waits until the two members own these numbers of partitions.
+/// Waits until one member owns `counts[0]` partitions and the other owns `counts[1]`.
 async fn shared(group: &Group, counts: [usize; 2]) {
     let reached = async {
         loop {

@@ -43,7 +43,7 @@ async fn the_store_is_refused() {
     );
 }
 
-/// A test for servers that elections accept without special settings, such as ministack, moto and
+/// A test of servers on which elections run without special settings, such as ministack, moto and
 /// Ceph.
 #[tokio::test]
 #[ignore = "needs a server: scripts/servers/ceph.sh -- cargo test --test stores the_store_is_accepted -- --ignored"]
@@ -67,7 +67,8 @@ async fn the_store_is_accepted() {
 }
 
 /// A test for servers that check the conditions of a single writer, but let several concurrent
-/// writers win, such as s3s-fs. Only the suite detects this behaviour, and elections do not.
+/// writers win, such as s3s-fs. Only the races of the conformance suite detect this behaviour. The
+/// store check of elections does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs a server: scripts/servers/s3s-fs.sh -- cargo test --test stores only_races_show_it -- --ignored"]
 async fn only_races_show_it() {
@@ -109,7 +110,7 @@ enum Race {
     Replace,
 }
 
-/// Runs this number of rounds, in which writers start at the same time. Returns a summary.
+/// Runs `rounds` races. In each race, all writers start at the same time. Returns a summary.
 async fn race(store: &Arc<dyn Store>, race: Race, rounds: usize) -> String {
     let prefix = environment::prefix("race");
     let (mut worst, mut unsafe_rounds) = (0, 0);
@@ -143,7 +144,8 @@ async fn race(store: &Arc<dyn Store>, race: Race, rounds: usize) -> String {
                 Ok(other) => *losers.entry(format!("{other:?}")).or_default() += 1,
                 Err(error) => {
                     let words = error.to_string();
-                    // The key at the start is removed, because the key differs in each round.
+                    // Each message begins with the key, and each round has another key. Without the
+                    // key, equal messages can be counted together.
                     let words = words.split_once(": ").map_or(&*words, |(_, words)| words);
                     *losers.entry(words.to_owned()).or_default() += 1;
                 }
@@ -223,8 +225,9 @@ async fn races_while_parts_are_killed() {
     }
 }
 
-/// Repeats the whole suite while OSDs and gateways are killed one after another. A check with a
-/// failed call is undecided and runs again. A check that gets a wrong answer fails.
+/// Repeats the whole suite while OSDs and gateways are killed one after another. If a call of a
+/// check fails, the check is undecided and runs again. If a call gets a wrong answer, the check
+/// fails.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs Ceph: scripts/servers/ceph.sh -- cargo test --test stores suite_while_parts_are_killed -- --ignored"]
 async fn suite_while_parts_are_killed() {

@@ -16,7 +16,7 @@ use super::s3_store::environment::child;
 
 const AUTHORITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stores/tls/authority.pem");
 
-/// Protocols that the client offers, for each connection.
+/// Protocols that the client has offered. Each element belongs to one connection.
 type Offered = Arc<Mutex<Vec<Vec<String>>>>;
 
 /// Starts a server that answers each request with success, on a separate connection.
@@ -90,8 +90,8 @@ fn create(env: &[(&'static str, String)]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// With HTTP/2, all requests share one connection, and the client never abandons a half-open
-/// connection.
+/// The client must not offer HTTP/2. With HTTP/2, all requests share one connection, and the client
+/// would never abandon a half-open connection.
 #[test]
 fn regression_s3_offers_only_http_1() {
     let (url, offered) = server();

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use tenure::store::{CloudKind, S3Options, StoreErrorKind, StorePlace, StoreUrl, open};
 
-/// A place that a URL names, with the kind of the service instead of the service.
+/// A place that a URL names. The tests compare the kind of the service, because services cannot be
+/// compared.
 #[derive(Debug, PartialEq)]
 enum Named {
     In(CloudKind, String, String, S3Options),
@@ -90,7 +91,8 @@ fn a_prefix_is_used_as_written() {
     assert_eq!(place("s3://jobs//a"), s3("jobs", "/a"));
 }
 
-/// Each of these invalid URLs was accepted, and named another election.
+/// Before the fix, each of these invalid URLs was accepted, and meant an election other than the
+/// intended one.
 #[test]
 fn regression_an_ambiguous_url_is_refused() {
     for text in [

@@ -10,7 +10,7 @@ use tenure_testkit::time::{millis, secs, timed, wait};
 use tenure_testkit::world::{VALIDITY, elect};
 
 const DELAY: Duration = Duration::from_secs(8);
-/// Tolerance of a successor's wait, for the drift and the polls.
+/// Tolerance for the wait of a successor. It covers the drift and the polls.
 const SLACK: Duration = Duration::from_secs(2);
 
 /// Repeats single attempts until one succeeds, as an application may do.
@@ -23,8 +23,8 @@ async fn try_again_and_again(election: &Election) -> Leadership {
     }
 }
 
-/// With a takeover delay of 8 s, the successor led a quarter of a second after the end of the old
-/// lease.
+/// Before the fix, the successor led a quarter of a second after the end of the old lease, although
+/// the takeover delay was 8 s.
 #[tokio::test(start_paused = true)]
 async fn regression_the_takeover_delay_starts_at_the_end_of_a_deposed_lease() {
     for layout in LAYOUTS {

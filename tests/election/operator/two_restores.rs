@@ -24,8 +24,9 @@ async fn lost_leader(scene: &Scene) -> Leadership {
     a
 }
 
-/// The lower restore lists before the other restore creates its epoch. The outcome of the lower
-/// restore names the greater epoch.
+/// Two restores run at the same time. The restore to the lower epoch sends its LIST before the
+/// other restore creates the greater epoch. The outcome of the lower restore must name the greater
+/// epoch.
 #[tokio::test(start_paused = true)]
 async fn regression_a_lower_restore_reports_the_greater_epoch() {
     for dies in [false, true] {
@@ -69,8 +70,8 @@ fn held(above: u64) -> String {
     held.to_string()
 }
 
-/// The outcomes named the lower epoch, or reported a finished restore, although no candidate could
-/// be elected.
+/// Two killed restores hold two epochs. Before the fix, outcomes named the lower epoch as the one
+/// to finish, or reported a finished restore, although no candidate could be elected.
 #[tokio::test(start_paused = true)]
 async fn regression_the_newest_held_epoch_must_be_finished() {
     let scene = Scene::new(Layout::EpochFiles);
@@ -88,8 +89,9 @@ async fn regression_the_newest_held_epoch_must_be_finished() {
     assert_eq!(elect(&scene.election("b")).await.epoch(), epoch(21));
 }
 
-/// The killed restore had deposed a leader with a longer lease than the wait in the held epoch.
-/// The object of this leader is missing when another restore continues.
+/// A killed restore holds an epoch, and has deposed a leader whose lease is longer than the wait
+/// that the held epoch records. When another restore continues, the object of this leader is
+/// missing. So the first restore must record the longer wait before it seals the leader's epoch.
 #[tokio::test(start_paused = true)]
 async fn regression_a_longer_wait_is_written_before_the_first_seal() {
     let scene = Scene::new(Layout::EpochFiles);
@@ -113,9 +115,9 @@ async fn regression_a_longer_wait_is_written_before_the_first_seal() {
 /// The arguments of one restore: the epoch, and the requested wait.
 type Run = (u64, Duration);
 
-/// A whole restore, or its first few requests, runs before each request of another restore. If an
-/// outcome promises a wait, successors wait. The remedies in the outcomes lead to an elected
-/// leader.
+/// Before each request of one restore, the test runs another restore, or only its first requests.
+/// If an outcome promises a wait, successors must wait. If an outcome names a remedy, the remedy
+/// must lead to an elected leader.
 #[tokio::test(start_paused = true)]
 async fn every_interleaving_keeps_the_promised_wait() {
     let mut scenes = 0;
@@ -152,8 +154,8 @@ fn promises((_, asked): Run, told: Option<&Restored>) -> bool {
     asked > NO_WAIT && sealed
 }
 
-/// Runs the inner restore before this request of the outer restore. Returns false if the outer
-/// restore sends fewer requests.
+/// Runs the inner restore just before request number `before` of the outer restore. Returns false
+/// if the outer restore sends fewer requests than that.
 async fn interleave(
     outer: Run,
     inner: Run,
@@ -189,7 +191,8 @@ async fn interleave(
     let mut promised = promises(outer, Some(&outer_told)) || promises(inner, inner_told.as_ref());
     let mut b = within(secs(100), scene.election("b").campaign()).await;
     if b.is_none() {
-        // Only after a kill may an epoch remain held. The remedy is to run the restore again.
+        // An epoch may remain held only if the inner restore was killed. The remedy is to run the
+        // restore again.
         assert!(kill.is_some(), "{place}: no candidate is elected");
         let held = match outer_told {
             Restored::Held(held) => held,

@@ -10,7 +10,8 @@ use tenure_testkit::fault_store::Call;
 use tenure_testkit::time::millis;
 use tenure_testkit::world::{VALIDITY, elect};
 
-/// The restore overwrote the object without a wait for the lease of its live leader.
+/// Before the fix, the restore overwrote an unreadable object, and did not wait for the lease of
+/// its live leader.
 #[tokio::test(start_paused = true)]
 async fn regression_a_restore_waits_for_the_holder_of_an_unreadable_object() {
     let too_long = " ".repeat(65 * 1024);

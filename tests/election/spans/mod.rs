@@ -26,7 +26,7 @@ struct Told {
     parent: Option<usize>,
     follows: Option<usize>,
     fields: BTreeMap<&'static str, String>,
-    /// Number of spans that ended before this span.
+    /// Number of spans that had ended when this span ended.
     ended: Option<usize>,
 }
 
@@ -50,8 +50,9 @@ impl Capture {
     /// Captures the spans and events of this thread from now on.
     fn start() -> (Capture, impl Drop) {
         let capture = Capture::default();
-        // If another thread reaches a call site first, tracing with a single subscriber permanently
-        // disables the call site.
+        // If only one subscriber exists, and a thread without it is the first at a call site,
+        // tracing disables this call site permanently. So a second subscriber exists, which accepts
+        // everything.
         static OTHER: std::sync::OnceLock<tracing::Dispatch> = std::sync::OnceLock::new();
         OTHER.get_or_init(|| tracing::Dispatch::new(tracing_subscriber::registry()));
         let subscriber = tracing_subscriber::registry().with(capture.clone());
@@ -185,8 +186,8 @@ async fn a_renewal_is_one_span_with_all_its_requests() {
     let (capture, _guard) = Capture::start();
     let world = World::new();
     let lead = world.leader("a").await;
-    // The renewal takes effect without an answer, so the store refuses the next attempt, and the
-    // leader reads the record back.
+    // The first renewal takes effect but gets no answer. So the store refuses the second attempt,
+    // and the leader reads the record back.
     world.store.on(Call::Replace).fault(Fault::FailAfter);
     wait(secs(5)).await;
     assert!(lead.check().is_ok());

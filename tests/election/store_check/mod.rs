@@ -74,7 +74,8 @@ async fn the_first_check_takes_five_requests_and_can_be_disabled() {
     assert_eq!(of_check, 5, "{log:?}");
     elect(&check).await.resign().await.unwrap();
     assert!(world.store.take_log().iter().all(|(_, key)| !key.contains(CHECK)), "only once");
-    // Another process finds the object of the check, and writes it again.
+    // The check of another process finds the object that the first check wrote, and writes this
+    // object again.
     let second = world.node("b").check_store(true).build().unwrap();
     elected(second.try_campaign().await.unwrap()).resign().await.unwrap();
     let log = world.store.take_log();
@@ -119,7 +120,8 @@ async fn concurrent_checks_of_many_processes_pass() {
 async fn regression_a_campaign_survives_failures_of_the_check() {
     for call in [Call::Create, Call::Get, Call::Replace, Call::List] {
         for fault in WRITE_FAULTS {
-            // A store that gives one of these answers seven times in a row is unsafe.
+            // The test skips these faults: a store that gives one of these answers seven times in a
+            // row is unsafe, and the check must refuse it.
             if [Fault::NoEtag, Fault::Swallow, Fault::Refuse].contains(&fault) {
                 continue;
             }
@@ -174,8 +176,8 @@ async fn any_object_at_the_key_of_the_check_is_accepted() {
     }
 }
 
-/// The error was "listing the epochs …: no answer within 6s (it may have taken effect)", although a
-/// LIST has no effect.
+/// A LIST has no effect. Before the fix, the error was nevertheless "listing the epochs …: no
+/// answer within 6s (it may have taken effect)".
 #[tokio::test(start_paused = true)]
 async fn regression_a_listing_without_an_answer_has_no_effect() {
     for (check, call) in [(true, Call::List), (false, Call::List), (true, Call::Get)] {
@@ -191,7 +193,8 @@ async fn regression_a_listing_without_an_answer_has_no_effect() {
     }
 }
 
-/// The store passed the check, although each renewal then cost three requests.
+/// The writes of this store return no ETags, so each renewal costs three requests. Before the fix,
+/// the store passed the check.
 #[tokio::test(start_paused = true)]
 async fn regression_a_store_without_etags_in_writes_is_unsafe() {
     let world = World::new();
@@ -207,8 +210,8 @@ async fn regression_a_store_without_etags_in_writes_is_unsafe() {
     elect(&election).await.resign().await.unwrap();
 }
 
-/// The store answers every write without an ETag, and stores no object. A campaign on such a store
-/// never ended.
+/// The store answers every write without an ETag, and stores no object. Before the fix, a campaign
+/// on this store never ended.
 #[tokio::test(start_paused = true)]
 async fn regression_lost_writes_without_an_etag_end_a_campaign() {
     let world = World::new();
@@ -224,7 +227,8 @@ async fn regression_lost_writes_without_an_etag_end_a_campaign() {
     assert_eq!(writes, 5);
 }
 
-/// A proxy may give such an answer. The answer ended the campaign, although the store had worked.
+/// A proxy may give answers that look as if they came from an unsafe store. Before the fix, such an
+/// answer ended a campaign, although the store had worked before.
 #[tokio::test(start_paused = true)]
 async fn regression_an_unsafe_answer_ends_no_campaign_that_has_worked() {
     for fault in [Fault::Swallow, Fault::Unsupported] {
@@ -246,8 +250,8 @@ async fn regression_an_unsafe_answer_ends_no_campaign_that_has_worked() {
     }
 }
 
-/// Reads succeeded, so there were never three failures in a row. The campaign made 25 attempts a
-/// second.
+/// An attempt ends after three consecutive failures. Before the fix, the successful reads between
+/// the failed writes reset this count, so the campaign made 25 attempts a second.
 #[tokio::test(start_paused = true)]
 async fn regression_an_attempt_ends_if_only_writes_fail() {
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
@@ -269,7 +273,7 @@ async fn regression_an_attempt_ends_if_only_writes_fail() {
     }
 }
 
-/// The leader keeps its lease, because it reads back each renewal with two additional requests.
+/// The leader keeps its lease: it sends two additional requests after each renewal to read it back.
 #[tokio::test(start_paused = true)]
 async fn a_leader_survives_writes_without_an_etag() {
     let world = World::new();
@@ -281,8 +285,8 @@ async fn a_leader_survives_writes_without_an_etag() {
     lead.resign().await.unwrap();
 }
 
-/// The check refused a member with "lock.json belongs to an election in the other layout: use
-/// Layout::SingleObject". A group does not have this setting.
+/// Before the fix, the check refused a member of a group with "lock.json belongs to an election in
+/// the other layout: use Layout::SingleObject", although a group has no layout.
 #[tokio::test(start_paused = true)]
 async fn regression_a_group_may_share_the_prefix_of_an_election_in_any_layout() {
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
@@ -293,7 +297,7 @@ async fn regression_a_group_may_share_the_prefix_of_an_election_in_any_layout() 
         let group = group.build().unwrap();
         let membership = within(secs(60), group.join()).await.expect("no waiting").unwrap();
         assert!(membership.lease().check().is_ok() && lead.check().is_ok(), "{layout:?}");
-        // The election may also start after the group.
+        // An election may also start under the prefix of a running group.
         let second = world.node("c").layout(layout).check_store(true).build().unwrap();
         second.try_campaign().await.unwrap();
     }

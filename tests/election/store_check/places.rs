@@ -5,8 +5,8 @@ use tenure_testkit::one_write_a_second::OneWriteASecond;
 
 use super::*;
 
-/// Candidates of different layouts do not read each other's objects. The check was skipped for the
-/// second election of a store value.
+/// Candidates of different layouts do not read each other's objects, so only the store check
+/// detects a wrong layout. Before the fix, a store value was checked only for its first election.
 #[tokio::test(start_paused = true)]
 async fn regression_each_election_of_a_store_value_detects_the_other_layout() {
     let world = World::new();
@@ -27,7 +27,8 @@ async fn regression_each_election_of_a_store_value_detects_the_other_layout() {
     }
 }
 
-/// All candidates checked the store with one key, and 24 candidates needed 37 s.
+/// Before the fix, all candidates checked the store with the same key, so the start of 24
+/// candidates took 37 s.
 #[tokio::test(start_paused = true)]
 async fn regression_candidates_start_together_on_a_store_with_one_write_a_second_per_key() {
     let world = World::new();
@@ -65,7 +66,8 @@ impl Layer for ByParts {
     }
 }
 
-/// An election above others was refused with "lists keys out of order".
+/// The prefix of this election contains the prefixes of other elections. Before the fix, the check
+/// refused the store with "lists keys out of order".
 #[tokio::test(start_paused = true)]
 async fn regression_an_election_above_others_runs_in_a_hierarchical_namespace() {
     let world = World::new();

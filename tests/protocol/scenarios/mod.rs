@@ -7,7 +7,7 @@ mod world;
 
 use world::World;
 
-/// Runs a text. An error contains the first line that failed.
+/// Runs the stories in `text`. Returns an error with the first line that failed.
 fn play(name: &str, text: &str) -> Result<(), String> {
     let mut world = World::default();
     let mut expectations = 0;

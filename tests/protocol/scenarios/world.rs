@@ -19,10 +19,12 @@ struct Participant {
     unique: bool,
     machine: Candidate,
     nonces: Vec<Nonce>,
-    /// The request in progress, with the answer if the request has reached the store.
+    /// The request in progress. The second value is the answer of the store, or `None` if the
+    /// request has not reached the store.
     asked: Option<(Request, Option<Reply>)>,
     last: Option<Event>,
-    /// The last seen touch of a foreign record, to detect the next touch.
+    /// The number of touches in the last read of a foreign record. A greater number shows another
+    /// touch.
     touches: Option<(Epoch, u32)>,
 }
 
@@ -80,8 +82,8 @@ impl World {
             .ok_or_else(|| format!("no participant is called `{label}`"))
     }
 
-    /// Applies `a> LIST after 0`: the next request of a participant. The store applies it
-    /// immediately unless the line ends with `, not yet`.
+    /// Runs a line such as `a> LIST after 0`: the participant `a` sends its next request. The store
+    /// applies the request immediately unless the line ends with `, not yet`.
     fn asks(&mut self, label: &str, what: &str) -> Done {
         let (what, reaches) = match what.strip_suffix(", not yet") {
             Some(what) => (what, false),
@@ -110,7 +112,8 @@ impl World {
         Ok(())
     }
 
-    /// Applies `a< empty`: the store's answer arrives. With `unknown` the answer is lost.
+    /// Runs a line such as `a< empty`: the answer of the store arrives at the participant `a`. With
+    /// `unknown` the answer is lost.
     fn hears(&mut self, label: &str, what: &str) -> Done {
         let participant = self.get(label)?;
         let (request, reply) = participant.asked.take().ok_or("no request is in progress")?;
@@ -142,10 +145,12 @@ impl World {
         self.answer(label, reply.answer)
     }
 
-    /// Applies `a<! refused`: an answer that does not match the state of the store.
+    /// Runs a line such as `a<! refused`: the participant `a` gets an answer that does not match
+    /// the state of the store.
     fn is_told(&mut self, label: &str, what: &str) -> Done {
         let answer = words::made_up(what).ok_or_else(not_understood)?;
-        // The answer may also arrive without a request. The machine must ignore such an answer.
+        // The line may give an answer although the participant waits for none. The state machine
+        // must ignore this answer.
         self.get(label)?.asked = None;
         self.answer(label, answer)
     }
@@ -167,7 +172,8 @@ impl World {
         Ok(())
     }
 
-    /// Applies `a: candidate`, or an event of the clock or the application such as `a: lapsed`.
+    /// Runs a line such as `a: candidate`, or an event of the clock or the application such as `a:
+    /// lapsed`.
     fn does(&mut self, label: &str, what: &str) -> Done {
         let mut words = what.split(", ");
         if let Some(kind @ ("candidate" | "observer")) = words.next() {
@@ -217,13 +223,14 @@ impl World {
             return Err("the event changes nothing".to_owned());
         }
         if participant.machine.step() != before.step() {
-            // The participant has abandoned the request.
+            // The event changed the next step of the machine, so the participant has abandoned its
+            // request.
             participant.asked = None;
         }
         Ok(())
     }
 
-    /// Applies `store: delete 2`: actions of other processes, and late requests.
+    /// Runs a line such as `store: delete 2`: an action of another process, or a late request.
     fn store_does(&mut self, what: &str) -> Done {
         let words: Vec<&str> = what.split(' ').collect();
         match words[..] {
@@ -334,7 +341,8 @@ impl World {
         let machine = &participant.machine;
         Ok(match machine.step() {
             Step::Request(request) => format!("asks for: {}", self.names.request(&request)),
-            // The nonce is drawn when the create is sent.
+            // The participant draws the nonce when it sends the create, so the description shows
+            // the next nonce.
             Step::Nonce => {
                 let next = machine.greatest().map_or(1, |epoch| epoch.get() + 1);
                 format!("asks for: CREATE {next} as {label}{}", participant.nonces.len() + 1)

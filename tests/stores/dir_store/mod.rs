@@ -200,7 +200,7 @@ async fn an_incomplete_file_of_a_killed_process_is_ignored_and_removed() {
     assert_eq!(&body_of(&again, "a").await[..], b"x");
 }
 
-/// A deletion may remove the folder of concurrent writes and reads.
+/// A deletion may remove a folder while other calls write and read in it. These calls must succeed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn regression_deletions_do_not_fail_writers_in_their_folder() {
     let (dir, store) = store();
@@ -299,7 +299,8 @@ async fn a_listing_reads_only_the_folders_of_the_page() {
     }
     assert_eq!(keys_of(&store, "").await, all);
     assert_eq!(keys_of(&store, "b/").await, ["b/1", "b/2/x"]);
-    // With one key per page, the listing has every key once and in order, for any folders.
+    // With one key per page, the pages together have every key once and in order, whatever folder
+    // each key is in.
     let (mut after, mut found) = (String::new(), Vec::new());
     loop {
         let page = store.list("", &after, 1).await.expect("listed");

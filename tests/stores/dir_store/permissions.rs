@@ -19,15 +19,15 @@ async fn the_group_may_write_files_of_its_directory() {
     assert_eq!(mode(".tenure/lock"), 0o660);
 }
 
-/// Returns whether this test runs as root, by the owner of the test's directory.
+/// Returns whether this test runs as root. The owner of the new directory `dir` shows this.
 fn is_root(dir: &tempfile::TempDir) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     fs::metadata(dir.path()).expect("the object exists").uid() == 0
 }
 
 /// Runs this test again as another user if the present user is root, because root ignores
-/// permissions. Returns true after that run. If no other user may start this program, the test
-/// continues and checks less.
+/// permissions. Returns true if the other user has run the test. If no other user may start this
+/// program, returns false, and the test checks less.
 fn done_by_another_user(test: &str) -> bool {
     use std::os::unix::process::CommandExt as _;
     if !is_root(&tempfile::tempdir().expect("a temporary directory")) {
@@ -62,7 +62,8 @@ async fn regression_a_reader_cannot_stop_an_election() {
     done(store.replace("app/a", "y".into(), etag).await);
 }
 
-/// A reader without the lock lists a folder again if the folder changes during the listing.
+/// A reader that cannot open the lock file lists a folder again if the folder has changed during
+/// the listing.
 #[tokio::test]
 async fn a_user_who_cannot_open_the_lock_can_list() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -107,8 +108,8 @@ async fn the_error_for_a_missing_permission_names_the_path() {
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("set");
 }
 
-/// The next holder of the lock completes the renames of a killed process. Before this, other users
-/// get an error.
+/// A killed process may leave unfinished renames. The next holder of the lock completes these
+/// renames. Until then, readers that cannot open the lock file get an error.
 #[tokio::test]
 async fn a_user_who_cannot_open_the_lock_reads_settled_objects() {
     use std::os::unix::fs::PermissionsExt as _;

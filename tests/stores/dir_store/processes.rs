@@ -31,7 +31,8 @@ async fn killed_processes_leave_whole_objects_and_no_lock() {
         first.tell("loop");
         second.tell("loop");
         let mut acks = first.killed_after(fastrand::usize(1..20));
-        // The other process continues, even if the first process died with the lock.
+        // The second process continues to write, even if the first process was killed while it held
+        // the lock.
         acks.extend(second.killed_after(fastrand::usize(3..20)));
         for ack in acks {
             match ack.split(' ').collect::<Vec<_>>()[..] {
@@ -173,7 +174,8 @@ async fn child_process() {
     }
 }
 
-/// Creates separate objects, and counts in a shared object. Prints each answered write.
+/// In a loop, creates an object and increases the number in a shared object. Prints each write that
+/// was answered.
 async fn write_for_ever(store: &DirStore, name: &str) -> ! {
     for number in 1.. {
         let key = format!("made/{name}-{number:06}");
@@ -196,8 +198,8 @@ fn say(line: &str) {
     std::io::stderr().write_all(format!("{line}\n").as_bytes()).expect("the parent reads");
 }
 
-/// Returns a body with redundancy, which shows an incomplete write. The body has the number at the
-/// start and at the end.
+/// Returns a body that has `number` at its start and at its end. So a reader can detect an
+/// incomplete write.
 fn body(number: u64, writer: &str) -> Bytes {
     let filling = "x".repeat(usize::try_from(number * 7_919 % 5_000).expect("less than 5,000"));
     format!("{number} {writer} {filling} {number} end").into()

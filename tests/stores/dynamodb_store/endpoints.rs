@@ -13,7 +13,8 @@ const FORMS: [(&str, &str); 6] = [
     ("http://[2001:db8::7]:8000/a", "http://[2001:db8::7]:8000/a/"),
 ];
 
-/// The requests go through a proxy, which receives whole URLs and resolves no names.
+/// The requests go through a test proxy. The proxy receives whole URLs and resolves no names, so
+/// the hosts need not exist.
 #[test]
 fn requests_arrive_below_the_path_of_the_endpoint() {
     for (endpoint, url) in FORMS {

@@ -38,7 +38,7 @@ fn regression_a_missing_region_is_named() {
     assert_eq!(proxy.requests(), [""; 0]);
 }
 
-/// The provider of credentials is a script that counts its calls.
+/// In this test, a script provides the credentials, and counts its calls.
 #[cfg(unix)]
 #[test]
 fn credentials_that_dynamodb_rejects_as_expired_are_fetched_again() {

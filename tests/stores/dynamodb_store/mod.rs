@@ -34,8 +34,8 @@ fn body(text: &str) -> Bytes {
     Bytes::from(text.to_owned())
 }
 
-/// Asserts the results of a create and a replacement that meet the fault once. `applied` is true if
-/// the object exists afterwards.
+/// Asserts the results of a create and of a replacement. Each of them meets the fault once.
+/// `applied` is true if the write takes effect despite the fault.
 async fn writes_meet(fault: ServerFault, determinacy: Determinacy, applied: bool, words: &[&str]) {
     let (server, store) = start();
     let etag = done(store.create(KEY, body("one")).await);
@@ -215,7 +215,8 @@ async fn a_request_that_never_reached_the_table_has_no_effect() {
     let address = server.endpoint().trim_start_matches("http://").parse().unwrap();
     drop(server);
     let _closed = ClosedPort::after_listener(address);
-    // This request uses the connection that was cut.
+    // The first request after the cut uses the old connection, so its result does not matter. The
+    // second request must open a new connection.
     let _ = store.create("app/lock-0000000002.json", body("two")).await;
     let (kind, no) = (StoreErrorKind::Transient, Determinacy::Determinate);
     let unsent = store.create("app/lock-0000000002.json", body("two")).await;
@@ -332,7 +333,8 @@ async fn deletions_have_25_keys_and_name_the_remaining_keys() {
     server.quirks(|quirks| quirks.undeletable = Some("kept".to_owned()));
     let failed = store.delete(keys).await.unwrap();
     assert_eq!(failed.iter().map(|(key, _)| key).collect::<Vec<_>>(), ["app/kept"]);
-    // The requests delete 25, 25 and 10 keys, and two retries follow for the remaining key.
+    // Three requests delete 25, 25 and 10 keys. Two more requests retry the one key that was not
+    // deleted.
     assert_eq!(server.count("BatchWriteItem"), 5);
     assert_eq!(server.keys(), ["app/kept"]);
     assert!(store.delete(vec![]).await.unwrap().is_empty());

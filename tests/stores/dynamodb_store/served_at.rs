@@ -1,13 +1,13 @@
-//! Tests the date of an answer.
+//! Tests that the store reports the date of each answer.
 
 use chrono::DurationRound as _;
 use tenure::Process;
 
 use super::*;
 
-/// `probe` reported a difference of half a second between equal clocks. The client added the time
-/// since an older answer to the date of that answer, which has whole seconds, and treated the sum
-/// as exact.
+/// Before the fix, the client computed the date of an answer: it took the date of an older answer,
+/// which has whole seconds, added the time since then, and treated the sum as exact. So `probe`
+/// reported a difference of half a second between equal clocks.
 #[tokio::test]
 async fn regression_an_answer_has_its_own_date_in_whole_seconds() {
     let (_server, store) = start();

@@ -1,5 +1,5 @@
-//! Tests answers of Azure, which the Cloud Storage server gives. The clients of the two stores
-//! create errors in the same way.
+//! Tests how the store treats answers of Azure. The test server for Cloud Storage gives these
+//! answers, because the clients of both stores turn answers into errors in the same way.
 
 use super::*;
 

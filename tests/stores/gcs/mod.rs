@@ -15,7 +15,8 @@ mod server;
 
 const KEY: &str = "app/lock-0000000001.json";
 
-/// Cloud Storage also answers "precondition failed" for a missing object.
+/// Returns the capabilities of Cloud Storage. It answers "precondition failed" even for a missing
+/// object.
 fn can() -> Capabilities {
     Capabilities { missing_is_refused: true, ..Capabilities::default() }
 }
@@ -41,7 +42,8 @@ async fn the_suite_holds_with_short_pages() {
     conformance::run_with(Arc::new(server.store()), "app/", &can).await;
 }
 
-/// The caller's client makes its own retries, and does not report the dates of answers.
+/// A client that the caller has built retries requests, and does not report the dates of answers.
+/// The store passes the suite nevertheless.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_client_of_the_caller_passes_the_suite() {
     let server = GcsServer::start();
@@ -67,9 +69,9 @@ async fn the_suite_holds_on_a_real_bucket() {
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-/// Returns the failed checks on a bucket that allows about one write per second and object. A check
-/// that writes an object more often may fail with 429. The races must pass with any number of 429
-/// answers.
+/// Returns the failed checks in the report of a bucket. The bucket allows about one write per
+/// second to each object, so a check that writes an object more often may fail with 429. The races
+/// must pass despite any number of 429 answers.
 fn failures(report: Vec<(&'static str, Result<(), String>)>) -> Vec<String> {
     let exempt = |name: &str, words: &str| !name.ends_with("-race") && words.contains(": 429 ");
     let failed = report.into_iter().filter_map(|(name, result)| Some((name, result.err()?)));
@@ -77,7 +79,8 @@ fn failures(report: Vec<(&'static str, Result<(), String>)>) -> Vec<String> {
     failed.map(|(name, words)| format!("{name}: {words}")).collect()
 }
 
-/// Every transient failure was ignored, so a server that always answers 503 passed.
+/// Before the fix, the report ignored every transient failure, so a server that always answers 503
+/// passed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn regression_a_failing_bucket_does_not_pass() {
     let can = Capabilities { race_rounds: 2, ..can() };
@@ -94,7 +97,8 @@ async fn regression_a_failing_bucket_does_not_pass() {
     assert!(failed.iter().all(|words| words.contains("-race: ")), "{failed:?}");
 }
 
-/// Some writes are too early. A check that gets a 429 is undecided, and the other checks pass.
+/// Some writes come too early and are answered with 429. A check that gets a 429 is undecided, and
+/// all other checks must pass.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_bucket_with_some_429_answers_passes() {
     let server = GcsServer::start();
@@ -127,7 +131,8 @@ async fn conditions_use_the_generation() {
     assert_eq!(store.get(KEY, Some(second), 9).await.unwrap(), GetOutcome::NotModified);
 }
 
-/// The ETag depends only on the content, so only the generation differs.
+/// The ETag of an object depends only on its content. After a second write of the same body, only
+/// the generation shows another version.
 #[tokio::test]
 async fn the_same_body_written_again_is_another_version() {
     let server = GcsServer::start();
@@ -254,8 +259,8 @@ async fn a_compactor_deletes_superseded_epochs() {
     assert_eq!(left, ["app/lock-0000000004.json", "app/lock-0000000005.json"]);
 }
 
-/// The test runs itself in processes without the variable of an emulator, with the variable, and
-/// with an empty variable.
+/// Each case of this test runs the test in a child process with another value of the variable
+/// `STORAGE_EMULATOR_HOST`.
 #[test]
 fn the_environment_may_name_an_emulator() {
     const HOST: &str = "STORAGE_EMULATOR_HOST";
@@ -283,7 +288,8 @@ fn the_environment_may_name_an_emulator() {
     }
 }
 
-/// The client uses the server that the key of an emulator names, so messages must name this server.
+/// The service account key of an emulator may name a server. The client uses this server, so
+/// messages must name it.
 #[tokio::test]
 async fn regression_the_server_in_the_key_is_named_and_used() {
     use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
@@ -314,7 +320,8 @@ async fn regression_the_server_in_the_key_is_named_and_used() {
     }
 }
 
-/// object_store returns an error without a status for such an answer, which was retried forever.
+/// For an answer without an ETag, object_store returns an error without a status. Before the fix,
+/// this error was retried forever.
 #[tokio::test]
 async fn regression_a_bucket_without_etags_is_refused() {
     let server = GcsServer::start();

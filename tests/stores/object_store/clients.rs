@@ -96,7 +96,7 @@ mod s3 {
     }
 
     /// A write takes effect and is answered with 500. The client sends the write again, and the
-    /// store denies it.
+    /// store answers this repetition with 403. So the effect of the write is unknown.
     #[tokio::test]
     async fn regression_a_denial_after_the_clients_own_retry_has_an_unknown_effect() {
         let server = S3Server::start().await;
@@ -119,8 +119,8 @@ mod s3 {
         assert_eq!(leadership.epoch().get(), 1);
     }
 
-    /// The store refuses the retry. A candidate that then finds a greater epoch cannot know whether
-    /// its write preceded that epoch.
+    /// A write may take effect although the store refuses the retry of the client. If the candidate
+    /// then finds a greater epoch, it cannot know whether its own write came before this epoch.
     #[tokio::test]
     async fn regression_a_refusal_after_the_clients_own_retry_has_an_unknown_effect() {
         let server = S3Server::start().await;

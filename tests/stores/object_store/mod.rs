@@ -14,8 +14,9 @@ use tenure_testkit::conformance::{self, Capabilities};
 mod clients;
 mod wrapped;
 
-/// Object_store's memory, Cloud Storage and Azure answer "precondition failed" for a missing object
-/// and for another version.
+/// Returns the capabilities of stores that do not distinguish a missing object from another
+/// version: object_store's memory, Cloud Storage and Azure answer "precondition failed" in both
+/// cases.
 fn missing_is_refused() -> Capabilities {
     Capabilities { missing_is_refused: true, ..Capabilities::default() }
 }
@@ -58,7 +59,8 @@ async fn the_store_is_named() {
     assert_eq!(store.describe(), "PrefixObjectStore(p)");
 }
 
-/// The caller has built the client, so the number of its retries is unknown.
+/// The caller has built the client, and the store cannot read how often this client retries. So the
+/// store must assume that a request may be sent twice.
 #[tokio::test]
 async fn a_callers_client_may_send_twice() {
     assert!(taken(InMemory::new()).await.capabilities().may_send_twice);

@@ -34,7 +34,7 @@ enum Way {
     Backwards,
     /// Sends the first write of each kind a second time after its effect, and returns the refusal.
     RepeatsItself,
-    /// Returns more bytes in reads than announced.
+    /// Announces a size, and then returns more bytes in a read.
     Longer,
     /// Deletes no key that contains `kept`.
     Keeps,
@@ -177,7 +177,8 @@ async fn a_store_that_accepts_any_version_is_refused_and_left_clean() {
     assert_eq!(store.list(None).count().await, 0, "the probe is deleted");
 }
 
-/// The check at the build wrote an object to a fixed key, and then deleted this key.
+/// The constructor checks the store by a write. Before the fix, it wrote to a fixed key, and then
+/// deleted this key even if the object belonged to the user.
 #[tokio::test]
 async fn regression_the_build_does_not_overwrite_an_object_of_the_user() {
     let store = Arc::new(Wrapped::new(Way::AnyVersion));
@@ -246,8 +247,8 @@ async fn an_undeleted_key_is_named_and_only_undeleted_keys_are_an_error() {
     assert_eq!(error.determinacy(), Determinacy::Indeterminate, "{error}");
 }
 
-/// The caller's client may repeat a write that has taken effect. After the refusal of the
-/// repetition, the candidate reads the object back, and recognises its own nonce.
+/// The caller's client may repeat a write that has taken effect. The store refuses this second
+/// write. Then the candidate reads the object back, and recognises its own nonce.
 #[tokio::test]
 async fn a_client_that_repeats_writes_costs_only_a_read() {
     let store = Arc::new(taken(Wrapped::new(Way::RepeatsItself)).await);
@@ -275,7 +276,8 @@ async fn objects_forbid_caching() {
     assert_eq!(value(Attribute::ContentType).as_deref(), Some("application/json"));
 }
 
-/// The message of object_store's clients for an answer with this status and code.
+/// Expands to the message that clients of object_store create for an answer with this status and
+/// code.
 macro_rules! answer {
     ($status:literal, $code:literal) => {
         concat!(
@@ -288,7 +290,8 @@ macro_rules! answer {
     };
 }
 
-/// Returns the results of a create and a replacement, with a client that fails with this message.
+/// Returns the results of a create and of a replacement. The client fails both with the message
+/// `words`.
 async fn answers(words: &'static str) -> [std::result::Result<PutOutcome, StoreError>; 2] {
     let store = taken(Wrapped::new(Way::Fails(words))).await;
     let create = store.create("a", "x".into()).await;
@@ -343,7 +346,8 @@ async fn each_answer_has_its_meaning() {
     ] {
         for result in answers(words).await {
             let error = result.expect_err(words);
-            // The answer may be the answer to the last of several attempts.
+            // The client may have made several attempts. Then this answer belongs only to the last
+            // attempt, and an earlier attempt may have taken effect.
             let determinacy = Determinacy::Indeterminate;
             assert_eq!(
                 (error.kind(), error.determinacy()),

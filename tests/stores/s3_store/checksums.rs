@@ -44,7 +44,7 @@ async fn a_key_that_cannot_be_deleted_is_returned_with_its_reason() {
 async fn regression_writes_have_a_checksum_if_object_lock_requires_one() {
     let server = S3Server::start().await;
     server.quirks(|quirks| quirks.writes_want_checksums = true);
-    // The settings equal the settings for a custom endpoint.
+    // The test uses the same settings that tenure uses for a custom endpoint.
     let config = config(&server.endpoint(), ACCESS_KEY, SECRET_KEY)
         .request_checksum_calculation(RequestChecksumCalculation::WhenRequired);
     let store = S3Store::new(aws_sdk_s3::Client::from_conf(config.build()), BUCKET);

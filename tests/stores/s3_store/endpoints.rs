@@ -14,11 +14,12 @@ const FORMS: [(&str, &str); 10] = [
     ("http://192.0.2.7:9000/a", "http://192.0.2.7:9000/a/tenure-test/app/key"),
     ("http://[2001:db8::7]:9000", "http://[2001:db8::7]:9000/tenure-test/app/key"),
     ("http://[2001:db8::7]:9000/a", "http://[2001:db8::7]:9000/a/tenure-test/app/key"),
-    // If the host has the name of the bucket, the path has this name, too.
+    // Even if the host name begins with the name of the bucket, the path contains this name.
     ("http://tenure-test.h.example", "http://tenure-test.h.example/tenure-test/app/key"),
 ];
 
-/// The requests go through a proxy, which receives whole URLs and resolves no names.
+/// The requests go through a test proxy. The proxy receives whole URLs and resolves no names, so
+/// the hosts need not exist.
 #[test]
 fn regression_requests_arrive_below_the_path_of_the_endpoint() {
     for (endpoint, url) in FORMS {

@@ -1,5 +1,5 @@
-//! Tests stores with settings from the environment. Each of the first tests runs one of the last
-//! three tests in a separate process.
+//! Tests stores with settings from the environment. The last three tests of this file are programs
+//! for the other tests: each other test runs one of them in a separate process.
 
 use std::process::{Command, Output};
 
@@ -17,7 +17,8 @@ async fn the_environment_makes_a_store() {
     assert!(output.status.success(), "{output:?}");
     assert!(server.requests().iter().all(|seen| seen.uri.path().starts_with("/tenure-test")));
     assert!(server.count(Op::Put) > 0);
-    // Other stores may not support the newer checksums.
+    // Other stores may not support the newer checksums of the SDK, so requests to a custom endpoint
+    // must not have them.
     assert!(server.last(Op::Put).headers.keys().all(|name| !name.as_str().contains("checksum")));
     assert!(server.last(Op::Get).headers.get("x-amz-checksum-mode").is_none());
 }

@@ -32,8 +32,8 @@ impl Ledger {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends a line if the key's last line has this number. The lock makes the check and the
-    /// write one step.
+    /// Appends a line if the last line of this key is the line that `expected` names. The lock
+    /// makes the check and the write one step.
     fn write_if(&self, key: &str, body: Bytes, expected: Option<ETag>) -> PutOutcome {
         let mut lines = self.lines();
         match (last(&lines, key), &expected) {
@@ -48,7 +48,7 @@ impl Ledger {
     }
 }
 
-/// Returns the number of a line as an ETag. Each write has another ETag.
+/// Returns the number of a line as an ETag. Each write appends a line, so its ETag is unique.
 fn number(line: usize) -> ETag {
     ETag::new(format!("\"{line}\""))
 }

@@ -48,7 +48,7 @@ impl Lists {
         Layered(Lists { inner: MemoryStore::new(), way, before: Mutex::default() })
     }
 
-    /// Returns the tag that a read or a write shows.
+    /// Converts a tag of the inner store to the tag that reads and writes of this store return.
     fn shown(&self, etag: ETag) -> ETag {
         match self.way {
             Way::OneNameOfTwo => ETag::new(format!("{etag}|17")),
@@ -57,7 +57,7 @@ impl Lists {
         }
     }
 
-    /// Returns the tag of the inner store for a shown tag.
+    /// Converts a tag that this store has returned back to the tag of the inner store.
     fn of_shown(&self, etag: &ETag) -> ETag {
         let (tag, version) = etag.as_str().split_once('|').unwrap_or((etag.as_str(), ""));
         ETag::new(if self.way == Way::OneNameThatStays { version } else { tag })
@@ -96,7 +96,8 @@ impl Lists {
     }
 }
 
-/// Exchanges tags. Each entry gets the tag of the entry at the index that `place` returns.
+/// Exchanges the tags of entries. The entry at index `i` gets the tag of the entry at index
+/// `place(i)`.
 fn swap(entries: &mut [Entry], place: impl Fn(usize) -> usize) {
     let etags = entries.iter().map(|entry| entry.etag.clone()).collect::<Vec<_>>();
     for (at, entry) in entries.iter_mut().enumerate() {
@@ -192,7 +193,8 @@ async fn broken_listed_etags() {
     }
 }
 
-/// Describes the form of the tag in the listing of one key. Returns `None` without a tag.
+/// Creates an object, and returns the tag that a listing shows for it, or `None` if the listing
+/// shows no tag.
 async fn listed(store: &impl Store) -> Option<String> {
     store.create("app/a", "{}".into()).await.expect("created");
     let page = store.list("app/", "", 9).await.expect("listed");

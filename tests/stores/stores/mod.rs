@@ -56,7 +56,7 @@ async fn s3_passes_the_suite_over_http() {
     conformance::run(Arc::new(server.store(BUCKET)), "app/").await;
 }
 
-/// A bucket with KMS encryption has such ETags.
+/// The ETags of this store are random, as in a bucket with KMS encryption.
 #[cfg(feature = "s3")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn s3_with_random_etags_passes_the_suite() {
@@ -118,7 +118,7 @@ struct Broken {
 }
 
 impl Broken {
-    /// Writes the object unconditionally.
+    /// Writes the object whatever its present version is.
     async fn put(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
         self.inner.delete(vec![key.to_owned()]).await?;
         self.inner.create(key, body).await
@@ -254,10 +254,10 @@ impl Layer for Broken {
     }
 }
 
-/// Runs the suite, and asserts that this check fails first.
+/// Runs the suite on a broken store, and asserts that the check named `check` is the first to fail.
 async fn fails(store: impl Store, fault: impl std::fmt::Debug, check: &str) {
     let store = Arc::new(store);
-    // A short race may pass by chance, so the number of rounds is fixed.
+    // A broken store may pass a short race by chance, so each race has 200 rounds.
     let can = Capabilities { race_rounds: 200, ..Capabilities::default() };
     let suite = tokio::spawn(async move { conformance::run_with(store, "", &can).await });
     let error = suite.await.expect_err(&format!("{fault:?} must be detected"));

@@ -233,7 +233,8 @@ async fn one_rival(layout: Layout, below: bool, cut_off: bool, before: usize) {
     let deed = {
         let led = Arc::clone(&led);
         Box::pin(async move {
-            // If the restore holds the newest epoch, the rival is not elected.
+            // While the restore holds the newest epoch, the rival is not elected, so its campaign
+            // has a time limit.
             let elected = within(secs(1), rival.campaign()).await;
             *led.lock().unwrap() = elected.map(|elected| elected.unwrap());
             if cut_off {

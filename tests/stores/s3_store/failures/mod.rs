@@ -18,10 +18,11 @@ mod permanent;
 /// Time limit longer than any test.
 const LONG: Duration = Duration::from_secs(600);
 
-// A write with an unknown effect is sent once, and is never treated as refused or done.
+// The following tests show: a write whose effect is unknown is sent only once, and its result is
+// never "refused" or "done".
 
-/// Asserts the results of a create and a replacement that meet the fault. `applied` is true if the
-/// object exists afterwards.
+/// Asserts that a create and a replacement have an unknown effect if they meet the fault. `applied`
+/// is true if they take effect despite the fault.
 async fn unknown(fault: ServerFault, applied: bool, words: &[&str]) {
     let (server, store) = start().await;
     server.put_raw(KEY, "one");
@@ -202,7 +203,8 @@ async fn a_line_of_text_is_not_a_listing_or_a_deletion() {
     expect(store.delete(vec![KEY.to_owned()]).await, kind, Determinacy::Indeterminate, &words);
 }
 
-/// An object may start like a web page.
+/// The body of an object may begin like a web page. The store must not mistake it for the error
+/// page of a proxy.
 #[tokio::test]
 async fn an_object_with_markup_is_an_object() {
     let (server, store) = start().await;
@@ -242,7 +244,7 @@ async fn a_redirect_for_a_new_bucket_is_transient() {
     expect(redirected, StoreErrorKind::Transient, Determinacy::Determinate, &["307", "endpoint"]);
 }
 
-// Requests that never reach the store.
+// The following tests cover requests that never reach the store.
 
 #[tokio::test]
 async fn a_request_to_an_unreachable_endpoint_has_no_effect() {
@@ -289,7 +291,8 @@ async fn an_expired_session_is_transient_after_the_store_accepted_it() {
     expect(store.get(KEY, None, MAX).await, kind, no, &["400 ExpiredToken"]);
 }
 
-/// A forked process inherits the listening socket, and holds it until its program runs.
+/// A forked process inherits the listening socket of the test server, and holds it open until the
+/// process runs its program.
 #[test]
 fn regression_a_dropped_server_accepts_no_connection_while_processes_start() {
     let over = AtomicBool::new(false);
@@ -313,7 +316,7 @@ fn regression_a_dropped_server_accepts_no_connection_while_processes_start() {
     });
 }
 
-/// The remedy in the error was "check the credentials".
+/// Before the fix, the error for an archived object gave the remedy "check the credentials".
 #[tokio::test]
 async fn regression_an_archived_object_is_named() {
     let (server, store) = start().await;

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Asserts that every call that meets the fault fails with this kind and without an effect.
+/// Asserts that every call fails if it meets the fault, that the error has the kind `kind`, and
+/// that the call has no effect.
 async fn every_call_fails(fault: ServerFault, kind: StoreErrorKind, words: &[&str]) {
     let (server, store) = start().await;
     server.put_raw(KEY, "one");
@@ -144,8 +145,8 @@ async fn a_request_that_is_not_implemented_is_unsupported() {
     every_call_fails(fault, StoreErrorKind::Unsupported, &["501", "conditional writes"]).await;
 }
 
-/// A proxy that could not resolve the server, or that required a password, ended services
-/// permanently.
+/// A proxy may be unable to resolve the name of the server, or may require a password. Before the
+/// fix, the error answer of the proxy ended services permanently.
 #[tokio::test]
 async fn regression_an_answer_of_a_proxy_is_not_a_permanent_error() {
     for (status, code) in
@@ -161,8 +162,8 @@ async fn regression_an_answer_of_a_proxy_is_not_a_permanent_error() {
     }
 }
 
-/// A store may support listings, but only unconditional writes. So the store remembers each kind of
-/// request separately.
+/// A server may support listings, but no conditional writes. So `S3Store` remembers separately for
+/// each kind of request whether it has succeeded.
 #[tokio::test]
 async fn a_kind_of_request_that_has_succeeded_is_supported() {
     let (server, store) = start().await;
