@@ -19,8 +19,8 @@ use crate::process::signals::{ENDING, Signals};
 use crate::process::timer::pause;
 use crate::store::patience::AFTER_A_FAILURE;
 
-/// If the store has not answered for this time, the observer reports `unknown`. The time is the
-/// validity of the observer, which has no lease.
+/// If the store has not answered for this time, the observer reports `unknown`. An observer has no
+/// lease, so this time is its minimum validity.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 

@@ -1,4 +1,4 @@
-//! Warnings of conditions that break no promise, with remedies.
+//! Warnings about conditions that break no promise, with remedies.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::clock_skew::Skew;
 use super::metered_store::{Account, RequestKind};
 use super::quantile::quantile;
 
-/// A warning of a condition that breaks no promise, with its remedy.
+/// A warning about a condition that breaks no promise, with the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Advice {
     pub about: &'static str,
@@ -29,13 +29,15 @@ pub struct Setting {
     pub value: String,
 }
 
-/// Returns the warnings from the account of the probe.
+/// Returns the warnings about the clocks, the latencies of the requests, and the keys that were not
+/// deleted.
 pub fn all(account: &Account, skew: Option<Skew>, left_behind: &[String]) -> Vec<Advice> {
     let all = [skew.and_then(clock_advice), latency_advice(account), left_advice(left_behind)];
     all.into_iter().flatten().collect()
 }
 
-/// A request may take a fifth of the validity. A tenth leaves a reserve.
+/// Warns if writes are slow. A request may take at most a fifth of the validity. The advised
+/// validity is ten times the latency, which leaves a reserve.
 fn latency_advice(account: &Account) -> Option<Advice> {
     let writes = [RequestKind::Create, RequestKind::Replace]
         .iter()

@@ -1,18 +1,20 @@
-//! The difference between the local clock and the store's, bounded by each answer.
+//! The difference between the local clock and the store's clock. Each answer of the store gives
+//! bounds for it.
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-/// Bounds of the lead of the store's clock, in seconds, from one answer. The store reads its clock
-/// between the send and the receipt. A date in whole seconds may be up to one second too old.
+/// Bounds for the lead of the store's clock over the local clock, in seconds, from one answer. The
+/// store reads its clock after the request is sent and before the answer is received. A date in
+/// whole seconds may be up to one second too old.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sighting {
     least: f64,
     most: f64,
 }
 
-/// The lead of the store's clock, from all answers.
+/// The lead of the store's clock over the local clock, computed from all answers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Skew {
     /// Lead of the store's clock over the local clock, in seconds.
@@ -20,20 +22,20 @@ pub struct Skew {
     /// Maximum error of `ahead` in either direction, in seconds.
     pub within: f64,
     pub answers: usize,
-    /// No single difference fits all answers: several servers answered, or a clock was set.
+    /// True if no single difference fits all answers: several servers answered, or a clock was set.
     pub disagree: bool,
 }
 
 impl Sighting {
-    /// Returns the bounds from an answer, in local wall-clock time; `None` if the clock was set
-    /// back during the request.
+    /// Returns the bounds from an answer. `sent` and `received` are local wall-clock times. Returns
+    /// `None` if the local clock was set back during the request.
     pub fn new(sent: Duration, received: Duration, date: DateTime<Utc>) -> Option<Sighting> {
         if received < sent {
             return None;
         }
         let nanos = date.timestamp_subsec_nanos();
         let date = date.timestamp() as f64 + f64::from(nanos) / 1e9;
-        // Dates of HTTP have whole seconds. Other clocks have fractions.
+        // Dates in HTTP headers have whole seconds. Other dates have fractions of a second.
         let coarse = if nanos == 0 { 1.0 } else { 0.0 };
         Some(Sighting {
             least: date - received.as_secs_f64(),
@@ -43,7 +45,7 @@ impl Sighting {
 }
 
 impl Skew {
-    /// Combines the bounds of all answers; `None` without a dated answer.
+    /// Combines the bounds of all answers; `None` if no answer has a date.
     pub fn of(sightings: &[Sighting]) -> Option<Skew> {
         let least = sightings.iter().map(|one| one.least).reduce(f64::max)?;
         let most = sightings.iter().map(|one| one.most).reduce(f64::min)?;
@@ -74,7 +76,7 @@ mod tests {
     fn one_answer_bounds_the_skew_by_half_a_second_and_half_a_round_trip() {
         let skew = Skew::of(&[sighting(100_200, 100_300, 100_000)]).expect("an answer");
         assert!(close(skew.within, 0.55) && close(skew.ahead, 0.25), "{skew:?}");
-        // The bounds include the real difference, zero.
+        // The bounds include the real difference, which is zero.
         assert!(skew.ahead - skew.within <= 0.0 && 0.0 <= skew.ahead + skew.within);
     }
 
@@ -84,7 +86,7 @@ mod tests {
             let sightings: Vec<_> = (0..40)
                 .map(|i| {
                     let sent = 100_000 + i * 137;
-                    // The store reads its clock 3 ms into a round trip of 10 ms.
+                    // The round trip takes 10 ms, and the store reads its clock after 3 ms.
                     let date = (sent as i64 + 3 + ahead_ms).div_euclid(1_000) * 1_000;
                     sighting(sent, sent + 10, date)
                 })

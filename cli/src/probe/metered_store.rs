@@ -1,5 +1,5 @@
-//! A store that forwards requests with a time limit. It records the duration of each, the dates of
-//! the store's clock, and the keys to delete at the end.
+//! A store that forwards requests with a time limit. It records the duration of each request, the
+//! dates in the answers, and the keys to delete at the end of the probe.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,12 +21,12 @@ use crate::exit::Failure;
 use crate::process::lock::lock;
 use crate::process::timer::pause;
 
-/// Time limit of a request. After it the outcome of the request is unknown.
+/// Time limit of a request. After this time the outcome of the request is unknown.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Pause before another write to the same key. It applies once a write had no clear answer: some
-/// stores allow one write per second and key.
+/// Pause before another write to the same key. The pauses begin after the first write without a
+/// clear answer, because some stores allow only one write per second and key.
 const PACE: Duration = Duration::from_millis(1_100);
-/// Bodies of more bytes count as long.
+/// A body with more bytes counts as long.
 const LONG: usize = 64 * 1024;
 const PAGE: usize = 1_000;
 /// Maximum number of samples per kind, so that memory of a long probe is bounded.
@@ -51,7 +51,7 @@ pub enum RequestKind {
 }
 
 impl RequestKind {
-    /// Returns two names of the kind: for its latencies, and for its counts.
+    /// Returns two names of the kind: the name for its latencies, and the name for its counts.
     pub fn names(self) -> (&'static str, &'static str) {
         match self {
             RequestKind::Create => ("create", "writes"),
@@ -88,7 +88,7 @@ pub struct Meter {
     store: Arc<dyn Store>,
     start: String,
     stop: CancellationToken,
-    /// True after a write without a clear answer.
+    /// True after a write without a clear answer. Then repeated writes to a key are paced.
     paced: AtomicBool,
     account: Mutex<Account>,
 }
@@ -99,7 +99,8 @@ impl Meter {
     /// the cleanup.
     pub fn new(store: Arc<dyn Store>, prefix: &str, stop: CancellationToken) -> Meter {
         let nonce = fastrand::u64(..);
-        // A slash after the nonce would leave an empty folder in a directory.
+        // If a slash followed the nonce, a store in a directory would keep an empty folder after
+        // the probe.
         let start = format!("{prefix}probe-{nonce:016x}-");
         Meter { store, start, stop, paced: AtomicBool::new(false), account: Mutex::default() }
     }
@@ -113,8 +114,8 @@ impl Meter {
         lock(&self.account)
     }
 
-    /// Records a written key. Pauses before a second write to the key if the store may limit the
-    /// rate of such writes. Writers of a race do not pause.
+    /// Records a written key. Pauses before a second write to the same key if the store may limit
+    /// the rate of writes to one key. Writers of a race do not pause.
     async fn pace(&self, kind: RequestKind, key: &str) {
         let again = !self.account().keys.insert(key.to_owned());
         let alone = matches!(kind, RequestKind::Create | RequestKind::Replace);
@@ -187,7 +188,8 @@ impl Meter {
         let mut left = Vec::new();
         for attempt in 0..CLEANINGS {
             if attempt > 0 || self.account().in_doubt > 0 {
-                // An abandoned write may still take effect, and a failing store may recover.
+                // During this pause an abandoned write may still take effect, and a failing store
+                // may recover.
                 pause(AGAIN).await;
             }
             let sought: Vec<String> = keys.iter().cloned().collect();
@@ -210,7 +212,8 @@ impl Meter {
         left
     }
 
-    /// Returns the keys that remain. A stale listing may show deleted keys, so each is read.
+    /// Returns the keys that still exist. A stale listing may show deleted keys, so this function
+    /// reads each key.
     async fn still_there(&self, keys: &BTreeSet<String>) -> Vec<String> {
         let mut left = Vec::new();
         for key in keys {
@@ -275,7 +278,8 @@ impl Store for Meter {
         let failed = self.ask(RequestKind::Delete, Determinacy::Indeterminate, call).await?;
         if failed.is_empty() {
             let mut account = self.account();
-            // The few other keys remain recorded, so that further writes to them are paced.
+            // Only the deleted keys of races are forgotten. The few other keys remain recorded,
+            // because further writes to them must be paced.
             for key in keys.iter().filter(|key| key.contains("-race-")) {
                 account.keys.remove(key);
             }
@@ -303,7 +307,7 @@ pub fn failure(meter: &Meter, error: StoreError) -> Failure {
         failure.why.push_str("; a probe reads, writes, lists and deletes under the prefix");
     }
     let store = meter.describe();
-    // Most stores name themselves.
+    // The errors of most stores already contain the description of the store.
     let of = if failure.why.contains(&store) { String::new() } else { format!(" {store}") };
     failure.why = format!("probing{of}: {}", failure.why);
     failure

@@ -1,4 +1,4 @@
-//! The power of a probe without a fault: the probability that its races miss a fault.
+//! The power of a probe that has found no fault: the probability that its races miss a fault.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 pub struct Power {
     /// Average number of races per occurrence of the fault.
     pub one_in: u32,
-    /// The probability that none of the races showed it, 0 to 1.
+    /// The probability, from 0 to 1, that no race shows the fault.
     pub missed: f64,
 }
 
@@ -18,14 +18,15 @@ pub fn power(races: u32) -> Vec<Power> {
     ONE_IN.into_iter().map(|one_in| Power { one_in, missed: missed(one_in, races) }).collect()
 }
 
-/// Returns the probability that this number of races misses a fault that occurs in one of `one_in`.
+/// Returns the probability that this number of races misses a fault that occurs in one of `one_in`
+/// races.
 fn missed(one_in: u32, races: u32) -> f64 {
     (1.0 - 1.0 / f64::from(one_in)).powf(f64::from(races))
 }
 
 pub fn no_fault_seen(races: u32) -> String {
     let each = power(races).into_iter().map(|Power { one_in, missed }| {
-        // The text never has "1.00", which would mean certainty.
+        // The text never contains "1.00", because this probability would mean certainty.
         let missed = format!("{:.2}", missed.min(0.99));
         let of = format!("one that shows in 1 of {one_in} races with probability {missed}");
         if one_in == ONE_IN[0] { of.replacen("one that", "a fault that", 1) } else { of }

@@ -92,7 +92,7 @@ Exit codes:
 
 pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
     let url = &args.store.store;
-    // Refuses a prefix that no election can have.
+    // The election is built only to refuse a prefix that no election can have.
     let normalised = normalised(prefix(url));
     let Opened { store, prefix } = open(url, IfMissing::Refuse).await?;
     Election::builder(Arc::clone(&store), prefix).build()?;
@@ -121,7 +121,8 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
                 signal = Some(by);
                 stop.cancel();
                 complain("stopping: the keys of the probe are deleted after requests in flight");
-                // Requests in flight must end first, or they could write after the cleanup.
+                // Requests in flight must end before the cleanup. Otherwise they could write after
+                // the cleanup.
                 break probing.await;
             }
             () = pause(PROGRESS_EVERY) => {
@@ -170,7 +171,8 @@ async fn clean_up(
 /// Interval between two lines of progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-/// Returns the approximate number of requests of this number of rounds, as in the help.
+/// Returns the approximate number of requests that a probe with this number of rounds sends. The
+/// help gives the same numbers.
 fn about(rounds: u32) -> u64 {
     280 + 70 * u64::from(rounds)
 }
@@ -282,7 +284,7 @@ async fn tried(
 }
 
 fn raced(races: Races, ends: Result<(), CheckFailure>) -> Result<[Finding; 2], CheckFailure> {
-    // An error ends both kinds of races, so both have this result.
+    // An error ends both kinds of races, so both findings have the same result.
     let seen = match ends {
         Ok(()) => None,
         Err(CheckFailure::Broken(violation)) => Some((PromiseStatus::No, violation)),

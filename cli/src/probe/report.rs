@@ -94,7 +94,7 @@ pub struct ProbeReport {
 pub struct Asked {
     pub promises: Vec<Finding>,
     pub long_bytes: Option<usize>,
-    /// The reason that no promise was checked: the store does not delete.
+    /// The reason why no promise was checked: the store does not support deletions.
     pub not_tried: Option<String>,
 }
 
@@ -114,7 +114,7 @@ impl ProbeReport {
         warnings.extend(advice::all(account, skew, &left_behind));
         let races = || promises.iter().filter_map(|one| one.race.as_ref());
         let rounds = races().map(|tally| tally.rounds).min().unwrap_or_default();
-        // An undecided race proves nothing.
+        // An undecided race proves nothing, so it is not counted.
         let decided = races().map(|tally| tally.races - tally.undecided).min().unwrap_or_default();
         let (verdict, why) = match not_tried {
             Some(why) => (Verdict::Inconclusive, nothing_tried(&why)),

@@ -46,8 +46,9 @@ async fn faulty(order: impl FnOnce(&FaultStore)) -> Probed {
     probed(Arc::new(store), LayoutArg::EpochFiles).await
 }
 
-/// Five attempts of each check at full speed gave no verdict. The races still have no verdict,
-/// because the rate limit admits one writer of each race.
+/// Before the fix, each check made five attempts without pauses, and they gave no verdict. The
+/// races still have no verdict, because the rate limit of the store admits only one writer of each
+/// race.
 #[tokio::test(start_paused = true)]
 async fn regression_promises_have_a_verdict_at_one_write_per_second() {
     let store = OneWriteASecond::new(Arc::new(MemoryStore::new()));
@@ -59,7 +60,8 @@ async fn regression_promises_have_a_verdict_at_one_write_per_second() {
     assert_eq!((probed.broken().len(), probed.left.len()), (0, 0));
 }
 
-/// If DELETE was answered with 405, the probe exited with 70 and without a verdict.
+/// Before the fix, if the store answered DELETE with 405, the probe exited with 70 and without a
+/// verdict.
 #[tokio::test(start_paused = true)]
 async fn regression_a_store_that_does_not_delete_is_inconclusive() {
     let memory = MemoryStore::new();
@@ -138,7 +140,7 @@ async fn a_store_with_few_clear_answers_is_inconclusive() {
 
 #[tokio::test(start_paused = true)]
 async fn unclear_answers_in_a_race_do_not_count() {
-    // Two of three racing creates take effect but are answered with 500.
+    // The store carries out the first 20 creates of races, but answers them with 500.
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
     store.on(Call::Create).key("create-race").times(20).fault(Fault::FailAfter);
     let probed = probed(Arc::new(store), LayoutArg::EpochFiles).await;
@@ -197,7 +199,7 @@ impl Layer for Undead {
     }
 }
 
-/// Keys of a killed probe have no effect.
+/// Keys that a killed probe has left behind have no effect on elections and compactors.
 #[tokio::test(start_paused = true)]
 async fn elections_and_compactors_ignore_keys_of_a_probe() {
     for (prefix, layout) in [

@@ -19,7 +19,8 @@ use crate::output::logs;
 use crate::output::print::{in_ms, plain};
 use crate::store::url::StoreUrl;
 
-/// The time from the end of CMD to the SIGTERM for its descendants. Usually none is left.
+/// The time from the end of CMD to the SIGTERM for its descendants. Usually all descendants have
+/// ended by then.
 const UNTIL_TERM: Duration = Duration::from_millis(200);
 
 /// The command to run, with its environment and margins.
@@ -64,7 +65,7 @@ pub fn look_up(program: &OsStr, path: Option<&OsStr>) -> Result<(), Failure> {
     let candidates: Vec<PathBuf> = if by_path {
         vec![program.into()]
     } else {
-        // The system has a default if PATH is not set.
+        // If PATH is not set, the system searches a default path, so this check is omitted.
         let Some(path) = path else { return Ok(()) };
         std::env::split_paths(path).map(|directory| directory.join(program)).collect()
     };
@@ -83,17 +84,17 @@ fn is_executable(file: &Path) -> bool {
     access(file, AccessFlags::X_OK).is_ok() && !file.is_dir()
 }
 
-/// A task that watches the group of CMD while it waits.
+/// A task that waits for futures, and meanwhile watches the group of CMD.
 pub trait GroupWatch<'a> {
     fn group(&self) -> &'a Group;
 
     /// Returns the time from SIGTERM to SIGKILL.
     fn grace(&self) -> Duration;
 
-    /// Returns whether the group was killed or gets SIGTERM because the lease ends.
+    /// Returns whether the group was killed, or got SIGTERM, because the lease ends.
     fn lost(&self) -> bool;
 
-    /// Waits for the future and watches the group meanwhile.
+    /// Waits for the future, and watches the group during the wait.
     async fn until<T>(&mut self, what: impl Future<Output = T>) -> T;
 
     /// Ends the processes that CMD left behind. Called after the end of CMD.

@@ -81,8 +81,8 @@ impl Exec {
     }
 }
 
-/// Changes that wait for CMD: the newest change of each partition, in the order of the first
-/// waiting changes.
+/// Changes that wait for CMD. Only the newest change of each partition is kept, in the place of the
+/// partition's first waiting change.
 struct Waiting {
     changes: UnboundedReceiver<ExecChange>,
     order: VecDeque<u32>,
@@ -90,7 +90,8 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Returns the next change for CMD. Returns `None` when `watch` ends, even if changes are left.
+    /// Returns the next change for CMD. Returns `None` when `watch` ends, even if changes still
+    /// wait.
     async fn next(&mut self) -> Option<ExecChange> {
         while let Ok(change) = self.changes.try_recv() {
             self.add(change);
@@ -165,10 +166,11 @@ fn start(command: &str, change: &ExecChange) -> io::Result<Child> {
     let mut sh = Command::new("sh");
     sh.args(["-c", command]).stdin(Stdio::piped()).kill_on_drop(true);
     for (name, value) in &change.environment {
-        // Set even if the value is too long, so that CMD never inherits a value of this process.
+        // The variable is set even if its value is too long. Otherwise CMD would inherit the value
+        // that this process has.
         sh.env(name, if value.len() > LONGEST_VALUE_BYTES { "" } else { value.as_str() });
     }
-    // In a new group, so that `end` can signal all processes of CMD.
+    // CMD gets a new process group, so that `end` can signal all processes of CMD.
     sh.process_group(0).spawn()
 }
 
@@ -179,8 +181,8 @@ async fn end(mut child: Child) -> io::Result<()> {
     signal(Signal::SIGTERM);
     let all_ended = async {
         let ended = child.wait().await;
-        // Processes that CMD has started may outlive it. The system does not reuse the number while
-        // the group exists.
+        // Processes that CMD has started may outlive CMD. The system does not reuse the number of
+        // the group while the group exists.
         while let Some(group) = group.filter(|group| killpg(*group, None).is_ok()) {
             reap(group);
             pause(LOOK).await;
@@ -196,8 +198,8 @@ async fn end(mut child: Child) -> io::Result<()> {
     }
 }
 
-/// Reaps orphans of the group. In a container without another init they are children of this
-/// process.
+/// Reaps orphans of the group. If this process is the init of a container, the orphans are its
+/// children.
 fn reap(group: Pid) {
     let of_the_group = Pid::from_raw(-group.as_raw());
     while let Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) =

@@ -113,8 +113,8 @@ mod tests {
     fn the_bounds_of_the_margins_are_exact() {
         assert!(Margins::new(ms(2_000), None).is_ok());
         assert!(Margins::new(ms(1_900), None).is_err());
-        // The renew interval of 20 s, two requests of 12 s and the kill margin of 3 s leave 13 of
-        // 60 s for the grace.
+        // Of the validity of 60 s, the renew interval needs 20 s, two requests need 12 s each, and
+        // the kill margin needs 3 s. This leaves 13 s for the grace.
         assert!(Margins::new(ms(60_000), Some(ms(13_000))).is_ok());
         assert!(Margins::new(ms(60_000), Some(ms(13_001))).is_err());
         assert!(Margins::new(ms(30_000), Some(Duration::ZERO)).is_ok());

@@ -1,5 +1,5 @@
-//! `tenure __resign`: resigns the epoch of a `tenure run` that has died. The guard starts it when
-//! no process of CMD is left.
+//! `tenure __resign`: resigns the epoch of a `tenure run` that has died. The guard starts this
+//! process when no process of CMD is left.
 
 use std::io::{self, Read as _};
 use std::sync::Arc;

@@ -19,8 +19,9 @@ pub const ENDING: [Signal; 3] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM
 pub struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
-    /// Listens to the given signals, except signals that this process was started to ignore.
-    /// `nohup` starts processes that way, and so does a shell with a background job.
+    /// Listens to the given signals, except signals that were already ignored when this process
+    /// started. `nohup` starts a process with ignored signals, and so does a shell that starts a
+    /// background job.
     pub fn listen(to: &[Signal]) -> Result<Signals, Failure> {
         let ignored = ignored();
         let streams = to.iter().filter(|signal| ignored & bit(**signal) == 0).map(|signal| {
@@ -56,10 +57,10 @@ fn bit(signal: Signal) -> u64 {
     1 << (signal as i32 - 1)
 }
 
-/// Returns the mask of the signals that this process was started to ignore. The mask is empty
-/// without /proc.
+/// Returns the mask of the signals that were already ignored when this process started. Without
+/// /proc the mask is empty.
 fn ignored() -> u64 {
-    // A system call for the mask needs unsafe code.
+    // This reads the mask from /proc, because a system call for the mask needs unsafe code.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)

@@ -38,7 +38,8 @@ pub struct HooksArgs {
 }
 
 impl HooksArgs {
-    /// Refuses an unsuitable path for the epoch file, and removes an earlier epoch file.
+    /// Refuses an unsuitable path for the epoch file, and removes an epoch file that an earlier
+    /// process has left.
     pub fn prepare(&self) -> Result<(), Failure> {
         let prepared = self.epoch_file.as_deref().map_or(Ok(()), prepare_epoch_file);
         prepared.map_err(|why| Failure::new(exit::USAGE, plain(&format!("--epoch-file: {why}"))))
@@ -86,7 +87,7 @@ impl HooksArgs {
             signal = signals.next() => Some(signal),
             () = pause(self.hook_timeout) => None,
         };
-        // The hook was not reaped, so the system has not reused its number.
+        // No call has reaped the hook, so the system has not reused its process number.
         let _ = group.map(|group| killpg(group, Signal::SIGKILL));
         let _ = hook.wait().await;
         let limit = in_ms(self.hook_timeout);

@@ -31,15 +31,15 @@ use crate::process::timer::pause;
 /// Time after which a signal stops the wait for a resignation.
 const HURRIED_RESIGNATION: Duration = Duration::from_secs(1);
 
-/// The value of `TENURE_LOSS` for an epoch that was not resigned: other candidates wait for its
-/// lapse.
+/// The value of `TENURE_LOSS` for an epoch that was not resigned. Other candidates then wait until
+/// it lapses.
 const NOT_RESIGNED: &str = "not_resigned";
 
 /// CMD and its supervision in one leadership.
 pub struct Job {
     pub cmd: Cmd,
     pub health: Arc<ElectionHealth>,
-    /// The name of the candidate that leads next.
+    /// The name of the preferred next leader.
     pub successor: Option<String>,
     /// Data of the record at the election. Later data comes from `data_file`.
     pub data: Value,
@@ -84,7 +84,7 @@ pub enum Outcome {
     /// CMD ended under a valid lease, without an intervention of the guard.
     Ended {
         code: u8,
-        /// True if a signal had asked `tenure` to end before.
+        /// True if a signal asked `tenure` to end before CMD ended.
         asked_to_end: bool,
     },
     /// CMD failed under a valid lease, and may run again in its period.
@@ -92,7 +92,7 @@ pub enum Outcome {
     /// CMD was stopped because of the lease, or ended after the lease.
     Lost {
         why: String,
-        /// True if a signal had asked `tenure` to end before.
+        /// True if a signal asked `tenure` to end before CMD ended.
         asked_to_end: bool,
     },
 }
@@ -105,8 +105,8 @@ impl Outcome {
 }
 
 /// Runs CMD while the lease is valid, and records the end of CMD in `turn`. When this function
-/// returns, CMD and its descendants have ended, and the leadership is resigned or lost, unless
-/// their end is unknown.
+/// returns, CMD and its descendants have ended, and the leadership is resigned or lost. If the end
+/// of the descendants is unknown, the leadership is not resigned.
 pub async fn lead(
     job: &Job,
     mut turn: Option<Turn>,
@@ -132,7 +132,7 @@ pub async fn lead(
         at_risk: false,
         asked_to_end: false,
     };
-    // No task received the renewals during the start.
+    // During the start of CMD, no task passed the renewals of the lease to the guard.
     group.set_deadlines(job.cmd.margins.deadlines(leadership.ends_at()));
     job.health.enter(CandidatePhase::Leading(leadership.lease()));
     let end = watch.until(group.wait()).await;
@@ -222,7 +222,7 @@ fn outcome_of(
     asked_to_end: bool,
 ) -> Result<Outcome, Failure> {
     match recorded {
-        // CMD has succeeded, but the other hosts do not know that.
+        // CMD has succeeded, but the other hosts do not know this, so the command fails.
         Err(failure) if code == 0 => return Err(failure),
         Err(failure) => warn!(outcome = "store_failed", "{}", failure.why),
         Ok(()) => {}
@@ -300,7 +300,8 @@ impl<E> LeadWatch<'_, E> {
         }
     }
 
-    /// Ends CMD after a loss: with the grace after a deposition, otherwise immediately.
+    /// Ends CMD after a loss. After a deposition CMD has its grace. After any other loss CMD is
+    /// killed immediately.
     fn lose(&mut self, loss: &Loss) {
         self.lost = true;
         self.job.health.enter(CandidatePhase::Ending(self.leadership.lease()));
@@ -348,7 +349,8 @@ pub async fn resign(job: &Job, leadership: Leadership, signals: &mut Signals) ->
                 info!(outcome = "resigned", "resigned epoch {epoch}");
                 return "resigned";
             }
-            // The epoch was sealed, or its lease has ended: there is no leadership to resign.
+            // The epoch was sealed by another process, or its lease has ended, so there is no
+            // leadership to resign.
             Err(error) if error.kind() == ErrorKind::LeadershipLost => {
                 let why = plain(&error.to_string());
                 warn!(outcome = "not_resigned", "epoch {epoch} is not resigned: {why}");

@@ -271,7 +271,7 @@ async fn lead_until_done(
             }
             Outcome::Lost { why, .. } => {
                 warn!(outcome = "lost", "{why}");
-                // A repeated failure to start a process must not become a busy loop.
+                // Without a pause, repeated failures to start a process would be a busy loop.
                 tokio::select! {
                     signal = signals.next() => return Ok(signals::exit_code(signal)),
                     () = pause(LOOK_AGAIN_AFTER) => {}
@@ -297,9 +297,9 @@ fn code_of_service(code: u8, asked_to_end: bool) -> u8 {
     }
 }
 
-/// Returns when no CMD of a predecessor with this name runs. `--unique-name` implies that the
-/// predecessor is dead, but its guard gives CMD the grace before it kills CMD. The campaign then
-/// ends the predecessor's lease without a wait.
+/// Returns when no CMD of a predecessor with the same name can run. `--unique-name` implies that
+/// the predecessor is dead, but its guard gives CMD the grace before it kills CMD. The campaign
+/// then ends the predecessor's lease without a wait.
 async fn outlast_predecessor(election: &Election, name: &str, margins: Margins) {
     let holds = |snapshot: &Snapshot| {
         let leader = snapshot.leader.as_ref().filter(|_| snapshot.end.is_none());
@@ -310,7 +310,7 @@ async fn outlast_predecessor(election: &Election, name: &str, margins: Margins) 
     let started = process.now().boot;
     let left = || delay.saturating_sub(process.now().boot.saturating_sub(started));
     let mut said = false;
-    // An unreadable record may name the predecessor. The campaign reports a lasting error.
+    // An unreadable record may name the predecessor. The campaign reports such an error later.
     while !election.snapshot().await.is_ok_and(|snapshot| !holds(&snapshot)) && !left().is_zero() {
         if !std::mem::replace(&mut said, true) {
             let delay = in_ms(delay);
@@ -335,7 +335,7 @@ fn election(
     builder.name_is_unique(args.own.unique_name).data(data)
 }
 
-/// Waits until elected. Breaks with the exit code at a signal: an epoch that was already written
+/// Waits until elected. A signal ends the wait with an exit code: an epoch that was already written
 /// then lapses within a validity. A service campaigns again after each temporary error.
 async fn campaign(
     election: &Election,
@@ -383,7 +383,7 @@ async fn campaign_once(
             Some(event) = events.next() => match event {
                 CampaignEvent::Following(leader) => {
                     let (name, epoch) = (plain(leader.name()), leader.epoch);
-                    // After a failed seal the campaign reports the same leader again.
+                    // If a seal of the epoch fails, the campaign reports the same leader again.
                     if followed.replace(epoch) != Some(epoch) {
                         info!(outcome = "following", "waiting: {name} leads epoch {epoch}");
                     }

@@ -80,7 +80,8 @@ pub async fn lead_in_turn(
     }
 }
 
-/// Waits for two polls, so that another host can make the next attempt. Breaks at a signal.
+/// Waits for two poll intervals, so that another host can make the next attempt. A signal ends the
+/// wait, and this function breaks with its exit code.
 pub async fn let_others_try(poll: Duration, signals: &mut Signals) -> ControlFlow<u8> {
     tokio::select! {
         biased;

@@ -42,7 +42,7 @@ const SHORTEST_DEADLINE: Duration = Duration::from_millis(100);
 /// The longest pause between two checks, and the time limit of one check.
 const LONGEST_LOOK: Duration = Duration::from_secs(5);
 
-/// The sign of a healthy application.
+/// The way in which the application shows that it works.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Check {
     Url(Url),
@@ -179,8 +179,8 @@ impl AppHealth {
         }
     }
 
-    /// Only a change of the file is a sign of health: an earlier application may have left the
-    /// file.
+    /// Watches the file. Only a change is a sign of health, because an earlier application may have
+    /// left the file.
     async fn watch(&self, path: &Path) {
         let mut known = written(path).await;
         loop {
@@ -194,8 +194,8 @@ impl AppHealth {
     }
 }
 
-/// Returns the modification time of a file. The clock of its disk set it, so it is only compared
-/// with other times of this file.
+/// Returns the modification time of a file. The time comes from the clock of the file system. So it
+/// is compared only with other modification times of the same file.
 async fn written(path: &Path) -> Option<SystemTime> {
     let path = path.to_owned();
     // A disk that hangs must not delay the renewals.
@@ -203,7 +203,7 @@ async fn written(path: &Path) -> Option<SystemTime> {
     found.ok()?.modified().ok()
 }
 
-/// Returns whether the status is 2xx. The body is not read.
+/// Returns whether the URL answers with a status of 2xx. Does not read the body of the answer.
 async fn answers_well(url: &Url) -> bool {
     let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
         return false;
@@ -224,7 +224,7 @@ async fn answers_well(url: &Url) -> bool {
     let reply = tokio::select! {
         biased;
         reply = &mut asking => reply,
-        // The channel may contain the reply although the connection has ended.
+        // The connection has ended, but the channel may already contain the reply.
         _ = connection => asking.await,
     };
     reply.is_ok_and(|reply| reply.status().is_success())

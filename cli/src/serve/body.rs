@@ -12,7 +12,7 @@ use crate::http::{BadBody, HttpRequest};
 use crate::process::timer::pause;
 
 /// The time limit of a write, after which the reply reports an unknown outcome. It is shorter than
-/// the limit of the connection.
+/// the time limit of the connection.
 const LONGEST_WRITE: Duration = Duration::from_secs(25);
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
 
@@ -24,7 +24,8 @@ pub async fn within<T>(outcome: oneshot::Receiver<Result<T, Refusal>>) -> Result
     }
 }
 
-/// Reads `?epoch=N` or `?token=N`. The request applies only to this epoch or token.
+/// Reads `?epoch=N` or `?token=N`. A request with this parameter applies only to this epoch or
+/// token.
 pub fn only(parameter: &str, query: &str) -> Result<Option<u64>, Refusal> {
     if query.is_empty() {
         return Ok(None);
@@ -44,8 +45,8 @@ pub fn body_of(asked: &HttpRequest) -> Result<&Bytes, Refusal> {
     })
 }
 
-/// Reads an optional body, which must be an object. Without this check serde would accept a list of
-/// the values.
+/// Reads an optional body, which must be an object. Without this check, serde would also accept a
+/// list of the object's values.
 pub fn optional<T: DeserializeOwned + Default>(asked: &HttpRequest) -> Result<T, Refusal> {
     match &**body_of(asked)? {
         [] => Ok(T::default()),
@@ -60,7 +61,7 @@ pub fn bad_body(error: &serde_json::Error) -> Refusal {
     Refusal::new(400, "bad_body", format!("the body is not the expected JSON: {error}"))
 }
 
-/// Reads a time in milliseconds. In JSON `5000.0` is the whole number 5000.
+/// Reads a time in milliseconds. Accepts `5000.0`, because in JSON this is the whole number 5000.
 pub fn millis_of(
     field: &str,
     ms: Option<f64>,

@@ -98,7 +98,8 @@ impl ServedTask<Candidacy> {
         info!(outcome = "elected", "elected: epoch {epoch}");
         match self.until_over(&leadership).await {
             LeadershipOver::Lost => {
-                // The application may still work, so the lease must lapse.
+                // The application may still work, so this process does not resign, and the lease
+                // must lapse.
                 match leadership.check() {
                     Err(loss) => {
                         let why = plain(&loss.to_string());
@@ -163,7 +164,7 @@ impl ServedTask<Candidacy> {
     }
 
     /// Gives the application the grace to end its work, and renews the lease during the grace. The
-    /// application ends the wait by resigning.
+    /// grace ends early if the application resigns.
     async fn drain(&mut self, leadership: Leadership) {
         info!(outcome = "ending", "resigning after a grace of {}", in_ms(self.grace));
         let epoch = leadership.epoch().get();
@@ -194,8 +195,8 @@ impl ServedTask<Candidacy> {
     }
 }
 
-/// Resigns the epoch. Returns whether it is sealed: other candidates then need not wait for its
-/// lapse.
+/// Resigns the epoch. Returns whether the epoch is sealed. If it is, other candidates do not wait
+/// until it lapses.
 async fn resign(leadership: Leadership, successor: Option<String>) -> bool {
     let epoch = leadership.epoch();
     let outcome = match successor {

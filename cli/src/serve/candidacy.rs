@@ -131,8 +131,8 @@ impl Candidacy {
             leads,
             at_risk,
             data: if leads.is_some() { state.data.clone() } else { Value::Null },
-            // After this candidate gives up its leadership the election counts as vacant, although
-            // the lease may run.
+            // After this candidate has given up its leadership, the election counts as vacant,
+            // although the lease may still run.
             seen: self.election.last_seen().filter(|seen| {
                 let given_up = state.lost.as_ref().map(|lost| lost.epoch);
                 given_up < Some(seen.leader.epoch.get())
@@ -228,7 +228,7 @@ mod tests {
         assert!(lease.check().is_ok(), "the lease runs");
         let lost = candidacy.now().lost.expect("the leadership is lost");
         assert_eq!((lost.epoch, lost.reason), (1, NOT_RENEWED));
-        // A late renewal does not revive the leadership.
+        // A renewal that succeeds after the end does not revive the leadership.
         world.store.heal();
         wait(millis(1_500)).await;
         assert!(lease.check().is_ok() && lease.remaining() > MARGIN, "{:?}", lease.remaining());
@@ -248,7 +248,7 @@ mod tests {
         let (candidacy, leadership) = leading(&world, "a").await;
         let mut changes = candidacy.common.changes.subscribe();
         changes.mark_unchanged();
-        // The machine sleeps, so no task runs in between.
+        // The machine sleeps, so no task runs before the next line.
         world.clock.suspend(VALIDITY);
         assert_eq!(candidacy.leadership(), None);
         assert!(changes.has_changed().expect("the channel is open"), "the streams are woken");

@@ -81,7 +81,7 @@ mod tests {
         }
     }
 
-    /// Returns the names of the events for each of these views in order.
+    /// Sends the views in their order. Returns for each view the names of its events.
     fn sent(views: &[ElectionView]) -> Vec<String> {
         let mut sent = SentElection::default();
         let names = |view: &ElectionView| {
@@ -114,7 +114,8 @@ mod tests {
         assert_eq!(followed, ["leader_changed", "leader_changed"]);
     }
 
-    /// A stream omits the views between two events while the connection has no room.
+    /// While the connection has no room, a stream sends no events. Afterwards it sends the latest
+    /// view, and omits the earlier views.
     #[test]
     fn a_slow_reader_receives_the_latest_state() {
         let (first, other) = (view("leading", Some(1)), view("following", Some(2)));
@@ -151,7 +152,7 @@ mod tests {
             (candidacy, leadership)
         }
 
-        /// A change wakes each stream, at any point of its interval.
+        /// A change wakes each stream, even in the middle of its poll interval.
         #[tokio::test(start_paused = true)]
         async fn a_change_by_a_task_is_sent_immediately() {
             let world = World::new();

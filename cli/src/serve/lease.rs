@@ -23,14 +23,14 @@ impl ServeLeaseArgs {
         self.grace.unwrap_or(self.election.lease.validity / 6)
     }
 
-    /// Returns twice the poll interval. Other candidates poll within this time unless their
-    /// interval is longer.
+    /// Returns the pause after a resignation, which is twice the poll interval. Other candidates
+    /// poll within this time, unless their interval is longer.
     pub fn defer_for(&self) -> Duration {
         self.election.lease.look_every().saturating_mul(2)
     }
 
-    /// Returns the time between the end of a leadership and the end of its lease, in which the
-    /// application can react. Fails if the validity is too short for a renewal and its retry.
+    /// Returns the time from the reported end of a leadership to the end of its lease. In this time
+    /// the application can react. Fails if the validity is too short for a renewal and its retry.
     pub fn margin(&self) -> Result<Duration, String> {
         let validity = self.election.lease.validity;
         let margin = SHORTEST_MARGIN.max(validity / 20);

@@ -25,7 +25,7 @@ const MOST_ORDERS: usize = 64;
 
 /// The reason for giving up a leadership or a session that was not renewed in time.
 pub const NOT_RENEWED: &str = "not_renewed";
-/// The same reason as text for people.
+/// The reason [`NOT_RENEWED`] as text for people.
 pub const TOO_LATE: &str = "its lease is about to end without a renewal";
 
 pub type OrderReply<T> = oneshot::Sender<Result<T, Refusal>>;
@@ -42,7 +42,7 @@ pub enum ServedRole {
     Failed(&'static str),
     /// This process leads or is a member.
     Holding,
-    /// This process takes no more partitions, and ends its session once it owns none.
+    /// This process takes no more partitions, and ends its session once it owns no partition.
     Leaving,
     /// The leadership or the session has ended, although its lease may still run. Also the role
     /// while this process ends.
@@ -100,7 +100,8 @@ pub struct Common<O> {
     process: Process,
     /// The error of [`ServedRole::Failed`] as text for people.
     pub failure: Mutex<String>,
-    /// The changes that the task makes. Changes by time or by other processes do not count.
+    /// The changes that the task makes. Changes by other processes or by the passage of time do not
+    /// count.
     pub changes: Changes,
     orders: mpsc::Sender<O>,
 }
@@ -135,8 +136,8 @@ impl<O> Common<O> {
         self.process.now().time_of_day().format("%FT%T%.3fZ").to_string()
     }
 
-    /// Checks the lease. Returns the time for which replies may rely on it, or the reason for its
-    /// end.
+    /// Checks the lease. Returns the time for which replies may rely on the lease, or the reason
+    /// why it has ended.
     pub fn left(&self, lease: &Lease) -> Result<Duration, &'static str> {
         lease.check().map_err(|loss| loss.outcome())?;
         let left = lease.remaining().saturating_sub(self.margin);
@@ -175,7 +176,7 @@ pub trait Machine: Sized + Send + Sync + 'static {
 
     fn enter(&self, role: ServedRole);
 
-    /// Watches the election or the group, for the replies of a standby.
+    /// Watches the election or the group, so that a standby can reply with its state.
     fn follow(&self) -> impl Future<Output = ()> + Send;
 
     /// Refuses an order that only a leader or a member carries out.
@@ -185,7 +186,7 @@ pub trait Machine: Sized + Send + Sync + 'static {
     fn seek_and_hold(task: &mut ServedTask<Self>) -> impl Future<Output = Option<Duration>> + Send;
 }
 
-/// The settings of all tasks.
+/// The settings that all tasks share.
 pub struct Shared<'a> {
     pub lease: &'a ServeLeaseArgs,
     pub margin: Duration,
@@ -246,7 +247,8 @@ impl<M: Machine> ServedTask<M> {
         }
     }
 
-    /// Does not campaign or join for `time`, or until the application is healthy.
+    /// Waits without a campaign or a join for `time`. If `time` is `None`, waits until the
+    /// application is healthy.
     async fn stand_by(&mut self, why: &'static str, time: Option<Duration>) {
         self.machine.enter(ServedRole::Standby(why));
         let no = M::NO_SEEKING;
@@ -263,8 +265,8 @@ impl<M: Machine> ServedTask<M> {
         let following = async {
             loop {
                 self.machine.follow().await;
-                // An error that a retry cannot fix ended the watch. The watch restarts, as a
-                // campaign does.
+                // The watch ends only after an error that a retry cannot fix. It then restarts
+                // after a pause, as a campaign does.
                 pause(AFTER_A_FAILURE).await;
             }
         };
@@ -277,7 +279,8 @@ impl<M: Machine> ServedTask<M> {
         }
     }
 
-    /// Reports an error that only an operator can fix, and waits. All other tasks continue.
+    /// Reports an error that only an operator can fix, and waits before the next attempt. All other
+    /// tasks continue.
     pub async fn failed(&mut self, error: &Error) {
         let why = plain(&error.to_string());
         if self.throttle.is_due(error) {
@@ -304,7 +307,7 @@ pub async fn refuse_all<M: Machine>(orders: &mut mpsc::Receiver<M::Order>) -> In
     while let Some(order) = orders.recv().await {
         M::refuse(order);
     }
-    // The machine holds a sender, so the channel stays open.
+    // This is never reached, because the machine holds a sender, and the channel stays open.
     std::future::pending().await
 }
 

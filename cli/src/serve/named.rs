@@ -6,7 +6,7 @@ use crate::exit::Failure;
 use crate::store::open::{IfMissing, Opened, open, prefix};
 use crate::store::url::{Place, StoreUrl};
 
-/// An election or a group.
+/// An election or a group, with its name in the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     pub name: String,
@@ -69,7 +69,8 @@ pub async fn open_all(all: &[&Named]) -> Result<Vec<Opened>, Failure> {
     for (at, named) in all.iter().enumerate() {
         let same = |other: &&Named| in_one_store(named.url.place(), other.url.place());
         let known = all[..at].iter().position(same);
-        // `open` checks the prefix of a URL. A store that is already open needs the same check.
+        // A URL whose store is already open still needs a check of its prefix. So a URL without a
+        // prefix goes to `open`, which refuses it if necessary.
         let one = match known {
             Some(known) if !prefix(&named.url).trim_matches('/').is_empty() => Opened {
                 store: Arc::clone(&opened[known].store),

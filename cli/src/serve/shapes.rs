@@ -47,8 +47,8 @@ pub fn events(candidacy: &Arc<Candidacy>) -> BoxStream<'static, String> {
 
 fn of(view: &ElectionView) -> Leader {
     let name = match &view.leader {
-        // Another process has this name, such as this candidate before a restart. The application
-        // must not confuse that leadership with its own.
+        // Another process with the same name leads, such as this candidate before a restart. The
+        // application must not confuse that leadership with its own.
         Some(name) if !view.this_candidate_leads && *name == view.candidate => "",
         Some(name) => name,
         None => "",

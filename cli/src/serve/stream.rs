@@ -10,8 +10,8 @@ use tokio::sync::watch;
 use super::machine::Machine;
 use crate::process::timer::pause;
 
-/// The interval at which a stream polls for changes by time and by other processes, which no task
-/// reports.
+/// The interval at which a stream polls. It must poll, because no task reports changes by other
+/// processes or by the passage of time.
 const LOOK: Duration = Duration::from_millis(50);
 /// The number of polls without an event after which a comment is sent, so that a client detects a
 /// dead connection.
@@ -26,7 +26,7 @@ pub fn follow<S: Machine>(
     let (source, changes) = (Arc::clone(source), source.common().changes.subscribe());
     let state = (source, changes, 0);
     let step = move |(source, mut changes, mut looks): (Arc<S>, watch::Receiver<u64>, u32)| {
-        // The text is made when the connection has room.
+        // This step runs when the connection has room, so the text describes the latest state.
         let text = next(&source);
         async move {
             if !text.is_empty() {
@@ -100,7 +100,7 @@ pub mod testing {
     }
 
     impl EventLogs {
-        /// Returns the time from `after` to the first such event of each stream.
+        /// Returns for each stream the time from `after` to its first event with the name `event`.
         pub fn delays(&self, event: &str, after: Duration) -> Vec<Option<Duration>> {
             let event = format!("event: {event}\n");
             let first = |log: &Arc<Texts>| {

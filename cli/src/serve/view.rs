@@ -28,7 +28,7 @@ pub struct ElectionView {
     pub lease_remaining_ms: Option<u64>,
     /// Time until the lease of another leader lapses if no renewal follows.
     pub lapses_in_ms: Option<u64>,
-    /// Age of the fields about another leader.
+    /// Age of the values in the fields about another leader.
     pub store_answered_ms_ago: Option<u64>,
     pub lost: Option<LostLeadershipView>,
 }

@@ -17,9 +17,9 @@ use crate::exit::{self, Failure};
 pub enum IfMissing {
     /// Create the directory: a candidate creates its election.
     Create,
-    /// Fail: the path of a missing election is most likely mistyped.
+    /// Fail, because the path of a missing election is most likely mistyped.
     Refuse,
-    /// Fail: only a member creates its group.
+    /// Fail, because only a member creates its group.
     RefuseGroup,
 }
 
@@ -46,7 +46,8 @@ pub async fn open(url: &StoreUrl, if_missing: IfMissing) -> Result<Opened, Failu
             refuse_missing(path, url, if_missing)?;
             Ok(Opened { store: url.open().await?, prefix: String::new() })
         }
-        // In a table the prefix up to its first slash is the partition of the election.
+        // In a DynamoDB table, the prefix up to its first slash is the partition key of the
+        // election, so it must not be empty.
         Place::In { service, prefix, .. }
             if service.kind == Kind::DynamoDb && matches!(&**prefix, "" | "/") =>
         {
@@ -60,8 +61,8 @@ pub async fn open(url: &StoreUrl, if_missing: IfMissing) -> Result<Opened, Failu
     }
 }
 
-/// Fails if the prefix has an election in the other layout: the caller would find no leader in its
-/// layout. Ignores errors of the reads in the other layout.
+/// Fails if the prefix has an election in the other layout, because the caller would find no leader
+/// in its own layout. Ignores errors of the reads in the other layout.
 pub async fn refuse_other_layout(
     store: &Arc<dyn Store>,
     prefix: &str,
@@ -83,7 +84,7 @@ pub async fn refuse_other_layout(
 }
 
 /// Fails if the prefix has an election in the other layout, or a partition group and no election.
-/// `command` is the command for a group. Ignores errors of these reads.
+/// `command` is the command that the message recommends for a group. Ignores errors of the reads.
 pub async fn refuse_all_else(
     store: &Arc<dyn Store>,
     prefix: &str,
@@ -95,7 +96,7 @@ pub async fn refuse_all_else(
     if !group.snapshot().await.is_ok_and(|snapshot| snapshot.epoch.is_some()) {
         return Ok(());
     }
-    // An election and a group may share a prefix.
+    // An election and a group may share a prefix, so this looks for an election, too.
     let election = Election::builder(Arc::clone(store), prefix).layout(layout.into()).build()?;
     match election.snapshot().await {
         Ok(snapshot) if snapshot.leader.is_none() => {
@@ -106,8 +107,8 @@ pub async fn refuse_all_else(
     }
 }
 
-/// Fails if the prefix has an election. `command` is the command for an election. Ignores errors of
-/// the reads. The caller has found no group at the prefix.
+/// Fails if the prefix has an election. `command` is the command that the message recommends for an
+/// election. Ignores errors of the reads. The caller has found no group at the prefix.
 pub async fn refuse_election(url: &StoreUrl, command: &str) -> Result<(), Failure> {
     let Opened { store, prefix } = open(url, IfMissing::RefuseGroup).await?;
     for layout in [LayoutArg::EpochFiles, LayoutArg::SingleObject] {
@@ -138,7 +139,8 @@ pub fn prefix(url: &StoreUrl) -> &str {
 }
 
 fn refuse_missing(path: &Path, url: &StoreUrl, if_missing: IfMissing) -> Result<(), Failure> {
-    // The store reports all errors other than "not found".
+    // This function refuses only a directory that does not exist. The store reports all other
+    // errors of the path.
     if if_missing == IfMissing::Create || !matches!(path.try_exists(), Ok(false)) {
         return Ok(());
     }

@@ -25,8 +25,8 @@ pub async fn caught(part: impl Future<Output = ()>) -> bool {
     ended.is_ok()
 }
 
-/// Runs `work` on a thread that may wait for a disk. Fails if the system cannot start a thread,
-/// where Tokio would panic.
+/// Runs `work` on a thread that may wait for a disk. Fails if the system cannot start a thread.
+/// Tokio alone would panic in this case.
 pub async fn on_a_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, String> {
@@ -44,9 +44,9 @@ pub const AFTER_A_FAILURE: Duration = Duration::from_secs(10);
 /// Pause after the first failure. It doubles with each further failure, up to [`AFTER_A_FAILURE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Retries after temporary failures for the time `during`; `None` means no limit. Logs a failure if
-/// its exit code differs from the last one. Texts with the same code may differ in details, such as
-/// a key.
+/// Retries after temporary failures for the time `during`; `None` means no limit. Logs a failure
+/// only if its exit code differs from the code of the previous failure. The texts are not compared,
+/// because they may differ in details, such as a key.
 pub async fn patiently<T>(
     during: Option<Duration>,
     mut attempt: impl AsyncFnMut() -> Result<T, Failure>,
@@ -91,7 +91,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn regression_the_metadata_service_is_retried_for_a_minute() {
-        // The sixth attempt begins after 15.5 s.
+        // Only the sixth attempt succeeds. It begins 15.5 s after the first attempt.
         for (during, passes) in [(Duration::ZERO, false), (AT_START, true)] {
             let mut tried = 0;
             let ended = patiently(Some(during), async || {
@@ -105,7 +105,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn temporary_failures_are_retried_and_wrong_settings_are_final() {
-        // The attempts within 5 s: at 0 s, 0.5 s, 1.5 s, 3.5 s, and 5 s.
+        // With a limit of 5 s, the attempts begin after 0 s, 0.5 s, 1.5 s, 3.5 s, and 5 s.
         for (code, during, tries) in
             [(64, None, 1), (70, None, 1), (77, Some(5), 5), (69, None, 50)]
         {

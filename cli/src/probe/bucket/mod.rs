@@ -19,7 +19,8 @@ pub async fn look(store: &S3Store, prefix: &str) -> (Vec<Setting>, Vec<Advice>) 
 }
 
 fn check(settings: &BucketSettings, prefix: &str) -> (Vec<Setting>, Vec<Advice>) {
-    // The keys of epoch objects and of the single object, of assignments, and of sessions.
+    // The beginnings of the keys to check: epoch objects and the single object, assignments, and
+    // sessions.
     let keys = ["lock", "assignment-", "members/"].map(|key| format!("{prefix}{key}"));
     let (mut lines, mut advice) = (Vec::new(), Vec::new());
     let rules = settings.lifecycle.as_ref().map(|rules| {
@@ -53,7 +54,8 @@ fn check(settings: &BucketSettings, prefix: &str) -> (Vec<Setting>, Vec<Advice>)
     (lines, advice)
 }
 
-/// Returns the prefixes of elections and groups that the rule affects. Their objects have no tags.
+/// Returns the elements of `keys` that the rule affects. A rule for objects with tags affects no
+/// key, because elections and groups write no tags.
 fn touched<'a>(
     rule: &LifecycleRule,
     keys: &'a [String],

@@ -33,7 +33,7 @@ fn a_rule_that_deletes_current_epochs_causes_a_warning() {
     }
 }
 
-/// The probe checked only keys of elections and did not warn.
+/// Before the fix, the probe checked only the keys of elections, and did not warn.
 #[test]
 fn regression_a_rule_that_deletes_assignments_causes_a_warning() {
     for prefix in ["app/a", "app/assignment-", "app/assignment-0000000001.json", "app/members/"] {

@@ -14,20 +14,21 @@ use crate::serve::stream;
 /// sending. An event names at most one partition.
 #[derive(Debug, Default)]
 struct SentMember {
-    /// The number of changes at the last poll.
+    /// The number of changes at the last poll, and whether the member was at risk.
     change: Option<(u64, bool)>,
     /// The owned partitions by number.
     owned: BTreeMap<u32, OwnedNow>,
     at_risk: bool,
-    /// The state without `at_risk`, its reason, and the session.
+    /// The last state that was sent, with its reason and the session. `at_risk` is not a state
+    /// here.
     state: Option<(&'static str, Option<&'static str>, Option<String>)>,
 }
 
-/// Maximum length of the events of one poll in bytes, without the last event. The limit exists
-/// because a member may own 100,000 partitions, and each stream keeps its unread events.
+/// Maximum length of the events of one poll in bytes. Only the last event may exceed it. The limit
+/// exists because a member may own 100,000 partitions, and each stream keeps its unread events.
 const MOST_AT_ONCE: usize = 64 * 1024;
 
-/// The result of one poll: all events, or as many as the limit allows.
+/// The result of one poll: all events, or only the events that the limit allows.
 #[derive(Debug, PartialEq, Eq)]
 enum Batch {
     Complete,
@@ -38,7 +39,8 @@ enum Batch {
 pub fn events(member: &Arc<Member>) -> BoxStream<'static, String> {
     let mut sent = SentMember::default();
     stream::events(member, move |member| {
-        // Most polls find no change, and a member may own thousands of partitions.
+        // Most polls find no change. They end here, because a member may own thousands of
+        // partitions.
         let change = Some(member.change());
         if sent.change == change {
             return String::new();
@@ -129,7 +131,8 @@ mod tests {
         }
     }
 
-    /// A partition number, its token, and whether it is revoked.
+    /// Returns owned partitions. Each element of `all` is a partition number, its token, and
+    /// whether it is revoked.
     fn owned(all: &[(u32, u64, bool)]) -> Vec<OwnedNow> {
         let one = |&(number, token, revoked)| OwnedNow {
             name: format!("p{number}").into(),
@@ -140,7 +143,7 @@ mod tests {
         all.iter().map(one).collect()
     }
 
-    /// Returns the events, each with its partition, token and reason.
+    /// Returns the names of the events, each with its partition, token and reason.
     fn said(sent: &mut SentMember, view: &MemberView, all: &[(u32, u64, bool)]) -> String {
         said_at(sent, view, view.state == "at_risk", all)
     }
@@ -187,19 +190,19 @@ mod tests {
         let over = view("ending", None);
         assert_eq!(said(&over, &[]), "lost p1 3 released, state_changed");
         assert_eq!(said(&view("joining", None), &[]), "state_changed");
-        // A new session is a new member.
+        // With a new session, this process is a new member.
         assert_eq!(said(&view("member", Some("t")), &[]), "state_changed");
     }
 
-    /// A poll omits the states between two polls, except for the loss of a partition that was sent
-    /// as granted.
+    /// A stream does not send the states between two polls. But if a partition was sent as granted,
+    /// its loss is sent even if the member owns it again at the next poll.
     #[test]
     fn a_loss_and_a_new_grant_between_polls_are_both_sent() {
         let mut sent = SentMember::default();
         let member = view("member", Some("s"));
         said(&mut sent, &member, &[(1, 4, true), (2, 6, false)]);
         let next = said(&mut sent, &member, &[(1, 7, false), (2, 9, true)]);
-        // Only the last loss of a partition has a reason. Earlier losses have none.
+        // The reason of a loss is known only for the last loss of a partition.
         assert_eq!(next, "lost p1 4 released, lost p2 6, granted p1 7, granted p2 9, revoked p2 9");
     }
 

@@ -36,7 +36,7 @@ struct MemberState {
     session: Option<Session>,
     /// The owned partitions by name.
     owned: HashMap<Arc<str>, ServedPartition>,
-    /// The last loss of each formerly owned partition.
+    /// The token and the reason of the last loss, for each partition that this member has lost.
     ends: HashMap<Arc<str>, (u64, &'static str)>,
     lost: Option<LostSession>,
 }
@@ -126,7 +126,7 @@ impl Member {
         (Member { common, group, leave_for: None, state: Mutex::new(state) }, orders)
     }
 
-    /// Returns a number that changes with each change that a stream reports.
+    /// Returns a value that changes whenever a stream has a change to report.
     pub fn change(&self) -> (u64, bool) {
         let at_risk = self.now().at_risk;
         (self.common.changes.count(), at_risk)
@@ -137,7 +137,7 @@ impl Member {
         self.common.changes.notify();
     }
 
-    /// Enters the membership. Replies report it until the lease or the task ends it.
+    /// Enters the membership. Replies report the membership until the lease or the task ends it.
     pub fn joined(&self, id: String, lease: Lease) {
         let mut state = lock(&self.state);
         state.role = ServedRole::Holding;
@@ -146,7 +146,8 @@ impl Member {
         self.common.changes.notify();
     }
 
-    /// Takes no more partitions. The session ends for this reason once this member owns none.
+    /// Stops taking partitions. The session ends for this reason once this member owns no
+    /// partition.
     pub fn leaves(&self, reason: &'static str, role: ServedRole) {
         let mut state = lock(&self.state);
         if let Some(session) = &mut state.session {
@@ -199,7 +200,8 @@ impl Member {
         Some((owned.now(name), left))
     }
 
-    /// Returns the reason for the loss of the partition, if its last loss had this token.
+    /// Returns the reason for the loss of the partition, if the partition had this token at its
+    /// last loss.
     pub fn reason(&self, name: &str, token: u64) -> Option<&'static str> {
         let state = lock(&self.state);
         state.ends.get(name).filter(|(ended, _)| *ended == token).map(|(_, reason)| *reason)
@@ -259,8 +261,8 @@ impl Member {
     }
 
     /// Ends the session for this reason. All later replies report the end. Returns the partitions
-    /// that were owned, which this function does not release. Returns `None` if replies reported
-    /// the end of the session before: its partitions can then no longer be released.
+    /// that this member owned. This function does not release them. Returns `None` if replies have
+    /// already reported the end of the session. Its partitions can then no longer be released.
     pub fn give_up(&self, reason: &'static str) -> Option<Vec<Partition>> {
         let at = self.common.boot();
         let mut state = lock(&self.state);

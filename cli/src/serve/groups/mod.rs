@@ -47,7 +47,7 @@ struct Partitions {
 
 fn partitions(text: &str) -> Result<Partitions, String> {
     let (group, names) = match text.split_once('=') {
-        // The `=` belongs to a range such as 0..=3.
+        // Here the `=` belongs to a range such as 0..=3, and does not end the name of a group.
         Some((start, _)) if start.ends_with("..") => (None, text),
         Some(("", _)) => return Err("the name of the group before the `=` is empty".to_owned()),
         Some((group, names)) => (Some(group.to_owned()), names),
@@ -69,8 +69,8 @@ impl GroupsArgs {
         self.refuse_partitions_of_none().map_err(usage)
     }
 
-    /// Refuses `--partitions` without GROUP= for several groups. Each group has its partitions at
-    /// this point.
+    /// Refuses `--partitions` without GROUP= for several groups. Earlier checks have ensured that
+    /// each group has partitions.
     fn refuse_partitions_of_none(&self) -> Result<(), String> {
         match self.groups.len() {
             several if several > 1 && self.partitions.iter().any(|it| it.group.is_none()) => {

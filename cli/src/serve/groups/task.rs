@@ -22,7 +22,7 @@ use crate::serve::machine::{
 enum MembershipOver {
     /// The session has ended or is about to end. The application may still work.
     Lost,
-    /// This process has left, and does not join for this time.
+    /// This process has left, and does not join again for this time.
     Left(Duration),
     /// The application has used up its grace or is not healthy. The session is given up for this
     /// reason.
@@ -33,7 +33,8 @@ enum MembershipOver {
 struct Following<'a> {
     task: &'a mut ServedTask<Member>,
     membership: Membership,
-    /// Pause before the next join. Present while the member leaves at the order of the application.
+    /// Pause before the next join. `Some` while the member leaves because the application has
+    /// ordered it.
     defer_for: Option<Duration>,
     /// True if the member leaves because this process ends.
     draining: bool,
@@ -83,15 +84,15 @@ impl ServedTask<Member> {
         let joined = tokio::select! {
             biased;
             () = until(&mut self.ending, true) => None,
-            // Dropping a join resigns its session.
+            // Dropping a join resigns the session of the join.
             () = until(&mut self.healthy, false) => return None,
             joined = &mut join => Some(joined),
             never = refuse_all::<Member>(&mut self.orders) => match never {},
         };
         let joined = match joined {
             Some(joined) => joined,
-            // Other members may count this process as a member already, so it leaves before the
-            // process ends.
+            // Other members may already count this process as a member. So the join is completed,
+            // and the member leaves before the process ends.
             None => tokio::select! {
                 joined = &mut join => joined,
                 () = pause(self.grace) => return None,
@@ -136,7 +137,8 @@ impl Following<'_> {
                     grace = Box::pin(pause(self.task.grace));
                     self.drain();
                 }
-                // While this process ends, only the grace limits the application.
+                // While this process ends, the application has the whole grace, even if it is not
+                // healthy.
                 () = until(&mut task.healthy, false), if !self.draining => {
                     return MembershipOver::GivenUp("app_unhealthy");
                 }
@@ -163,7 +165,8 @@ impl Following<'_> {
             in_ms(*grace)
         );
         member.leaves("ending", ServedRole::Ending);
-        // An order of the application to leave takes precedence.
+        // If the application has already ordered this member to leave, that order remains in force,
+        // unless this end has its own `leave_for`.
         if self.defer_for.is_none() || leave_for.is_some() {
             leave(&self.membership, leave_for);
         }
@@ -194,8 +197,8 @@ impl Following<'_> {
             MembershipEvent::Granted(partition) => {
                 let (name, token) = (plain(partition.name()), partition.token());
                 info!(outcome = "granted", "granted: partition {name}, epoch {token}");
-                // If the grant fails, replies already report the end of the session, and the loop
-                // ends.
+                // If replies already report the end of the session, this call returns the
+                // partition, which is dropped. The loop then ends.
                 drop(member.granted(partition));
             }
             MembershipEvent::Revoked { name, .. } => {
@@ -218,9 +221,9 @@ impl Following<'_> {
         }
     }
 
-    /// Handles the end of the events.
+    /// Handles the loss of the session, after which no events follow.
     fn ended(&mut self, loss: &Loss) -> MembershipOver {
-        // Records the reason for the end, if no reply has recorded it.
+        // Records the reason for the end, unless a reply has already recorded a reason.
         self.task.machine.give_up(loss.outcome());
         match (loss, self.defer_for) {
             (Loss::Resigned, Some(time)) => {
@@ -255,8 +258,8 @@ impl Following<'_> {
             Ok(_) => {
                 warn!(outcome = "lost", "the session is given up: {TOO_LATE}");
                 drop(membership);
-                // A member with a unique name seals its former session as soon as it joins. The
-                // application needs the margin to react to the loss.
+                // A member with a unique name seals its former session as soon as it joins again.
+                // So this waits for the margin, in which the application can react to the loss.
                 tokio::select! {
                     () = until(&mut task.ending, true) => {}
                     () = pause(task.machine.common.margin) => {}
@@ -268,11 +271,11 @@ impl Following<'_> {
     }
 
     /// Gives up the session for this reason, and resigns it after the margin, in which the
-    /// application can react. Only this function releases a partition without a release by the
-    /// application. Returns the pause before the next join.
+    /// application can react. Only this function releases partitions that the application has not
+    /// released. Returns the pause before the next join.
     async fn resign(mut self, reason: &'static str) -> Option<Duration> {
-        // Without the partitions this member could not release them, and would renew the session
-        // forever.
+        // `None` means that this member can no longer release its partitions. If it then resigned,
+        // it would wait for their release, and renew the session forever.
         let Some(mut owned) = self.task.machine.give_up(reason) else {
             return self.lapse().await;
         };

@@ -18,7 +18,7 @@ const MARGIN: Duration = Duration::from_millis(1_500);
 const GRACE: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(600);
 
-/// A sidecar of one group, without the server.
+/// A sidecar that serves one group, without its HTTP server.
 struct Sidecar {
     member: Arc<Member>,
     healthy: watch::Sender<bool>,
@@ -64,7 +64,7 @@ impl Sidecar {
         Sidecar { member, healthy, ending, task }
     }
 
-    /// Returns the partitions with a `/token` reply of 200, and their tokens.
+    /// Returns the numbers and the tokens of the partitions for which the reply to `/token` is 200.
     fn tokens(&self) -> BTreeMap<u32, u64> {
         let names = (0..4).map(|number| number.to_string());
         let owned = names.filter_map(|name| self.member.token(&name));
@@ -121,8 +121,8 @@ async fn is_sealed(world: &World, session: &str) -> bool {
     !record["ended"].is_null()
 }
 
-/// Returns two members of a group with four partitions. The first owns all and has two of them
-/// revoked.
+/// Returns two members of a group with four partitions. The first member owns all four partitions,
+/// and two of them are revoked.
 async fn revoked_of_four(world: &World) -> (Sidecar, Sidecar, FaultStore) {
     let way = world.another_way();
     let a = Sidecar::start(world, &way, "a", 1);
@@ -141,7 +141,7 @@ async fn an_unreleased_partition_keeps_its_owner() {
         wait(VALIDITY / 10).await;
         assert_eq!((a.tokens(), b.tokens().len()), (before.clone(), 0));
     }
-    // The application releases one of the two partitions.
+    // The application releases one of the two revoked partitions.
     let token = before[&revoked[0].parse().expect("a number")];
     let refused = a.member.release(&revoked[0], Some(token + 1), None).expect_err("another token");
     assert_eq!((refused.status, refused.code), (409, "other_token"));
@@ -171,18 +171,19 @@ async fn a_session_ends_for_good_before_its_lease() {
     assert!(world.clock.now().boot <= ends + millis(10));
     assert_eq!((a.lost(), a.tokens().len()), (Some("not_renewed"), 0));
     way.heal();
-    // The next session is a new member.
+    // After the loss, this process joins as a new member with another session.
     until("all are owned", &[&a, &b], || a.tokens().len() + b.tokens().len() == 4).await;
     assert_ne!(a.member.now().session.expect("a session").0, session);
 }
 
-/// A pause of the process ends between the margin and the end of the lease. A reply then finds the
-/// session ended, the application is unhealthy, and the next renewal succeeds.
+/// The set-up: a reply finds the session ended after the margin and before the end of the lease.
+/// Then the application becomes unhealthy, and the next renewal succeeds. The expected result: the
+/// member gives up the session, and the other member gets all partitions.
 #[tokio::test(start_paused = true)]
 async fn regression_a_session_that_a_reply_ended_is_not_kept() {
     let world = World::new();
     let (a, b, _) = revoked_of_four(&world).await;
-    // Each reply does the same once the margin is reached.
+    // This call does the same as each reply once the margin is reached.
     assert_eq!(a.member.give_up("not_renewed").map(|owned| owned.len()), Some(4));
     assert!(a.member.token("0").is_none());
     a.healthy.send_replace(false);
@@ -193,7 +194,8 @@ async fn regression_a_session_that_a_reply_ended_is_not_kept() {
     assert!(a.task.is_finished());
 }
 
-/// With a unique name the next session seals the former session as soon as it joins.
+/// A member with a unique name seals its former session as soon as it joins again. It must not do
+/// this within the margin.
 #[tokio::test(start_paused = true)]
 async fn regression_a_lost_session_is_not_sealed_within_the_margin() {
     let world = World::new();
@@ -212,7 +214,8 @@ async fn regression_a_lost_session_is_not_sealed_within_the_margin() {
     assert!(is_sealed(&world, &session).await);
 }
 
-/// An order to leave takes precedence over each reason for the end of the session.
+/// After an order to leave, this process does not join again, even if the session ends for another
+/// reason.
 #[tokio::test(start_paused = true)]
 async fn regression_a_leaving_member_does_not_join_after_any_end() {
     let world = World::new();
@@ -239,7 +242,7 @@ async fn each_reply_reads_the_lease() {
     let (a, _b, _) = revoked_of_four(&world).await;
     let mut changes = a.member.common.changes.subscribe();
     changes.mark_unchanged();
-    // The machine sleeps, so no task runs in between.
+    // The machine sleeps, so no task runs before the next line.
     world.clock.suspend(VALIDITY);
     assert!(a.member.token("0").is_none());
     assert!(changes.has_changed().expect("the channel is open"), "the streams are woken");
@@ -264,8 +267,8 @@ async fn a_leaving_member_waits_for_its_application_and_does_not_join() {
     assert_eq!(a.leave(Leave::default()).await.map_err(|it| it.code), Err("not_member"));
 }
 
-/// Other members own a partition only after the application has received the loss and had the
-/// margin.
+/// Another member owns a partition only after the application has learned of the loss, and the
+/// margin has passed since.
 #[tokio::test(start_paused = true)]
 async fn an_unhealthy_application_loses_all_partitions_after_the_margin() {
     let world = World::new();
@@ -280,7 +283,7 @@ async fn an_unhealthy_application_loses_all_partitions_after_the_margin() {
     assert_eq!(b.tokens().len(), 0);
     wait(millis(100)).await;
     assert!(is_sealed(&world, &session).await);
-    // Other members do not wait for the validity.
+    // The other member does not wait for the whole validity.
     wait(VALIDITY / 2).await;
     assert_eq!((b.tokens().len(), a.role()), (4, ServedRole::Standby("app_unhealthy")));
     a.healthy.send_replace(true);
@@ -304,7 +307,7 @@ async fn the_application_has_the_grace_at_the_end_of_the_process() {
     until("the task ends", &[&a, &b], || a.task.is_finished()).await;
     assert_eq!((a.lost(), a.tokens().len()), (Some("ending"), 0));
     until("b owns all", &[&a, &b], || b.tokens().len() == 4).await;
-    // The task does not wait for an application after the end of its work.
+    // Once the application has released all partitions, the task waits no longer.
     b.ending.send_replace(true);
     wait(millis(10)).await;
     for number in 0..4 {
@@ -323,12 +326,12 @@ async fn events_are_sent_in_time() {
         logs.said(first, Duration::ZERO, Duration::MAX);
     }
     logs.has_not_said("lost");
-    // A change by a task wakes the streams.
+    // A change by this process wakes the streams immediately.
     let known = world.clock.now().boot;
     a.member.release(&a.revoked()[0], None, None).expect("the partition is owned");
     wait(millis(1)).await;
     logs.said("lost", known, Duration::ZERO);
-    // The next changes come by time alone, to streams that poll at different times.
+    // The next changes result from the passage of time alone. The streams poll at different times.
     let logs = follow_events(&world.clock, || events::events(&a.member)).await;
     way.always(Fault::FailBefore);
     let now = world.clock.now().boot;
@@ -371,7 +374,7 @@ fn partitions_belong_to_the_only_group_or_a_named_group() {
     assert!(read("=0..4").is_err_and(|why| why.contains("the name of the group")));
 }
 
-/// The task tries to seal the session until the lease ends.
+/// The task tries to seal the session only until the lease ends.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_hangs_does_not_delay_the_exit() {
     let world = World::new();
