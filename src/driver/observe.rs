@@ -234,7 +234,8 @@ impl Observer {
     }
 }
 
-/// Returns true if both are the same leader with the same data. Renewals are not changes.
+/// Returns true if both values describe the same leader with the same data. Renewals are not
+/// changes.
 fn same_leader(one: &Leader, other: &Leader) -> bool {
     one.epoch == other.epoch
         && one.candidate == other.candidate

@@ -7,8 +7,8 @@ use tokio::runtime::Handle;
 
 use crate::error::{Error, ErrorKind};
 
-/// Refuses a call outside a Tokio runtime with timers, before its first request. Without this
-/// check, a campaign would create its epoch and then panic.
+/// Refuses a call outside a Tokio runtime with timers, before the call sends its first request.
+/// Without this check, a campaign would create its epoch and then panic.
 pub fn require_timers() -> Result<(), Error> {
     if Handle::try_current().is_err() {
         return refuse(

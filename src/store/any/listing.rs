@@ -113,7 +113,8 @@ fn start(prefix: &str, after: &str) -> Option<Path> {
     let last = prefix.chars().next_back().filter(|_| !whole_folder);
     let before = last.and_then(|last| exact(&prefix[..prefix.len() - last.len_utf8()]));
     // A start below the prefix skips no key with the prefix. In this case, or if object_store does
-    // not allow `after`, the start is the prefix without its last character.
+    // not allow `after`, the stream starts at the prefix without its last character, or at the
+    // start of the folder.
     Some(after).filter(|after| !after.is_empty() && *after >= prefix).and_then(exact).or(before)
 }
 

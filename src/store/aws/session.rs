@@ -1,4 +1,5 @@
-//! The settings of a service from the environment, and the state of its responses.
+//! The settings of a service from the environment, and whether the service has sent a valid
+//! response.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -29,7 +29,8 @@ pub(super) fn put(
     condition: &Condition,
 ) -> Result<PutOutcome, StoreError> {
     let (path, name) = key::split(key);
-    // This early check needs no lock. It refuses most writes before they create a draft.
+    // This early check needs no lock. Most writes whose condition does not hold are refused here,
+    // before they create a draft.
     let writes = match condition.check(FolderChain::find(root, path)?.as_ref(), name)? {
         Ok(writes) => writes,
         Err(refusal) => {

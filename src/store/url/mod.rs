@@ -1,4 +1,5 @@
-//! URLs of stores. A URL names a store and an election in it. Only this module parses store URLs.
+//! URLs of stores. A URL names a store, and an election in this store. Only this module parses
+//! store URLs.
 
 use std::fmt;
 use std::path::{Component, PathBuf};
