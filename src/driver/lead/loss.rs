@@ -28,7 +28,7 @@ use crate::store::escape::plain;
 /// # assert!(leadership.proclaim("a write, before the next renewal").await.is_err());
 /// let campaign_again = match leadership.lost().await {
 ///     Loss::Vanished | Loss::Tampered => false, // another program changes the objects
-///     Loss::Sealed { ended, .. } => ended != EpochEnd::Deposed, // the operator wants another leader
+///     Loss::Sealed { ended, .. } => ended != EpochEnd::Deposed, // not after a deposition
 ///     _ => true,
 /// };
 /// assert!(!campaign_again);
