@@ -23,9 +23,9 @@ pub struct SimClock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Power {
     Runs,
-    /// Suspended. Afterwards all clocks include the time of the suspend.
+    /// The machine sleeps. After it wakes, all clocks include the time of the sleep.
     Suspended,
-    /// Stopped by its host. Afterwards only the wall clock is corrected.
+    /// The host has stopped the machine. After the stop, only the wall clock includes its duration.
     Paused,
 }
 
@@ -45,7 +45,7 @@ struct ClockState {
     behind: Duration,
     /// Error of the readings at one instant: the instant and the error.
     behind_at: Option<(Duration, Duration)>,
-    /// Total time of suspends, in which the clocks did not run.
+    /// Total duration of the suspends during which the clocks of this machine did not run.
     asleep: Duration,
     raw_repeats_boot: bool,
 }
@@ -116,7 +116,7 @@ impl ClockState {
     fn show(&self, now: Duration) -> Moment {
         let local = scale(now - self.at, self.rate);
         let slewed = scale(local, MILLION.saturating_add_signed(self.slew));
-        // The kernel does not slew clocks while it does not run.
+        // The kernel slews clocks only while the machine runs, and not during a suspend or a stop.
         let (boot, raw, wall) = match self.power {
             Power::Runs => (slewed, local, slewed),
             Power::Suspended => (local, local, local),
@@ -143,8 +143,8 @@ impl Clock for SimClock {
 /// Returns `duration` times `millionths`.
 pub fn scale(duration: Duration, millionths: u64) -> Duration {
     let nanos = u64::try_from(duration.as_nanos()).expect("a simulation lasts hours");
-    // The product is computed in two parts that fit into 64 bits, because this function runs at
-    // every reading.
+    // This function runs at every reading of a clock. So it computes the product in two parts of 64
+    // bits, and not in 128 bits.
     let (whole, rest) = (nanos / MILLION, nanos % MILLION);
     Duration::from_nanos(whole * millionths + rest * millionths / MILLION)
 }

@@ -1,4 +1,5 @@
-//! Stops and kills a process. Its futures are not polled while its gate is closed.
+//! A gate stops or kills a process. While the gate is closed, the futures of the process are not
+//! polled.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -52,7 +53,7 @@ impl GateState {
     }
 }
 
-/// A task of a process. It ends with `Err` if the process was killed or the task panicked.
+/// A task of a process. Its output tells whether the task returned, panicked, or was killed.
 pub struct Pausable {
     gate: Arc<Gate>,
     inner: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -89,7 +90,8 @@ impl Future for Pausable {
             state.dead
         };
         if dead {
-            // The future is dropped outside the gate's lock, because this may wake other tasks.
+            // Drop the future only after the release of the gate's lock, because the drop may wake
+            // other tasks.
             self.inner = None;
             return Poll::Ready(TaskEnd::Killed);
         }
@@ -106,7 +108,8 @@ impl Future for Pausable {
     }
 }
 
-/// Waits while the gate is closed. Code that closes its own gate calls it.
+/// Waits while the gate is closed. A task that closes its own gate calls this function, because
+/// only the next poll would stop the task.
 pub async fn pass(gate: &Gate) {
     std::future::poll_fn(|cx| {
         let mut state = gate.state();

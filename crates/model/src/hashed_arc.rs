@@ -1,17 +1,17 @@
-//! A part of a state that most of the following states share.
+//! A value for one part of a state. Successive states share the parts that do not change.
 
 use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// A value with its hash. Clones share it until one of them changes it.
+/// A value with its hash. Clones share the value until one of the clones changes it.
 ///
 /// A step changes only a few parts of a state. An unchanged part is shared with the previous state,
 /// and keeps its hash.
 #[derive(Debug, Clone)]
 pub struct HashedArc<T> {
     value: Arc<T>,
-    /// `None` after the value was accessible for changes.
+    /// `None` if the value may have changed since the last computation of the hash.
     hash: Option<u64>,
 }
 
@@ -24,7 +24,7 @@ impl<T: Hash> HashedArc<T> {
         Arc::clone(&self.value)
     }
 
-    /// Keeps the hash until the next change of the value.
+    /// Computes the hash, and keeps it until the next change of the value.
     pub fn settle(&mut self) {
         self.hash = Some(self.digest());
     }
@@ -77,15 +77,16 @@ fn hash(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Multiplies and folds, as the fastest hashers do. The seed is constant, because the hashes
-/// determine the order of the parts of a state, and so the path of a random walk.
+/// A hasher that multiplies and folds, as the fastest hashers do. The seed is constant, because the
+/// hashes determine the order of the parts of a state, and so the path of a random walk.
 struct Folding(u64);
 
 // Digits of pi.
 const SEED: u64 = 0x243f_6a88_85a3_08d3;
 const FACTOR: u64 = 0x1319_8a2e_0370_7345;
 
-// `inline` is necessary: the models are other crates, and would take one seventh longer.
+// The models are other crates, so these methods need `inline`. Without it, the models would take
+// one seventh longer.
 impl Hasher for Folding {
     #[inline]
     fn finish(&self) -> u64 {

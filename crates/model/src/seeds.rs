@@ -20,7 +20,7 @@ pub fn run_all<T: Send>(
             }
             let outcome = run(seed);
             if fails(&outcome) {
-                // Greater seeds need not run. Lesser seeds are already running.
+                // Start no greater seed. All lesser seeds have already started.
                 next.fetch_max(seeds.end, Ordering::Relaxed);
             }
             outcomes.push((seed, outcome));

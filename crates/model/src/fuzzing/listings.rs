@@ -108,7 +108,7 @@ pub fn compact(shelf: &mut Shelf, plan: &mut Compaction) -> Vec<Listed> {
     deletable
 }
 
-/// Asserts that a page is either refused for a real defect, or gives exactly its epochs.
+/// Asserts that a page with a defect is refused, and that any other page gives exactly its epochs.
 pub fn check_page(keys: &Keys, after: &After, page: &Page) -> Option<EpochsOfPage> {
     let start = key_of(keys, after);
     let mut order = vec![&start];
@@ -184,7 +184,8 @@ fn of_any_kind(mut reader: Reader<'_>, known: Option<Epoch>, mut plan: Compactio
     while !reader.is_empty() {
         let flags = reader.byte();
         let mut names: Vec<String> = (0..flags >> 3).map(|_| key(&mut reader, &keys)).collect();
-        // Most pages are in order. Otherwise the checks would never get past the first page.
+        // Sort about half of the pages. Without the sort, the checks would rarely get past the
+        // first page.
         if flags & 1 == 0 {
             names.sort_unstable();
         }
@@ -198,7 +199,8 @@ fn of_any_kind(mut reader: Reader<'_>, known: Option<Epoch>, mut plan: Compactio
         }
         let Some(judged) = check_page(&keys, &after, &page) else { continue };
         for listed in &judged.epochs {
-            // A page in order may follow one with greater epochs. Then the plan refuses it.
+            // The keys of a page may be in order, and still be smaller than the keys of the page
+            // before. Then the plan refuses the epoch.
             let before = plan.newest();
             match plan.handle_listed(*listed) {
                 Ok(handed) => assert!(handed.map(|handed| handed.epoch) < plan.newest(), "I3"),

@@ -10,8 +10,8 @@ use tenure::protocol::layout::Layout;
 use tenure::protocol::message::EpochEnd;
 use tenure::record::{MAX_WRITTEN_BYTES, Record};
 
-/// Asserts that the body is a lock with a token, or a typed error. The lock is free only with an
-/// `expires_at` of zero. A release of the lock is readable by every peer.
+/// Asserts that reading the body gives a lock with a token, or a typed error. The lock is free only
+/// if its `expires_at` is zero. Every peer can read the body that releases the lock.
 pub fn lock(body: &[u8]) {
     let (token, record) = match Record::decode(None, body) {
         Ok(lock) => lock,

@@ -1,5 +1,6 @@
-//! The checks of the fuzz targets. The replay of their corpus and the property tests also run them.
-//! They accept arbitrary bytes, and panic if a rule of docs/design/protocol.md is broken.
+//! The checks of the fuzz targets. The replay of the fuzz corpus and the property tests run the
+//! same checks. Each check accepts arbitrary bytes, and panics if a rule of docs/design/protocol.md
+//! is broken.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -22,9 +23,9 @@ pub use lock::lock;
 /// Maximum length of a name in the configuration.
 const LONGEST_NAME: usize = 256;
 
-/// Asserts that the body is a record or a typed error, and never a free epoch by mistake. A record
-/// that was read can be written, and its seal is readable by every peer. The body is also checked
-/// as a single object.
+/// Asserts that reading the body gives a record or a typed error, and that only `expired: true`
+/// frees the epoch. The record can be written again, and every peer can read its seal. Also checks
+/// the body as the body of a single object.
 pub fn record(body: &[u8]) {
     lock(body);
     let record = match Record::parse(body) {
@@ -33,14 +34,16 @@ pub fn record(body: &[u8]) {
     };
     let text = std::str::from_utf8(body).expect("JSON is UTF-8");
     assert!(text.trim_start().starts_with('{'), "a record is a JSON object");
-    // An ignored field may contain a number or an escape that no value can represent.
+    // `Value` cannot represent every number and every escape of an ignored field. Then there is no
+    // second reading to compare with.
     let expired = match serde_json::from_str::<Value>(text) {
         Ok(value) => value["expired"].as_bool().expect("a record has the field `expired`"),
         Err(_) => record.expired,
     };
     assert_eq!(record.seen().ended.is_some(), expired, "only `expired: true` frees an epoch");
     let written = record.to_bytes();
-    // The written record has other whitespace, so it can be too long.
+    // The written body has other whitespace than the body that was read, so its length may exceed
+    // the limit.
     if written.len() <= MAX_READ_BYTES {
         assert_eq!(
             Record::parse(&written).as_ref(),
@@ -96,7 +99,7 @@ fn seal_of(record: &Record) -> Option<(EpochEnd, u64)> {
     candidate.handle(Input::Answer(found.clone()));
     candidate.handle(Input::Lapsed);
     if let Step::Request(Request::Get { .. }) = candidate.step() {
-        // The candidate reads a foreign record again.
+        // Before the seal, the candidate reads a foreign record again.
         candidate.handle(Input::Answer(found));
     }
     match candidate.step() {

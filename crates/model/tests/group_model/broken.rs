@@ -39,7 +39,7 @@ impl Group {
         record
     }
 
-    /// Returns the answer of a failed read.
+    /// Returns the answer that a member gets if its read of this session fails.
     pub fn unread(&self, world: &World, who: usize, id: SessionId) -> SessionAnswer {
         let known = world.processes[who].participant.as_ref().and_then(|it| it.known());
         if known.and_then(|known| known.session(id)).is_some() {

@@ -8,13 +8,15 @@ use super::{CALM, broken, explore, group, missed, more};
 /// members report the deletion.
 const DELETED: &[&str] = &["G1", "G2", "G5"];
 
-/// Member 1 owns all partitions by assignment 2. Then other programs delete objects.
+/// Returns a group in which member 1 owns all partitions by assignment 2. Other programs may then
+/// delete objects.
 fn deleted(members: u8, last: u64, budget: Budget) -> Group {
     let group = group(members, 1, last, budget);
     Group { assigned: true, always: DELETED.into(), ..group }
 }
 
-/// A member that knows the deleted assignment bases the next assignment on the deleted one.
+/// Returns a group that must recover from a deletion: a member that has read the deleted assignment
+/// creates the next assignment from it.
 fn repaired(members: u8, last: u64, budget: Budget) -> Group {
     Group { sometimes: vec!["GS1 after a deletion"], ..deleted(members, last, budget) }
 }
@@ -60,85 +62,95 @@ fn a_group_is_restored() {
     explore("restored after the newest", repaired(2, 5, Budget { deletions: 1, ..budget }));
 }
 
-/// Only the leaving member has read assignment 2.
+/// Only the leaving member has read assignment 2. If its seal does not show this assignment,
+/// another member can create assignment 2 again.
 #[test]
 fn broken_seal_that_forgets() {
     let budget = Budget { wipes: 1, leaves: 1, ..CALM };
     broken(Broken::SealsForget, deleted(2, 2, budget), "G1");
 }
 
-/// The sessions are deleted, but the restarted process has read assignment 2.
+/// The sessions are deleted, but the restarted process has read assignment 2. If the process
+/// forgets this, it can create assignment 2 again.
 #[test]
 fn broken_process_that_forgets() {
     let budget = Budget { losses: 1, ends: 1, crashes: 1, ..CALM };
     broken(Broken::Forgets, Group { remembers: true, ..deleted(1, 2, budget) }, "G1");
 }
 
-/// Assignment 2 was deleted, and the plan creates it again from assignment 1.
+/// Assignment 2 was deleted, and a session shows it. A plan that ignores the session creates
+/// assignment 2 again from assignment 1.
 #[test]
 fn broken_plan_that_ignores_greater_assignments() {
     let budget = Budget { deletions: 1, leaves: 1, ahead: 1, ..CALM };
     broken(Broken::IgnoresGreater, deleted(2, 2, budget), "G1");
 }
 
-/// The session that shows assignment 2 is unreadable.
+/// The session that shows assignment 2 is unreadable. If a member treats this session as missing,
+/// it can create the same numbers again.
 #[test]
 fn broken_first_assignment_despite_an_unreadable_session() {
     let budget = Budget { wipes: 1, unread: 2, ..CALM };
     broken(Broken::UnreadIsMissing, deleted(2, 2, budget), "G1");
 }
 
-/// The member that has read assignment 2 could base the next assignment on it.
+/// A member has read the deleted assignment 2, and could create the next assignment from it. If all
+/// members stop instead, the group never recovers.
 #[test]
 fn broken_group_that_stops_at_a_deletion() {
     let budget = Budget { deletions: 1, leaves: 1, ..CALM };
     missed(Broken::StopsAtDeleted, repaired(2, 3, budget));
 }
 
-/// Assignment 2 was deleted. The operator bases the next assignment on assignment 1, which has no
-/// owner.
+/// Assignment 2 was deleted. An operator that reads no session creates the next assignment from
+/// assignment 1, which has no owner.
 #[test]
 fn broken_operator_that_reads_no_session() {
     let budget = Budget { deletions: 1, operations: 1, ahead: 1, leaves: 1, ..CALM };
     broken(Broken::OperatesBlindly, deleted(2, 3, budget), "G5");
 }
 
-/// Only the session of the member that has left showed assignment 2.
+/// Only the session of a member that has left shows the deleted assignment 2. If the compactor
+/// deletes this session, another member can create assignment 2 again.
 #[test]
 fn broken_compactor_that_deletes_evidence() {
     let budget = Budget { wipes: 1, swept: 1, leaves: 1, ..CALM };
     broken(Broken::CompactsEvidence, deleted(2, 2, budget), "G1");
 }
 
-/// The hold of the restoring and the lost assignment have the same number.
+/// The hold of the restoring gets the number of the lost assignment, in which a member still
+/// believes.
 #[test]
 fn broken_restoring_below_the_greatest_assignment() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, leaves: 1, ..CALM };
     broken(Broken::RestoresBelow, deleted(2, 4, budget), "G5");
 }
 
-/// The former owner renews its lease during the wait.
+/// Without a sweep, the former owner renews its lease during the wait, and believes in its
+/// ownership after the wait.
 #[test]
 fn broken_restoring_without_a_sweep() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, leaves: 1, ..CALM };
     broken(Broken::NoSweep, deleted(2, 5, budget), "G5");
 }
 
-/// Members assign no partition after the restoring.
+/// If the restoring never releases the partitions, members can never assign a partition again.
 #[test]
 fn broken_restoring_that_never_releases() {
     let budget = Budget { wipes: 1, restores: 1, crashes: 1, ahead: 1, ..CALM };
     missed(Broken::NeverReleases, repaired(1, 5, budget));
 }
 
-/// The former owner has not read the hold.
+/// If members plan from the hold, they assign partitions although the former owner has not read the
+/// hold.
 #[test]
 fn broken_restoring_with_a_hold_that_members_plan_from() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, ..CALM };
     broken(Broken::HoldsNothing, deleted(2, 4, budget), "G5");
 }
 
-/// Deposed members believe in their ownership until their leases end.
+/// Deposed members believe in their ownership until their leases end. So the restoring must wait
+/// for these leases.
 #[test]
 fn broken_restoring_without_a_wait() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, ..CALM };

@@ -168,7 +168,7 @@ fn operators_change_the_group() {
     explore("operators", group(2, 1, 5, budget));
 }
 
-/// A late create does not restore a compacted session.
+/// If a create arrives after the compaction of its session, it does not restore the session.
 #[test]
 fn sessions_are_compacted() {
     let budget = Budget { leaves: 1, swept: 1, twice: 1, ahead: more(0, 1), ..CALM };
@@ -187,84 +187,90 @@ fn broken(broken: Broken, group: Group, invariant: &'static str) {
     caught(Group { broken, ..group }, invariant);
 }
 
-/// The release of a former ownership takes the partition from its current owner.
+/// If members ignore the token of a release, the release of a former ownership takes the partition
+/// from its current owner.
 #[test]
 fn broken_release_of_any_token() {
     let budget = Budget { gives: 1, ..CALM };
     broken(Broken::AnyToken, group(1, 1, 6, budget), "G4");
 }
 
-/// The member may renew its session after the lapse.
+/// Without a seal, a member may renew its session after another member has seen its lapse.
 #[test]
 fn broken_lapse_without_a_seal() {
     let budget = Budget { ahead: 1, ..CALM };
     broken(Broken::NoSeal, group(2, 1, 4, Budget { ends: 1, ..budget }), "G4");
 }
 
-/// A deposed member may work on until it learns of its deposition.
+/// A deposed member may continue its work until it learns of its deposition. So the next owner must
+/// wait for the lease.
 #[test]
 fn broken_deposition_without_a_wait() {
     let budget = Budget { depositions: 1, ..CALM };
     broken(Broken::NoWaitForDeposed, group(2, 1, 4, budget), "G5");
 }
 
-/// A member may work on until it learns that its session was deleted.
+/// A member may continue its work until it learns that its session was deleted. So the next owner
+/// must wait for the lease.
 #[test]
 fn broken_vanished_session_without_a_wait() {
     let budget = Budget { vanish: 1, ahead: 1, ..CALM };
     broken(Broken::NoWaitForGone, group(2, 1, 4, budget), "G5");
 }
 
-/// The next owner has the token of the previous one.
+/// The next owner gets the token of the previous owner.
 #[test]
 fn broken_grant_that_keeps_the_token() {
     let budget = Budget { ends: 1, ..CALM };
     broken(Broken::KeepsToken, group(2, 1, 4, budget), "G1");
 }
 
-/// Decisions of the intermediate assignment are lost.
+/// An assignment that is based on v and created as v+2 loses the decisions of assignment v+1.
 #[test]
 fn broken_assignment_based_on_an_older_assignment() {
     let budget = Budget { ends: 1, ahead: 1, ..CALM };
     broken(Broken::SkipsNumber, group(2, 1, 5, budget), "G4");
 }
 
-/// The numbers of assignments would start again at 1.
+/// If the newest assignment is deleted, the numbers of assignments start again at 1.
 #[test]
 fn broken_compactor_that_deletes_the_newest() {
     let budget = Budget { compactions: 1, ..CALM };
     broken(Broken::CompactsNewest, group(2, 1, 4, budget), "G3");
 }
 
-/// A paused writer creates an assignment with a compacted number.
+/// A paused writer creates an assignment with the number of a compacted one. Only the confirming
+/// LIST detects the greater assignment.
 #[test]
 fn broken_assignment_that_is_not_confirmed_by_a_list() {
     let budget = Budget { compactions: 1, ends: 1, ahead: 1, ..CALM };
     broken(Broken::NoConfirm, group(2, 1, 5, budget), "G1");
 }
 
-/// The next owner begins its work before the previous owner has stopped.
+/// If an owner releases a partition before its work has stopped, the next owner begins too early.
 #[test]
 fn broken_release_before_the_work_has_stopped() {
     let budget = Budget { ahead: 1, ..CALM };
     broken(Broken::ReleasesFirst, group(2, 2, 5, budget), "G5");
 }
 
-/// The release may have taken effect, although its PUT got no answer.
+/// The PUT of a release got no answer, and may have taken effect. A member that withdraws the
+/// release may work although the partition has another owner.
 #[test]
 fn broken_release_that_is_withdrawn() {
     let budget = Budget { lost: 1, leaves: 1, ..CALM };
     broken(Broken::TakesBack, group(2, 1, 4, budget), "G5");
 }
 
-/// A restarted member with the same id uses the partitions of its predecessor.
+/// If only the id identifies a session, a restarted member with the same id uses the partitions of
+/// its predecessor.
 #[test]
 fn broken_sessions_identified_only_by_id() {
     let budget = Budget { crashes: 1, vanish: 1, ..CALM };
     broken(Broken::IdsAlone, Group { reuses_ids: true, ..group(2, 1, 5, budget) }, "G1");
 }
 
-/// A late create restores a compacted session.
+/// If a create alone makes a session join, a late create restores a compacted session.
 #[test]
 fn broken_session_that_joins_by_its_create() {
     let budget = Budget { leaves: 1, swept: 1, twice: 1, ..CALM };

@@ -60,7 +60,7 @@ impl DerefMut for Machines {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Process {
     pub id: SessionId,
-    /// Its session, which is the leadership of a separate election.
+    /// The machine of the member's session. A session is the leadership of a separate election.
     pub lease: SingleCandidate,
     /// Number of nonces that the process has drawn.
     drawn: u8,
@@ -78,7 +78,7 @@ pub struct Process {
     pub written: Option<Data>,
     /// Contents that the process has sent, with their heartbeats.
     wrote: Vec<(u64, Data)>,
-    /// Broken: the state before the last release, which the process can restore.
+    /// Broken: the machines before the last release. The process can return to them.
     before: Option<Box<Machines>>,
     pub leaving: bool,
     /// The greatest assignment that this process has seen in former sessions.
@@ -112,7 +112,7 @@ impl Process {
         process
     }
 
-    /// Returns the next process, with the same id or another id.
+    /// Returns the process after its restart, which uses `id`.
     pub fn again(&self, id: SessionId) -> Process {
         let mut next = Process::new(0, self.drawn);
         (next.id, next.ids_alone) = (id, self.ids_alone);
@@ -125,7 +125,8 @@ impl Process {
         self.participant.as_ref().and_then(|it| it.greatest()).max(self.remembers)
     }
 
-    /// Returns whether the session shows the greatest assignment that the process has seen.
+    /// Returns whether the last write of the session shows the greatest assignment that the process
+    /// has seen.
     pub fn has_said(&self) -> bool {
         self.written.as_ref().and_then(|it| it.seen) == self.data().seen
     }
@@ -233,8 +234,8 @@ impl Process {
         self.runs.is_some() && self.participant.as_ref().and_then(owns) == Some(release.token)
     }
 
-    /// Plans an assignment after a round. `any_token`: treats the release of any token as the
-    /// release of the newest token.
+    /// Plans an assignment after a round. If `any_token` is true, the plan treats the release of
+    /// any token as the release of the newest token.
     pub fn plan(&mut self, partitions: u8, any_token: bool) {
         let nonce = self.draw();
         let Some(participant) = &mut self.participant else { return };
@@ -248,7 +249,7 @@ impl Process {
         }
         let names = || (0..partitions).map(|it| it.to_string().into()).collect();
         let planned = participant.plan(&planner, &evidence, names, nonce);
-        // The nonce was not used if there is no plan.
+        // Without a plan the nonce is unused, so the next call may draw it.
         if !planned {
             self.drawn -= 1;
         }

@@ -80,7 +80,8 @@ impl Group {
         let left = restoring.listed.iter().filter(live).filter(|it| !knows(it) && !spares);
         let left: Vec<_> = left.collect();
         actions.extend(left.iter().map(|it| Action::Swept(it.id)));
-        // Members renew during the wait, unless the sweep deposes them.
+        // Without a wait, the restoring continues although leases run. Without a sweep, members
+        // renew their leases during the wait, so the leases also run at its end.
         let ends = [Broken::NoWaitForOwners, Broken::NoSweep].contains(&self.broken);
         let over = |it: &Session| world.runs(*it).is_none() || knows(it) || ends;
         let releases = self.broken != Broken::NeverReleases;
@@ -107,7 +108,7 @@ impl Group {
         }
         let held = HashedArc::new(held);
         self.serve_write(world, Wire::Assignment(held.clone()), serving);
-        // The operator reads the hold back and confirms it after any answer.
+        // After any answer to the write, the operator reads the hold back and confirms it.
         if world.store.newest().is_some_and(|it| **it == *held) {
             world.left.restores -= 1;
             let sessions = world.store.sessions.iter();
@@ -129,8 +130,8 @@ impl Group {
 }
 
 impl World {
-    /// Returns whether all processes knew the newest assignment when they began their actions.
-    /// Otherwise members would not find a deletion of it (rules D1 to D12 of
+    /// Returns whether all processes knew the newest assignment when they began their actions. Only
+    /// then must members detect a deletion of this assignment (rules D1 to D12 of
     /// docs/design/groups.md).
     fn is_settled(&self) -> bool {
         let knows = |it: &Participant| it.known().map(|it| it.epoch) == self.ghost.greatest;

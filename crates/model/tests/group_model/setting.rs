@@ -8,7 +8,8 @@ pub struct Group {
     /// The greatest assignment of the model.
     pub last: u64,
     pub budget: Budget,
-    /// True if a restarted member uses its old id after its object is gone.
+    /// True if a restarted member uses its old id again, once the object with this id no longer
+    /// exists.
     pub reuses_ids: bool,
     /// True if a restarted member is the same process and remembers the assignments that it read.
     pub remembers: bool,
@@ -96,9 +97,9 @@ pub enum Broken {
     // The following variants break rules about deletions, D1 to D12.
     /// A seal drops the greatest assignment that the member has seen.
     SealsForget,
-    /// A process that joins again forgets the assignment that it has seen.
+    /// A process that joins again forgets the greatest assignment that it has seen.
     Forgets,
-    /// If an assignment exists, a plan ignores greater ones that sessions have seen.
+    /// If an assignment exists, a plan ignores greater assignments that sessions have seen.
     IgnoresGreater,
     /// Members treat an unreadable session as missing.
     UnreadIsMissing,

@@ -285,7 +285,8 @@ impl Group {
             }
         }
         let store = &world.store;
-        // Only after the compaction of an assignment can a late create write its number again.
+        // A late create can write the number of an assignment again only after the compaction of
+        // that assignment.
         let compacts = world.left.compactions > 0;
         world.wires.retain(|wire| match wire {
             Wire::Assignment(_) => compacts || store.accepts(wire),

@@ -47,7 +47,8 @@ pub struct Data {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Wire {
     Assignment(HashedArc<Assignment>),
-    /// Write of a session. Its condition is this tag, or the absence of the object.
+    /// Write of a session's object. The condition of the write is this ETag, or `None` for the
+    /// absence of the object.
     Session(SessionId, Option<ETag>, Object),
 }
 

@@ -37,7 +37,7 @@ pub struct Ghost {
     /// The first session that believed in each token. Recorded only if the broken rule confuses
     /// sessions.
     pub believed: BTreeMap<Release, Nonce>,
-    /// Released partitions, after the end of the work.
+    /// Releases of partitions, recorded once the work of the owner has stopped.
     pub stopped: BTreeSet<(Session, Release)>,
     /// Ended sessions, with the newest assignment at the time of their end. Recorded only if
     /// sessions are compacted.
@@ -51,10 +51,11 @@ pub struct Ghost {
 /// A possible action. A number is an index into a list of the state.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Applies the request of the lease's machine. An idle lease is renewed first.
+    /// The store applies and answers the request of the lease's machine. If this machine waits, it
+    /// first starts a renewal.
     Lease(usize, Serving),
     Resign(usize, Serving),
-    /// Applies the request of the membership's machine.
+    /// The store applies and answers the request of the membership's machine.
     Ask(usize, Serving),
     Poll(usize),
     List(usize),
@@ -138,7 +139,8 @@ impl Group {
             None => {}
         }
         let runs = process.runs.is_some();
-        // A restoring waits for the leases of deposed members.
+        // A restoring waits for the leases of deposed members, so these leases may end without a
+        // budget.
         let waited = world.restoring.is_some() && world.is_over(process);
         if runs && (world.left.ends > 0 || waited) {
             actions.push(Action::LeaseEnds(who));
@@ -327,7 +329,8 @@ impl World {
         }
     }
 
-    /// Checks R3: an assignment does not include a session that ended before its creation.
+    /// Records the newest assignment at the end of each session. R3 forbids that a later assignment
+    /// adds an ended session.
     pub fn note_ends(&mut self) {
         let ends = |it: &Object| matches!(it.ended, Some(End::Resigned | End::Lapsed));
         let ended = self.store.sessions.iter().filter(|(_, it)| ends(it));

@@ -127,7 +127,8 @@ fn broken(broken: Broken, epochs: &[u64], budget: Budget) -> Log {
 
 const TRIM: Budget = Budget { unknown: 0, twice: 0, trims: 1, reads: 0, appends: 2 };
 
-/// A paused writer fills the number of a deleted claim. So a trim keeps claims.
+/// If a trim deleted a claim, a paused writer could fill the number of the claim. So a trim keeps
+/// claims.
 #[test]
 fn broken_trim_that_deletes_claims() {
     caught(broken(Broken::TrimsClaims, &[1, 2], TRIM), "kept");
@@ -140,7 +141,8 @@ fn broken_trim_that_deletes_the_newest() {
     caught(broken(Broken::TrimsNewest, &[1, 2], TRIM), "serial");
 }
 
-/// A paused writer fills the number of a deleted fence. So a trim keeps fences.
+/// If a trim deleted a fence, a paused writer could fill the number of the fence. So a trim keeps
+/// fences.
 #[test]
 fn broken_trim_that_deletes_fences() {
     for invariant in ["kept", "believed"] {
@@ -149,13 +151,14 @@ fn broken_trim_that_deletes_fences() {
     }
 }
 
-/// The older writer would continue below the claim.
+/// If free numbers remained below a claim, an older writer could append there.
 #[test]
 fn broken_claim_after_a_fence_with_free_numbers_below() {
     caught(Log { longest: 9, ..broken(Broken::FillsNothing, &[1, 2], TRIM) }, "serial");
 }
 
-/// A claim is invalid if a trimmed object had its number.
+/// A late claim may fill the number of a trimmed object, and is then invalid. So a writer confirms
+/// its claim.
 #[test]
 fn broken_claim_that_is_not_confirmed() {
     caught(broken(Broken::NoConfirm, &[1, 2], TRIM), "opened");

@@ -18,8 +18,8 @@ struct Race {
     faster: u8,
     /// Maximum number of requests of the newer writer until it has opened the log.
     within: u16,
-    /// Broken: the writer forgets the number of lost races at each search for the end. So the
-    /// writer never fences ahead.
+    /// Broken: the writer forgets the number of lost races at each search for the end of the log.
+    /// So the writer never fences ahead.
     broken: bool,
     /// Greatest number of requests of the newer writer on any path.
     most: Arc<AtomicU16>,
@@ -43,7 +43,8 @@ enum RaceAction {
 }
 
 impl RaceWorld {
-    /// Returns an unused nonce. This model loses no create, so a refused create leaves no object.
+    /// Returns an unused nonce. In this model each create has a known outcome, and only a
+    /// successful create uses its nonce. So the number of objects gives an unused nonce.
     fn nonce(&self, writer: u64) -> Nonce {
         let own = self.objects.values().filter(|it| it.epoch == epoch(writer)).count();
         Nonce::from_bits(u128::from(writer) * 1_000 + own as u128)
@@ -156,7 +157,8 @@ impl Model for Race {
     }
 }
 
-/// Returns the bound on requests: four requests for each refused attempt, and the walk to the end.
+/// Returns the bound on requests: four for each refused attempt, plus the requests that read up to
+/// the end of the log.
 fn bound(faster: u8) -> u16 {
     let ahead = (2 * u16::from(faster) + 1).next_power_of_two();
     ahead + 4 * u16::try_from(ahead.ilog2()).expect("the logarithm is below 16") + 6
@@ -175,7 +177,8 @@ fn a_writer_opens_within_a_bounded_number_of_requests() {
     }
 }
 
-/// Without fences ahead, each claim of the newer writer arrives too late.
+/// If the newer writer never fences ahead, the older writer always fills the number of its claim
+/// first.
 #[test]
 fn broken_opening_that_never_fences_ahead() {
     let race = Race { faster: 1, within: 40, broken: true, most: Arc::default() };

@@ -96,7 +96,7 @@ pub enum Trim {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Reader {
     Idle,
-    /// The state of [`Broken::ReadsFloorFirst`].
+    /// The reader has read this floor, and reads the entry next ([`Broken::ReadsFloorFirst`]).
     FloorRead(u64),
     HasRead(u64, Header),
 }
@@ -180,7 +180,8 @@ impl World {
     /// Applies a deletion.
     pub fn delete(&mut self, number: u64) {
         let mut above = self.first.range(number + 1..).map(|(_, header)| header);
-        // Fences that a writer has passed may be deleted.
+        // A trim may delete a fence that a writer has passed: the first object above the fence that
+        // is not a fence is an entry.
         let passed = above.find(|it| !it.is_fence()).is_some_and(|it| it.kind == Kind::Entry);
         let guards = self.first.get(&number).is_some_and(|first| {
             let guards = match first.kind {
@@ -292,7 +293,7 @@ impl Model for Log {
 
     fn within_boundary(&self, world: &HashedArc<World>) -> bool {
         // Two writers of one epoch that open the log concurrently may fence ahead of each other
-        // without a bound.
+        // without a bound. So the length of the log is bounded here.
         world.first.len() <= self.longest
     }
 
