@@ -66,10 +66,10 @@ fn broken_resignation_that_deletes() {
     caught(broken("resigning by deleting", Broken::ResignsByDeleting, Budget::NONE), &["I3", "I1"]);
 }
 
-/// A 409 reports a concurrent write, and not a false condition. The request may have taken effect,
-/// or may take effect later. A candidate that treats a 409 as a refusal forgets the request. Later
-/// the candidate treats its own epoch object as another candidate's object, and waits for a leader
-/// that does not exist.
+/// A 409 reports a concurrent write, and not a false condition. So a create with the answer 409 may
+/// have taken effect, or may take effect later. A candidate that treats a 409 as a refusal forgets
+/// the nonce of this create. Later it treats its own epoch object as another candidate's object,
+/// and waits for a leader that does not exist.
 #[test]
 fn broken_candidate_that_treats_409_as_refused() {
     let faults = Budget { gives_up: 1, ..Budget::NONE };
@@ -77,16 +77,16 @@ fn broken_candidate_that_treats_409_as_refused() {
     caught(Setting { remembers: true, ..setting }, &["own"]);
 }
 
-/// An SDK that resends a conditional write gets a 412 although the first attempt succeeded. The
-/// real machine then reads its own write back. A broken machine does not recognise its nonce, and
-/// loses the epoch: a candidate treats its epoch as another candidate's epoch, and a leader reports
-/// a tampered lease.
+/// If an SDK resends a conditional write, the second attempt gets a 412 although the first attempt
+/// succeeded. The real machine then reads the object, and recognises its own write. The broken
+/// machine does not recognise its nonce, and loses the epoch: as a candidate it follows its own
+/// epoch, and as a leader it reports a tampered lease.
 #[test]
 fn broken_sdk_retry_that_turns_a_success_into_412() {
     let faults = Budget { untrue_refusals: 1, renewals: 1, ..Budget::NONE };
     let setting = broken("an SDK's retry", Broken::ForgetsItself, faults);
     caught(setting.clone(), &["own", "honest"]);
-    // The retry costs leaderships, but not safety.
+    // The broken machine loses leaderships, but all safety invariants hold.
     let safe = vec!["I1", "I2", "I3", "I4", "I5", "I6", "no failure"];
     explore(Setting { name: "an SDK's retry, safety", always: safe, ..setting });
 }
@@ -96,8 +96,9 @@ fn broken_candidate_that_trusts_the_name() {
     caught(broken("trusting the name", Broken::TrustsName, Budget::NONE), &["I1"]);
 }
 
-/// Morling's peer does not confirm. With a compactor, the peer believes in grants that are older
-/// than the confirmed grants. So its belief is not a grant in the sense of I1.
+/// Morling's peer does not confirm its creates by a LIST. So it can create a compacted epoch again,
+/// and believe that it leads although a greater epoch was granted. If the checker counts this
+/// belief as a grant, I1 and I2 break.
 #[test]
 fn broken_peer_that_never_confirms() {
     let faults = Budget { compactions: 1, foreign_creates: 1, ..Budget::NONE };
@@ -112,8 +113,8 @@ fn broken_candidate_that_treats_a_page_as_the_whole_listing() {
     caught(Setting { foreign_keys: &[2], ..setting }, &["I1", "I2"]);
 }
 
-/// I4 to I6 do not hold if a create takes effect after its epoch was compacted. The checker detects
-/// the violation.
+/// I4 to I6 do not hold if a create takes effect after its epoch was compacted. The checker must
+/// detect the violation.
 #[test]
 fn broken_assumption_that_no_create_outlives_compaction() {
     let faults = Budget { twice: 1, compactions: 1, renewals: 1, ..Budget::NONE };

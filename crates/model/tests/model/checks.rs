@@ -14,8 +14,8 @@ use super::world::{Game, World};
 /// The past events on which the invariants depend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct History {
-    /// Grants in the order of their dates. A grant has the date of the first page of its confirming
-    /// LIST.
+    /// Grants in the order of their dates. The date of a grant is the moment at which the store
+    /// evaluates the first page of the confirming LIST.
     pub grants: Vec<Grant>,
     /// Names of the properties that this path has broken.
     broken: Vec<&'static str>,
@@ -29,9 +29,11 @@ pub struct History {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Grant {
     pub epoch: Number,
-    /// Nonce of the epoch. 0 means a belief of Morling's peer.
+    /// Nonce of the epoch. 0 means that Morling's peer created the epoch and believes that it
+    /// leads.
     pub nonce: NonceNumber,
-    /// True while the store has answered the first page but not the last one.
+    /// True while the store has answered the first page of the confirming LIST, but not the last
+    /// page.
     pub pending: bool,
     /// True if no greater epoch existed at the date of the grant.
     pub alone: bool,
@@ -80,8 +82,8 @@ impl History {
         self.require("I2", self.grants[place].alone && ordered);
     }
 
-    /// Checks a write that the store is about to accept. `sealed_since`: the epoch object with this
-    /// nonce was sealed earlier.
+    /// Checks a write that the store is about to accept. `sealed_since` is true if the epoch object
+    /// with this nonce was sealed earlier.
     pub fn before(&mut self, store: &Store, wire: Wire, sealed_since: bool) {
         let epoch = wire.epoch();
         match wire {
@@ -127,7 +129,8 @@ impl History {
             Lost::Superseded(by) => {
                 small(by.get()) > epoch && past.created.contains(&small(by.get()))
             }
-            // Another object with the same epoch requires an earlier deletion.
+            // The leader's object can be missing, or replaced by an object with another nonce, only
+            // after a deletion of the epoch.
             Lost::Vanished | Lost::Tampered => past.deleted.contains(&epoch),
         };
         self.require("honest", honest);
@@ -141,7 +144,8 @@ impl History {
     }
 }
 
-/// All effects of a random walk on the store, and the events that it reached.
+/// All writes that the store accepted in a random walk, and the names of the events that the walk
+/// reached.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Past(Option<HashedArc<Written>>);
 

@@ -175,8 +175,8 @@ fn a_peer_never_seals() {
     explore(Setting { morling: Morling::Counts, always, ..setting });
 }
 
-/// The peer does not confirm, so the peer believes in a compacted epoch again. No candidate
-/// believes in it.
+/// The peer does not confirm its creates. So it may create a compacted epoch again, and believe
+/// that it leads. The grants of the candidates still keep I1 to I3.
 #[test]
 fn a_peer_never_confirms() {
     let faults = Budget {

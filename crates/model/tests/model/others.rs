@@ -1,4 +1,5 @@
-//! The steps of crashes, a broken order, a compactor and Morling's peer.
+//! The steps of a crash, of a process that lists before its create, of a compactor, and of
+//! Morling's peer.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -70,8 +71,8 @@ impl Game {
             }
         }
         if !more && let Some(newest) = plan.newest() {
-            // No process restores in this model. The newest epoch is read at the same moment as the
-            // listing.
+            // No process restores in this model, so no epoch is held. The compactor reads the
+            // newest epoch at the same moment as the last page.
             let there = world.store.epochs().any(|(epoch, _)| u64::from(epoch) == newest.get());
             plan.handle_read(
                 newest,

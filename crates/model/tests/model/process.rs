@@ -40,7 +40,7 @@ pub struct Process {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
     Elsewhere,
-    /// The candidate creates, or reads the object that made the store refuse its create.
+    /// The candidate sends a create, or reads the epoch object after a refused create.
     Creating,
     Confirming {
         nonce: NonceNumber,
@@ -152,7 +152,8 @@ impl Process {
         self.phase = match (self.phase, step) {
             (_, Step::Nonce) => Phase::Creating,
             (Phase::Creating, Step::Request(Request::Get { .. })) => Phase::Creating,
-            // A search for the newest epoch would start one number lower.
+            // This LIST starts after the created epoch, so it confirms a create. A search for the
+            // newest epoch starts one number lower.
             (Phase::Creating, Step::Request(Request::List(After::Number(after))))
                 if after == u64::from(creates) && !self.creating.is_empty() =>
             {
@@ -173,7 +174,8 @@ impl Process {
         }
     }
 
-    /// Returns the nonce of the process's attempt that an answer shows.
+    /// Returns the nonce in the answer if a create of this process sent it. Otherwise returns
+    /// `None`.
     pub fn own_nonce(&self, answer: &Answer) -> Option<NonceNumber> {
         let Answer::Found { sighting, .. } = answer else { return None };
         self.creating.iter().copied().find(|nonce| Some(nonce_of(*nonce)) == sighting.seen.nonce)

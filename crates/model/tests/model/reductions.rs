@@ -17,7 +17,8 @@ impl World {
             return;
         }
         // The possible contents of epoch objects: the current ones, and the contents that pending
-        // writes can create. A later write has a new content.
+        // writes can create. A write that is sent later has a new content, so no pending write has
+        // it as its condition.
         let mut possible: Vec<(Number, Body)> = self.store.epochs().collect();
         let creates =
             self.wires.iter().filter(|message| matches!(message.wire, Wire::Create { .. }));
@@ -38,7 +39,8 @@ impl World {
         }
         let keeps = |message: &Message| match message.wire {
             Wire::Replace { epoch, tag, .. } => possible.contains(&(epoch, tag)),
-            // The protocol assumes that a copy never arrives after the compaction of its epoch.
+            // The protocol assumes that no copy of a create arrives after the compaction of its
+            // epoch.
             Wire::Create { .. } if message.done && !game.setting.creates_outlive_compaction => {
                 false
             }

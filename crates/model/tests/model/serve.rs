@@ -95,7 +95,7 @@ impl Game {
         }
     }
 
-    /// Records the date of the grant, at the first page of the confirming LIST.
+    /// If this page is the first one of a confirming LIST, records the date of the grant.
     fn date(&self, world: &mut World, who: usize, after: &After) {
         let epoch = world.processes[who].greatest();
         if let Some(nonce) = world.confirming(who)

@@ -53,7 +53,7 @@ pub enum Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Budget {
     /// The sender abandons a request after a timeout, a 409 or a 5xx. The write may be applied
-    /// later or never. Lost requests and lost answers are such events.
+    /// later or never. A lost request or a lost answer is also an event of this kind.
     pub gives_up: u8,
     /// A write is applied, and a copy of the write remains in transit.
     pub twice: u8,
@@ -84,10 +84,10 @@ pub struct Budget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Morling {
     Absent,
-    /// I1 and I2 include the beliefs of the peer.
+    /// For I1 and I2, a belief of the peer counts as a grant.
     Counts,
-    /// I1 and I2 include only the grants of the candidates, because the peer creates a compacted
-    /// epoch again.
+    /// For I1 and I2, only the grants of the candidates count, because the peer may create a
+    /// compacted epoch again.
     TakesPart,
 }
 
@@ -116,7 +116,7 @@ pub const SOMETIMES: &[&str] = &["S1", "S2", "three grants in a row"];
 
 impl Setting {
     /// Returns a setting with two candidates that follow the protocol up to epoch 3, with these
-    /// faults. Each compaction has its own compactor.
+    /// faults. The setting has one compactor for each compaction.
     pub fn new(name: &'static str, faults: Budget) -> Setting {
         Setting {
             name,

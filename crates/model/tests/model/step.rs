@@ -31,7 +31,8 @@ impl Game {
             Action::Tell(who, input) => {
                 world.left.abandons -= u8::from(input == Input::Abandon);
                 world.left.renewals -= u8::from(input == Input::RenewDue);
-                // The input ends the wait for a pending answer, so the answer is dropped.
+                // After this input the process no longer waits for the answer in transit, so drop
+                // the answer.
                 world.processes[who].mail = None;
                 self.tell(&mut world, who, input, true);
             }
@@ -122,8 +123,8 @@ impl Game {
         Some(())
     }
 
-    /// Passes an input to a process and records the effects. `fresh`: the answer shows the current
-    /// state of the store.
+    /// Passes an input to a process and records the effects. `fresh` is true if the answer shows
+    /// the current state of the store.
     pub fn tell(&self, world: &mut World, who: usize, input: Input, fresh: bool) {
         let World { processes, history, store, .. } = world;
         let process = &mut processes[who];
@@ -142,7 +143,8 @@ impl Game {
             }
             _ => None,
         };
-        // A broken process does not recognise its nonce, so the nonce is read from the store.
+        // The answer may hide the nonce from a broken process, so this check reads the nonce from
+        // the store.
         let shown = asked.and_then(|epoch| store.get(epoch));
         let shown = shown.filter(|body| body.ended().is_none()).map(|body| body.nonce);
         let own = own.or(shown.filter(|nonce| fresh && process.creating.contains(nonce)));
@@ -180,7 +182,8 @@ impl Game {
         history.require("no failure", !matches!(process.machine.step(), Step::Failed(_)));
     }
 
-    /// Records the effects of an input. `led` is the grant before the input.
+    /// Records the event that an input caused. `led` is the grant that the process had before the
+    /// input.
     fn takes_note(
         &self,
         world: &mut World,

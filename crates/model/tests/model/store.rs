@@ -16,7 +16,7 @@ pub const SLOTS: usize = 26;
 /// The number of an epoch. 0 means no epoch.
 pub type Number = u8;
 
-/// The number of a nonce, by epoch. 0 means no nonce.
+/// The number of a nonce. Each epoch has a separate range of these numbers. 0 means no nonce.
 pub type NonceNumber = u16;
 
 /// A record without its name. All candidates have the same name.
@@ -25,11 +25,11 @@ pub struct Body {
     /// 0 in Morling's records.
     pub nonce: NonceNumber,
     pub heartbeat: u8,
-    /// Position in [`WORDS`], or 0 while unsealed.
+    /// Index of the end in [`WORDS`], or 0 while the record is unsealed.
     word: u8,
 }
 
-/// The first of the characters that encode an ETag. These characters are visible.
+/// The first of the characters that encode an ETag. All these characters are printable.
 const FIRST_LETTER: u32 = '!' as u32;
 
 const WORDS: [Option<EpochEnd>; 4] =
@@ -129,7 +129,8 @@ impl Wire {
     }
 }
 
-/// Number of nonces per epoch. Nonces are numbered, so that equal states have equal hashes.
+/// Number of nonces per epoch. The model numbers the nonces and does not draw them at random, so
+/// equal states have equal hashes.
 pub const NONCES: NonceNumber = 64;
 
 /// Returns the epoch for which a nonce was drawn.
@@ -153,8 +154,8 @@ pub struct Store {
     objects: [Option<Body>; SLOTS],
 }
 
-/// Hashes only the used slots, because most slots are free. No epoch is 0, so a 0 ends the hashed
-/// slots.
+/// Hashes only the used slots, because most slots are free. The final 0 marks the end, because no
+/// epoch has the number 0.
 impl Hash for Store {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.epochs().for_each(|object| object.hash(state));
@@ -209,7 +210,8 @@ impl Store {
     }
 
     pub fn read(&self, epoch: Epoch, unless: Option<&ETag>) -> Answer {
-        // A leader of the model's last epoch reads the next epoch, which is outside the model.
+        // If the leader of the model's last epoch reads the next epoch, the number is outside the
+        // model, and the object is missing.
         let Some(body) = u8::try_from(epoch.get()).ok().and_then(|epoch| self.get(epoch)) else {
             return Answer::Missing;
         };

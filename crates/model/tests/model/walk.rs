@@ -47,7 +47,8 @@ fn walk(name: &'static str) -> Setting {
     }
 }
 
-/// Returns the setting of a seed.
+/// Returns the setting with the random foreign keys and the random number of candidates of this
+/// seed.
 fn drawn(seed: u64, setting: &Setting) -> Setting {
     let mut rng = fastrand::Rng::with_seed(seed);
     let foreign_keys: [&'static [Number]; 4] = [&[], &[0, 2], &[1, 3, 4, 7], &[5]];
@@ -63,7 +64,7 @@ struct Weighted;
 struct Choices {
     rng: fastrand::Rng,
     made: usize,
-    /// Number of choices after which each process wakes.
+    /// For each process, the number of choices after which the process wakes.
     asleep_until: [usize; 8],
 }
 
@@ -183,11 +184,11 @@ impl Game {
     }
 }
 
-/// Walks the path of a seed. Returns the discovered properties with the number of steps, and the
-/// path to the first property that does not hold.
+/// Walks the path of a seed. Returns the names of the discovered properties. If a property of
+/// `always` does not hold, also returns a description of the path to it.
 fn go(seed: u64, setting: &Setting) -> (Vec<&'static str>, Option<String>) {
     let game = Game { setting: drawn(seed, setting) };
-    // The checker makes exactly one walk.
+    // With this target the checker makes exactly one walk.
     let checker = game.clone().checker().target_state_count(1);
     let checker = checker.spawn_simulation(seed, Weighted);
     let joined = panic::catch_unwind(AssertUnwindSafe(|| checker.join()));
@@ -233,7 +234,7 @@ fn holds(mut setting: Setting, many: u64) {
     assert!(setting.sometimes.is_empty() || walks < many, "never seen: {:?}", setting.sometimes);
 }
 
-/// Asserts that one of the first `within` walks breaks each property.
+/// Asserts for each property that at least one of the first `within` walks breaks it.
 fn caught(setting: &Setting, properties: &[&'static str], within: u64) {
     for property in properties {
         let setting = Setting { always: vec![property], ..setting.clone() };
@@ -309,8 +310,8 @@ fn broken_walks_are_caught() {
     caught(&broken("walks, a page", Broken::OnePage), &["I1", "I2"], 500);
 }
 
-/// If no lease lapses, no candidate can take over from a dead leader. The check detects this dead
-/// end.
+/// If no lease lapses, no candidate can take over from a dead leader. The property "no dead end"
+/// must detect this state.
 #[test]
 fn broken_lapse_is_a_dead_end() {
     let setting = Setting { never_lapses: true, ..walk("walks, no lease lapses") };

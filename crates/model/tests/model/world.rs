@@ -22,8 +22,8 @@ pub struct Game {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct World {
     pub store: Store,
-    /// The processes in canonical order. The order has no meaning, because exchanged candidates
-    /// have the same future.
+    /// The processes in canonical order. The order has no meaning: if two candidates exchange their
+    /// states, the model continues in the same way.
     pub processes: Vec<HashedArc<Process>>,
     pub compactors: Vec<HashedArc<Compactor>>,
     /// Pending writes that their senders have abandoned, in sorted order.
@@ -67,9 +67,11 @@ pub struct Peer {
 /// A possible action. A number is an index into a list of the state.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// The process receives the due input. The store applies and answers its request.
+    /// The process receives the due input and sends its next request. The store applies and answers
+    /// the request.
     Serve(usize, Due, Serving),
-    /// The process learns that the outcome is unknown. Its write stays in transit.
+    /// The process receives the due input and sends its next request, whose outcome stays unknown.
+    /// If the request is a write, it stays in transit.
     GivesUp(usize, Due),
     Deliver(usize),
     Tell(usize, Input),
@@ -87,8 +89,8 @@ pub enum Action {
     PeerTouches(Number),
 }
 
-/// The input, if any, after which a process sends its request. The process waits only before the
-/// input, because an unsent request is equivalent to a late request.
+/// The input, if any, after which a process immediately sends its request. The model omits a wait
+/// between them, because a request that is sent later is equivalent to a request that arrives late.
 pub type Due = Option<Input>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,7 +161,7 @@ impl Game {
             Step::Nonce if self.setting.broken == Broken::ConfirmsFirst && !process.confirmed => {
                 actions.push(Action::ConfirmsFirst(who));
             }
-            // The nonce is drawn when the create is sent.
+            // The process draws the nonce and sends the create in one action.
             Step::Nonce => self.request_actions(world, who, None, true, actions),
             Step::Wait(wait) => self.wait_actions(world, who, &wait, actions),
             Step::Failed(_) => {}
@@ -232,7 +234,8 @@ impl Game {
 
     fn other_actions(&self, world: &World, actions: &mut Vec<Action>) {
         for (which, message) in world.wires.iter().enumerate() {
-            // No sender waits for the answer, so a write without an effect can be ignored.
+            // No sender waits for the answer to a pending write. So a write that the store would
+            // refuse now needs no action.
             if world.store.accepts(message.wire) {
                 actions.push(Action::Arrives(which));
                 if world.left.twice > 0 && !message.done {
@@ -314,7 +317,7 @@ impl Model for Game {
             return;
         }
         for who in 0..world.processes.len() {
-            // Equal processes have equal actions.
+            // Equal processes have equal actions, so list the actions of the first one only.
             if self.setting.unreduced || !world.processes[..who].contains(&world.processes[who]) {
                 self.process_actions(world, who, actions);
             }
@@ -327,7 +330,8 @@ impl Model for Game {
         if !self.walks() {
             return next.map(HashedArc::new);
         }
-        // Steps without an effect are kept, because stateright cannot retrace a path without them.
+        // In a random walk a step without an effect is also a new state, because stateright could
+        // not retrace the path without this step.
         let mut next = next.unwrap_or_else(|| World::clone(world));
         next.steps += 1;
         Some(HashedArc::new(next))

@@ -34,7 +34,7 @@ fn single_broken_takeover_without_if_match_over_a_renewal() {
 }
 
 /// Equal bodies have equal ETags. If a renewal repeats the body, followers cannot detect the
-/// renewal, and an older condition becomes true again.
+/// renewal, and a write that is conditional on an older ETag can succeed.
 #[test]
 fn single_broken_renewal_that_reuses_the_body() {
     caught("body reused", SingleBroken::BodyReused, Budget::CALM, &["no ABA"]);
@@ -53,7 +53,7 @@ fn single_broken_candidate_that_treats_409_as_refused() {
         broken: SingleBroken::ConflictIsRefusal,
         ..SingleSetting::new(name, faults)
     };
-    // The broken rule costs leaderships, but not safety.
+    // The broken process loses leaderships, but all safety invariants hold.
     let safe = vec!["I1", "I2", "I3", "I4", "I5", "token", "no failure"];
     explore(SingleSetting { always: safe, ..setting });
     caught(name, SingleBroken::ConflictIsRefusal, faults, &["own"]);

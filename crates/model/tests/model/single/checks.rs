@@ -31,8 +31,8 @@ impl SingleHistory {
         }
     }
 
-    /// Checks a write that the store is about to accept. `unseen`: the object was written after its
-    /// writer first saw the expected content.
+    /// Checks a write that the store is about to accept. `unseen` is true if another write took
+    /// effect after the writer first saw the content that it overwrites.
     pub fn before(&mut self, store: &SingleStore, wire: SingleWire, unseen: bool) {
         self.require("no ABA", !unseen);
         let (Some(body), before) = (wire.body(), store.object) else {
@@ -46,7 +46,7 @@ impl SingleHistory {
         {
             return self.written_again(before, body);
         }
-        // An acquisition raises the token by one, to a new value.
+        // An acquisition raises the token by one, and no earlier acquisition had the new token.
         self.require("token", body.token == token + 1 && body.ended().is_none());
         self.require("I2", self.acquired.iter().all(|(before, _)| *before < body.token));
         if before.and_then(SingleBody::ended) == Some(EpochEnd::Resigned) {
@@ -67,7 +67,8 @@ impl SingleHistory {
         self.require("I1", self.granted.iter().all(|(before, _)| *before != token));
         self.require("I2", self.acquired.contains(&(token, nonce)));
         self.granted.push((token, nonce));
-        // Grants are in the order of the writes that won them.
+        // Tokens increase with each acquisition, so this sort puts the grants in the order of the
+        // writes that won them.
         self.granted.sort_unstable();
     }
 
@@ -117,7 +118,7 @@ pub fn properties(
         Property::<SingleGame>::always("I3", |_, world| holds(world, "I3")),
         Property::<SingleGame>::always("I4", |_, world| holds(world, "I4")),
         Property::<SingleGame>::always("I5", |_, world| holds(world, "I5")),
-        // Only an acquisition raises the token, by one. A release keeps the token.
+        // An acquisition raises the token by one. No other write changes the token.
         Property::<SingleGame>::always("token", |_, world| holds(world, "token")),
         // Between a writer's first read of the object and its overwrite, no other write occurred.
         Property::<SingleGame>::always("no ABA", |_, world| holds(world, "no ABA")),

@@ -38,9 +38,10 @@ pub enum SingleBroken {
     /// A renewal writes the existing body.
     BodyReused,
     TrustsName,
-    /// Treats a takeover with an unknown outcome as refused, because another candidate succeeded.
+    /// The machine treats a takeover of unknown outcome as refused, as if another candidate had
+    /// succeeded.
     ConflictIsRefusal,
-    /// Does not recognise its own nonce.
+    /// The machine does not recognise its own nonce.
     ForgetsItself,
     ReleaseRaises,
     ReleaseResets,
@@ -72,8 +73,8 @@ fn single_requests_are_lost_or_late() {
     explore(SingleSetting::new("requests lost and late", faults));
 }
 
-/// An ETag never becomes valid again: no write occurs between the read of an ETag and the overwrite
-/// with this ETag.
+/// No ETag becomes valid again: if an overwrite with an ETag succeeds, no other write took effect
+/// after the first read of this ETag.
 #[test]
 fn single_no_etag_becomes_valid_again() {
     let faults = Budget { gives_up: 1, twice: 1, depositions: bound(0, 1), ..Budget::CALM };
@@ -107,7 +108,7 @@ fn single_an_sdk_that_resends_is_tolerated() {
     explore(SingleSetting::new("an SDK that resends", faults));
 }
 
-/// All properties hold even if they include the beliefs of a peer, because the peer writes by
+/// All properties hold even if the beliefs of the peer count as grants, because the peer writes by
 /// compare-and-swap.
 #[test]
 fn single_a_peer_of_the_post_takes_part() {

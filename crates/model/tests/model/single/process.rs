@@ -16,7 +16,8 @@ pub struct SingleProcess {
     pub leads: Option<Won>,
     /// Nonces of the attempts to overwrite one state of the object, in the order of their sending.
     pub sent: Vec<u8>,
-    /// An answer in transit, and the number of writes of the object at the time of the answer.
+    /// An answer in transit, and the number of writes that the object had at the time of the
+    /// answer.
     pub mail: Option<(Answer, u8)>,
     /// The content that the process expects in the store, and the number of writes when the process
     /// first read this content.

@@ -33,7 +33,8 @@ impl SingleGame {
             }
             SingleAction::Tell(who, input) => {
                 world.left.abandons -= u8::from(input == Input::Abandon);
-                // The input ends the wait for a pending answer, so the answer is dropped.
+                // After this input the process no longer waits for the answer in transit, so drop
+                // the answer.
                 world.processes[who].mail = None;
                 let writes = world.writes;
                 self.tell(&mut world, who, input, writes, true);
@@ -213,8 +214,8 @@ impl SingleGame {
         Some(())
     }
 
-    /// Passes an input to a process and records the effects. `fresh`: the answer shows the current
-    /// state of the store.
+    /// Passes an input to a process and records the effects. `fresh` is true if the answer shows
+    /// the current state of the store.
     fn tell(&self, world: &mut SingleWorld, who: usize, input: Input, writes: u8, fresh: bool) {
         let SingleWorld { processes, history, store, .. } = world;
         let process = &mut processes[who];

@@ -12,17 +12,18 @@ pub struct SingleBody {
     pub token: u8,
     /// 0 in bodies that have only the two fields of the post.
     pub nonce: u8,
-    /// Number of the heartbeat. In a body that has only the two fields of the post, it numbers the
-    /// `expires_at` values.
+    /// The heartbeat. In a body that has only the two fields of the post, a number that stands for
+    /// the value of `expires_at`.
     pub heartbeat: u8,
-    /// Position in [`WORDS`], or 0 while not released.
+    /// Index of the end in [`WORDS`], or 0 while the lock is not released.
     pub word: u8,
 }
 
 const WORDS: [Option<EpochEnd>; 4] =
     [None, Some(EpochEnd::Resigned), Some(EpochEnd::Lapsed), Some(EpochEnd::Deposed)];
 
-/// Number of nonces per token. Nonces are numbered, so that equal states have equal hashes.
+/// Number of nonces per token. The model numbers the nonces and does not draw them at random, so
+/// equal states have equal hashes.
 pub const NONCES: u8 = 12;
 
 pub fn small(number: u64) -> u8 {

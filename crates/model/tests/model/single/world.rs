@@ -26,7 +26,7 @@ pub struct SingleWorld {
     pub left: Budget,
     pub peer: SinglePeer,
     pub history: SingleHistory,
-    /// Number of writes of the object. The model counts the writes only for `no ABA`.
+    /// Number of writes of the object. The model counts the writes only for the property `no ABA`.
     pub writes: u8,
 }
 
@@ -50,9 +50,11 @@ pub struct SinglePeer {
 /// A possible action. A number is an index into a list of the state.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SingleAction {
-    /// The process receives the due input. The store applies and answers its request.
+    /// The process receives the due input and sends its next request. The store applies and answers
+    /// the request.
     Serve(usize, SingleDue, SingleServing),
-    /// The process learns that the outcome is unknown. Its write stays in transit.
+    /// The process receives the due input and sends its next request, whose outcome stays unknown.
+    /// If the request is a write, it stays in transit.
     GivesUp(usize, SingleDue),
     Deliver(usize),
     Tell(usize, Input),
@@ -67,8 +69,8 @@ pub enum SingleAction {
     PeerReleases,
 }
 
-/// The input, if any, after which a process sends its request. An unsent request is equivalent to a
-/// late request.
+/// The input, if any, after which a process immediately sends its request. The model omits a wait
+/// between them, because a request that is sent later is equivalent to a request that arrives late.
 pub type SingleDue = Option<Input>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -224,7 +226,7 @@ impl Model for SingleGame {
 
     fn actions(&self, world: &HashedArc<SingleWorld>, actions: &mut Vec<SingleAction>) {
         for who in 0..world.processes.len() {
-            // Equal processes have equal actions.
+            // Equal processes have equal actions, so list the actions of the first one only.
             if !world.processes[..who].contains(&world.processes[who]) {
                 self.process_actions(world, who, actions);
             }
