@@ -28,7 +28,7 @@
 //!
 //! # Panics
 //!
-//! A failed check panics with its name and its observation.
+//! If a check fails, the suite panics with the name of the check and a description of the failure.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -193,8 +193,8 @@ pub fn essential() -> impl Iterator<Item = &'static Check> {
 pub struct Check {
     /// Name in reports and in keys.
     pub name: &'static str,
-    /// Description of the guarantee, such as "lists only the prefix". Most descriptions follow the
-    /// words "the store".
+    /// Description of the guarantee, such as "lists only the prefix". Most descriptions continue a
+    /// sentence that begins with "the store".
     pub promise: &'static str,
     /// True if only elections with epoch files need this guarantee.
     pub of_listings: bool,

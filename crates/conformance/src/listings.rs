@@ -126,7 +126,7 @@ pub(super) async fn pages(scope: CheckScope<'_>) -> Checked {
     Ok(())
 }
 
-/// Passes if the store does not offer listings of the last keys.
+/// This check passes if the store does not offer listings of the last keys.
 pub(super) async fn lists_the_last(scope: CheckScope<'_>) -> Checked {
     let prefix = scope.key("lock-");
     if scope.list_last(&prefix, "", 1).await?.is_none() {
@@ -159,7 +159,7 @@ pub(super) async fn lists_the_last(scope: CheckScope<'_>) -> Checked {
     scope.shows_last("", 1, &names[5..6], true).await
 }
 
-/// Passes if the store lists no ETags.
+/// This check passes if the listings of the store have no ETags.
 pub(super) async fn lists_the_etags(scope: CheckScope<'_>) -> Checked {
     let names = names(5);
     let mut etags = Vec::new();
@@ -204,8 +204,8 @@ impl CheckScope<'_> {
         Ok(listed)
     }
 
-    /// Returns the keys of the page, and true if the page omits smaller keys. Returns `None` if the
-    /// store does not offer this listing.
+    /// Lists the last `limit` keys. Returns these keys, and true if the page omits smaller keys.
+    /// Returns `None` if the store does not offer this listing.
     async fn list_last(
         &self,
         prefix: &str,

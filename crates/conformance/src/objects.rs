@@ -77,7 +77,8 @@ pub(super) async fn changes_the_etag_with_the_body(scope: CheckScope<'_>) -> Che
     Ok(())
 }
 
-/// A follower that does not see the renewals of a live leader considers the leader dead.
+/// Followers rely on this guarantee: a follower that does not see the renewals of a live leader
+/// considers the leader dead.
 pub(super) async fn shows_changes_to_a_poll(scope: CheckScope<'_>) -> Checked {
     let first = scope.created("a", "one").await?;
     match scope.get("a", Some(&first), 100).await? {
@@ -217,7 +218,8 @@ pub(super) async fn dates_what_was_written(scope: CheckScope<'_>) -> Checked {
     Ok(())
 }
 
-/// The bound is wide, so that a slow machine passes. Wrong time zones and units still fail.
+/// The tolerance is large, so that the check passes on a slow machine. Dates in a wrong time zone
+/// or a wrong unit still fail.
 fn is_recent(date: DateTime<Utc>, now: DateTime<Utc>) -> bool {
     let distance = now.signed_duration_since(date).abs();
     distance.to_std().is_ok_and(|distance| distance < Duration::from_secs(30 * 60))

@@ -46,8 +46,8 @@ pub enum FencingError {
         /// [`Determinacy::Indeterminate`] if this call may have written.
         determinacy: Determinacy,
     },
-    /// A later writer of the same epoch has opened the resource, and every later call of this
-    /// writer fails too. Use one writer per epoch, and share it.
+    /// Another writer of the same epoch has opened the resource after this writer. Every further
+    /// call of this writer fails too. Use one writer per epoch, and share it.
     Replaced {
         /// Epoch of both writers.
         epoch: Epoch,

@@ -41,8 +41,8 @@ pub(super) fn spans(found: Vec<Found>, now: DateTime<Utc>) -> Vec<LeadershipSpan
     spans
 }
 
-/// Returns the epochs without an object. They are below `first`, the oldest epoch with an object,
-/// or between the epochs in `found`.
+/// Returns the epochs without an object. These epochs are below `first` or between two epochs in
+/// `found`. `first` is the oldest epoch with an object.
 pub(super) fn holes(first: Option<Epoch>, found: &[Epoch]) -> Vec<RangeInclusive<Epoch>> {
     let between = |below: u64, above: Epoch| {
         let (first, last) = (Epoch::new(below + 1)?, Epoch::new(above.get().checked_sub(1)?)?);

@@ -40,7 +40,7 @@ pub struct Gap {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Totals {
-    /// Time from the first known begin until now, or until the last lease ends.
+    /// Time from the first known begin until now, or until the last lease ends if it ends later.
     pub time: Duration,
     /// Time without a leader.
     pub nobody: Extent,

@@ -66,8 +66,8 @@ async fn a_history_matches_the_election() {
     assert!(first.until.is_exact());
     near(first.until.at, resigned);
     near(second.from.at, b_began);
-    // `b` died between its last renewal and the end of its lease. The bounds of its end are these
-    // two times.
+    // `b` died between its last renewal and the end of its lease. The bounds of the end of its
+    // leadership are these two times.
     assert!(second.until.earliest <= Some(b_died) && second.until.latest >= Some(b_died));
     near(second.until.earliest.map(|sign| sign + VALIDITY), second.until.latest.unwrap());
     assert!(second.until.latest <= Some(c_began));

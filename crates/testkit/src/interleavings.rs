@@ -19,8 +19,8 @@ pub fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     std::mem::forget(shuttle::future::spawn(task));
 }
 
-/// A scheduler that runs only the first task until it has spawned all other tasks. Then it explores
-/// every order of the tasks.
+/// A scheduler that runs only the first task until it has spawned all other tasks. After that, the
+/// scheduler explores every order of the tasks.
 struct AllSpawnedFirst(DfsScheduler);
 
 impl Scheduler for AllSpawnedFirst {

@@ -95,8 +95,8 @@ impl TestClock {
     }
 
     /// Moves only the wall clock forward by `millis` milliseconds, or back if `millis` is negative.
-    /// The effect is the same when an administrator sets the clock, or after a host has paused a
-    /// virtual machine.
+    /// The wall clock moves in this way if an administrator sets it, or if a host pauses a virtual
+    /// machine and then resumes it.
     pub fn set_wall_by(&self, millis: i64) {
         self.0.lock().unwrap().wall_millis += millis;
     }

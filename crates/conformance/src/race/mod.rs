@@ -36,7 +36,7 @@ const FEWEST: u32 = 2;
 pub const LONGEST: usize = 5 << 20;
 /// Minimum length of a long body, in bytes. It exceeds `MAX_READ`.
 const SHORTEST: usize = 160 << 10;
-/// Maximum time of a long write. After a slower one, the next long body has half the length.
+/// Maximum time of a long write. After a slower write, the next long body has half the length.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The timing of the writers of a round. Rounds alternate between the shapes.
@@ -72,7 +72,7 @@ pub struct Races {
     listings: bool,
     /// Length of the long bodies, in bytes. `None` if the store accepts no long body.
     pub long: Option<usize>,
-    /// Shortest time of a long write so far: concurrent short writes make a long write slower.
+    /// Shortest time of a long write so far. Longer times are due to concurrent short writes.
     took: Duration,
     /// Delay of the next short writes, as a fraction of `took`.
     part: f64,
@@ -170,8 +170,8 @@ impl Races {
                         break;
                     }
                 }
-                // After other errors the next body is shorter: some stores refuse long bodies, and
-                // some connections are too slow for them.
+                // After all errors except this one, the next body is shorter: some stores refuse
+                // long bodies, and some connections are too slow for long bodies.
                 Err(error) if error.kind() == StoreErrorKind::AccessDenied => {
                     return Err(CheckFailure::Request(error));
                 }

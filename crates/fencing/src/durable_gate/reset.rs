@@ -18,9 +18,9 @@ use crate::calls::{Attempts, Swap};
 ///    [`Election::newest_epoch`](tenure::Election::newest_epoch).
 /// 4. [`reset`](GateState::reset) the gate to that token.
 ///
-/// The order matters: an election granted each real token before the gate admitted it. So step 3
-/// finds a token at least as great as each real token that step 2 discovers, and the reset never
-/// discards a real token.
+/// The order matters: an election grants each token before a gate can admit it. So step 3 finds a
+/// token at least as great as each granted token that the gate has admitted by step 2, and the
+/// reset discards no granted token.
 #[derive(Debug, Clone)]
 pub struct GateState {
     gate: DurableGate,
@@ -129,8 +129,8 @@ impl GateState {
         if found.as_ref().map(|found| &found.etag) == etag {
             return Ok(None);
         }
-        // A running instance accepts the new object only if its order is at least the order that
-        // the instance has seen.
+        // A running instance accepts the new object only if its pair of reset number and token is
+        // at least the pair that the instance has seen.
         let known = self.gate.seen().map(|known| known.order());
         let reset = |found: &Seen| found.resets > count && Some(found.order()) >= known;
         if let Some(found) = found.clone().filter(reset) {

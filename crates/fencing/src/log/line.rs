@@ -19,7 +19,7 @@ pub(super) struct LogLine {
     /// In a claim: number of the newest entry before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     claims_after: Option<u64>,
-    /// In a claim: number of fences directly below it, if any.
+    /// In a claim: count of the fences directly below it, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fences: Option<u64>,
     /// In a fence: number directly below the first number that was free when the fence was created.

@@ -41,8 +41,8 @@ impl FencedLog {
         let mut attempts = Attempts::default();
         while attempts.another(&self.calls).await {
             let Some(end) = self.end().await? else { return Ok(None) };
-            // If the object is missing, it was trimmed after the listing. Then the log has a newer
-            // object, and the next attempt finds it.
+            // An `Err` means that an object is missing. If a trim deleted the object after the
+            // listing, the log has a newer object, and the next attempt finds it.
             let (end, newest) = match self.below_fences(end).await? {
                 Ok(newest) => newest,
                 Err(number) => {

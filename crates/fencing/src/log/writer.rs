@@ -107,8 +107,8 @@ impl LogWriter {
         self.settle().await?;
         let Some(number) = self.last() else { return Ok(None) };
         let read = async {
-            // Only a trim after an append of a newer writer deletes this entry. Only a claim or a
-            // fence can then be created at its number.
+            // A trim deletes this entry only after a newer writer has appended an entry. After
+            // that, a delayed request can create only a claim or a fence at this number.
             match self.log.object(number).await? {
                 Some(read) if read.header.kind == Kind::Entry => {
                     Ok(Some(LogEntry { number, epoch: read.header.epoch, body: read.body }))

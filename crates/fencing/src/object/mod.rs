@@ -107,7 +107,7 @@ impl Line for ObjectLine {
 /// The result of one attempt to claim the object.
 enum Claim {
     Made(ObjectWriter),
-    /// Another writer wrote between the read and the write.
+    /// Another writer wrote the object between the read and the write of this attempt.
     Refused,
     /// A transient failure. The claim may have taken effect.
     Failed,
@@ -168,7 +168,8 @@ impl FencedObject {
     /// A busy older writer may write between the GET and the PUT, so that the PUT is refused. After
     /// two refusals `open` writes a reservation object (1 GET, 1 PUT). An older writer reads the
     /// reservation before every 16th write and whenever it opens the object. If the reservation has
-    /// a greater epoch, it stops. So `open` makes at most 16 more attempts for each older writer.
+    /// a greater epoch, the older writer stops. So `open` makes at most 16 more attempts for each
+    /// older writer.
     ///
     /// Dropping the future is safe; the claim may still take effect.
     ///

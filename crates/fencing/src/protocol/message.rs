@@ -26,7 +26,7 @@ pub enum Kind {
     Claim {
         /// Number of the newest entry before the claim; 0 before the first entry.
         last: u64,
-        /// Number of fences directly below the claim.
+        /// Count of the fences directly below the claim.
         fences: u64,
     },
     /// An object that refuses the writers of lower epochs. It is not an entry.
@@ -72,7 +72,7 @@ pub enum LogRequest {
         number: u64,
         header: Header,
     },
-    /// Read of the floor of the trim marker. The floor is 0 if the log was never trimmed.
+    /// Request for the floor of the trim marker. The floor is 0 if the log was never trimmed.
     Floor,
 }
 

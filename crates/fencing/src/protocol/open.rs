@@ -157,7 +157,8 @@ impl Writer {
                 // as the repeated create.
                 Why::Claim if above_base => State::Fill(walk),
                 Why::Verdict if above_base => self.step_down(walk, fresh),
-                // The object was trimmed, so the log has newer objects.
+                // The object was trimmed, so the log has newer objects. The writer searches for the
+                // end again.
                 why => self.find(why),
             };
         };

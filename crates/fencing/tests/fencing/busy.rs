@@ -54,7 +54,7 @@ async fn opens_during_appends(request: Duration, pause: Duration, most: usize) {
     assert_eq!(writer.last(), numbers.last().copied());
     assert_eq!(writer.latest().await.unwrap().unwrap().epoch, e(1));
 
-    // The log can still be appended to and trimmed.
+    // The new writer can append to the log, and a trim succeeds.
     let first = writer.append("mine").await.unwrap();
     let last = writer.append("mine").await.unwrap();
     assert_eq!(log.trim(last).await.unwrap(), last);
@@ -104,7 +104,8 @@ async fn fences_of_a_killed_process_stop_no_other_writer() {
     }
 }
 
-/// A missing number below a fence is the end of the log only if all objects after it are fences.
+/// If a number below a fence has no object, the log ends there only if all later objects are
+/// fences.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_entry_below_a_fence_is_not_the_end() {
     let memory = Arc::new(MemoryStore::new());

@@ -245,7 +245,7 @@ impl Layer for Chaos {
     }
 
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
-        // A store may delete the keys one after another.
+        // Deletes the keys one after another with pauses, because a real store may do so.
         for key in &keys {
             self.pause().await;
             self.inner.delete(vec![key.clone()]).await?;

@@ -203,8 +203,8 @@ async fn the_newest_generation_is_found_after_pages_of_an_older_one() {
         create(format!("{}{number:04}", generations.key(e(1)))).await;
     }
     create(generations.key(e(2)) + "a").await;
-    // Some tools create an object for a folder. The generation of epoch 3 has only this object, so
-    // it does not count.
+    // Some tools create an object for a folder. The generation of epoch 3 has only such an object,
+    // so this generation does not count.
     create(generations.key(e(3))).await;
     faults.take_calls();
     assert_eq!(generations.newest().await.unwrap(), Some(e(2)));

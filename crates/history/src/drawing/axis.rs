@@ -12,7 +12,8 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 const YEAR: u64 = 365 * DAY;
-/// Distances between ticks, in milliseconds. Greater distances are ten years times a power of two.
+/// Distances between ticks, in milliseconds. On a longer axis, the distance is ten years times a
+/// power of two.
 const STEPS: [u64; 35] = [
     MILLI,
     2,

@@ -196,7 +196,7 @@ impl Note {
 }
 
 impl Interval {
-    /// Creates an interval with a certain begin and a certain end.
+    /// Creates an interval whose begin and end are known exactly.
     pub fn new(
         lane: impl Into<String>,
         label: impl Into<String>,

@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use tenure::{Moment, Process};
 use tokio::signal::unix::{self, SignalKind};
 
-/// Time limit of every poll. Each step takes less time, even on a busy machine.
+/// Time limit of every poll. Each step of a test takes less time, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn now() -> Moment {

@@ -40,7 +40,7 @@ pub(super) enum RaceOutcome {
 }
 
 impl Tally {
-    /// Returns true if most writers have a known effect, and most races an outcome.
+    /// Returns true if most writes have a known effect, and if most races have a known outcome.
     pub fn is_clear(&self) -> bool {
         self.races > 0
             && self.unknown <= self.done + self.refused

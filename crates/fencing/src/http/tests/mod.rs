@@ -252,7 +252,8 @@ async fn a_panic_of_the_service_reaches_the_caller_and_drops_its_permit() {
     assert_eq!(resource.written(), [2]);
 }
 
-/// The end of the runtime aborts the task. The caller may run on another runtime.
+/// The request runs in a task, which is aborted when its runtime ends. The caller can run on
+/// another runtime, so it still needs a response.
 #[test]
 fn a_runtime_shutdown_returns_an_unknown_effect() {
     let layer = FenceLayer::new(Gate::new());

@@ -38,7 +38,8 @@ struct Page<'a> {
     drawing: &'a Drawing,
     lanes: Vec<Lane<'a>>,
     kinds: Vec<BandKind>,
-    /// Number of each owner by name, in the order of appearance. Empty if the lanes are candidates.
+    /// The number of each owner, by the name of the owner. Owners are numbered in the order of
+    /// appearance. Empty if the lanes are candidates.
     owners: BTreeMap<&'a str, usize>,
     axis: Axis,
     left: f64,
@@ -279,8 +280,8 @@ impl<'a> Page<'a> {
             Subject::Owners => (owned(several), MUTED),
         };
         let tip = escaped(&tip);
-        // The height of the bar shows how much of its width the intervals fill. It is always less
-        // than the height of a single epoch's bar.
+        // The height of the bar shows which share of the bar's width the intervals cover. It is
+        // always less than the height of a single epoch's bar.
         let tall = (height * block.share()).max(2.0).min(height - 3.0);
         let y = y + height - tall;
         self.put(format_args!(
@@ -331,7 +332,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Returns the number of each owner, in the order of appearance.
+/// Returns a number for each owner. Owners are numbered in the order of appearance.
 fn owners(drawing: &Drawing) -> BTreeMap<&str, usize> {
     let mut owners = BTreeMap::new();
     if drawing.subject == Subject::Owners {
