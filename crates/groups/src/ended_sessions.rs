@@ -9,7 +9,7 @@ use crate::protocol::session::SessionRecord;
 use crate::unpoisoned;
 use tenure::store::ETag;
 
-/// The records of ended sessions, as one process has read them.
+/// The records of the ended sessions that one process has read.
 #[derive(Debug, Default)]
 pub(super) struct EndedSessions(Mutex<BTreeMap<SessionId, SessionRecord>>);
 

@@ -36,7 +36,7 @@ impl Group {
     ///
     /// `epoch` must be at least the greatest token that any guarded resource has seen. The group
     /// keeps the partitions and marks of the newest existing assignment. If no assignment exists,
-    /// it gets the partitions of this `Group`'s settings, with new numbers.
+    /// the group gets the partitions in the settings of this `Group`, with new numbers.
     ///
     /// The call deposes every live session, so all owners lose their partitions. It returns after
     /// the longest lease has ended, and after at least `wait`, up to 1 h. If sessions were deleted,
@@ -67,7 +67,8 @@ impl Group {
         if wait > MAX_VALIDITY {
             return refuse(format!("wait must be at most {MAX_VALIDITY:?}, got {wait:?}"));
         }
-        // The first read ignores deleted assignments that this process has seen.
+        // This process may have seen assignments that were deleted, so the follower starts without
+        // their epochs.
         let mut follower = Follower::forgetful(&self.cx);
         let restored = self.restore_above(&mut follower, epoch, at, wait).await;
         restored.map_err(|error| follower.objects.after_creates(error))
@@ -144,8 +145,9 @@ impl Group {
         Ok(())
     }
 
-    /// Deposes every live session that may own partitions by an assignment before `at` (D10).
-    /// Returns the longest time for which a member may still believe that it owns them (D11).
+    /// Deposes every live session that may own partitions according to an assignment before `at`
+    /// (D10). Returns the longest time for which a member may still believe that it owns these
+    /// partitions (D11).
     async fn depose_all(&self, follower: &mut Follower, at: Epoch) -> Result<Duration, Error> {
         let mut longest = Duration::ZERO;
         for _ in 0..ATTEMPTS {
@@ -191,7 +193,7 @@ impl Group {
         }
     }
 
-    /// Creates the assignment that ends the hold: partitions may be granted from then on (D12).
+    /// Creates the assignment that ends the hold. Later assignments may grant partitions (D12).
     async fn end_restore(
         &self,
         follower: &mut Follower,
@@ -215,7 +217,7 @@ fn exists(newest: &Arc<Assignment>) -> GroupRestored {
     GroupRestored::Exists(GroupSnapshot::of(Some(newest)))
 }
 
-/// Returns the unfinished restore of this hold.
+/// Returns the outcome for an unfinished restore that created this hold.
 fn other(held: &Assignment) -> GroupRestored {
     GroupRestored::Unfinished(Epoch::new(held.epoch.get() - 1).unwrap_or(Epoch::FIRST))
 }

@@ -61,9 +61,9 @@ impl Group {
     /// If the work returns without the signal, fails or panics, the member also releases the
     /// partition. The partition then moves to a member where its work has not failed within ten
     /// minutes. If there is no such member, one of the members gets the partition again after 1 s.
-    /// This delay doubles with each failure up to 60 s. When the partition fails at a member for
-    /// the first time in ten minutes, at most one other partition moves. Later failures move no
-    /// other partition.
+    /// This delay doubles with each failure up to 60 s. When the work on a partition fails at a
+    /// member for the first time in ten minutes, at most one other partition moves. Later failures
+    /// at this member move no other partition.
     ///
     /// If the session is lost, all work gets the signal to stop. Once all work has returned, the
     /// process joins again. After [`leave`](Group::leave) the member gets no more partitions. Once
@@ -72,9 +72,10 @@ impl Group {
     ///
     /// `work` is a closure such as `async |partition| …` or `async move |partition| …`, or a
     /// function. Each call consumes a clone of `work`, so the future is `Send` even if the closure
-    /// owns its captures. Share state between calls by an `Arc`. The bound is not `AsyncFn`, as
-    /// stable Rust cannot require that the futures of an `AsyncFn` are `Send`. With `AsyncFn`, a
-    /// generic function could not spawn this call, and a task could not use a closure that borrows.
+    /// owns its captures. Share state between calls by an `Arc`. The bound is not `AsyncFn`,
+    /// because stable Rust cannot require that the futures of an `AsyncFn` are `Send`. With
+    /// `AsyncFn`, a generic function could not spawn this call, and a task could not use a closure
+    /// that borrows.
     ///
     /// ```no_run
     /// # use std::sync::{Arc, Mutex};
@@ -165,8 +166,8 @@ impl Group {
                     watchdog.ended(partition.number());
                     self.log_end(&partition, &ended);
                     if member.is_some() {
-                        // Work may return an error because it was stopped. Such an error is not a
-                        // failure.
+                        // Work that received the signal to stop may return an error. Such an error
+                        // is not a failure.
                         let back_off = match partition.revoked().is_cancelled() {
                             true => Duration::ZERO,
                             false => back_off(partition.number(), &ended, failures),
@@ -183,7 +184,7 @@ impl Group {
     }
 
     /// Runs the work on one partition. A member may own many partitions, so this future is small. A
-    /// panic in the work, or in its drop, ends only the work on this partition.
+    /// panic in the work, or in the drop of its future, ends only the work on this partition.
     fn one<F, W>(work: F, partition: Partition) -> impl Future<Output = (Partition, Ended)>
     where
         F: FnOnce(Partition) -> W,
@@ -230,7 +231,8 @@ impl Group {
             if let Some(leaving) = ownership.filter(|it| !it.is_leaving()) {
                 leaving.leave(None);
             }
-            // Let the session lapse, as the work still runs. All other partitions are released.
+            // All other partitions are released, and the overdue work still runs. So let the
+            // session lapse, and do not resign it.
             if watchdog.is_all_overdue() && ownership.is_some_and(|it| it.is_released()) {
                 *member = None;
             }
@@ -385,7 +387,7 @@ fn contained<T>(call: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(call)).map_err(forget).ok()
 }
 
-/// Leaks the payload of a panic, as its drop may panic, too.
+/// Leaks the payload of a panic, because its drop may panic, too.
 fn forget(panic: Box<dyn Any + Send>) {
     std::mem::forget(panic);
 }

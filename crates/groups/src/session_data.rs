@@ -71,16 +71,16 @@ pub fn encode(
     };
     let fits = |count| written(&fields(count)) <= room;
     let mut count = releases.len();
-    // One release less may take more bytes, as it may split a range. Half of the releases never
-    // take more bytes than all of them.
+    // Removing one release may split a range and so need more bytes. But half of the releases never
+    // need more bytes than all of them.
     while count > 0 && !fits(count) {
         count /= 2;
     }
     (fields(count), count)
 }
 
-/// Returns the number of bytes that a value takes in a record, which prints each part of the value
-/// on an indented line.
+/// Returns the number of bytes that a value takes in a record. A record prints each part of the
+/// value on an indented line.
 pub fn written(value: &Value) -> usize {
     let text = format!("{value:#}");
     text.len() + 2 * text.lines().count()
@@ -106,8 +106,8 @@ fn ranges(releases: &[(Release, Duration)]) -> Vec<Ranges> {
     sorted.into_iter().map(ranges).collect()
 }
 
-/// Reads the `data` of a session. Returns `None` for a create, which has no data, and for data that
-/// no member wrote.
+/// Reads the `data` of a session. Returns `None` if the session has no data because only its create
+/// was written. Returns `None` for data that no member wrote, too.
 pub fn decode(data: &Value) -> Option<(SessionData, Said)> {
     let Fields { releases, looks, seen, leaving, weight, member } =
         Fields::deserialize(data).ok().filter(|_| data.is_object())?;
@@ -123,15 +123,16 @@ pub fn decode(data: &Value) -> Option<(SessionData, Said)> {
             all.extend((first..=last).map(|number| (release(number), back_off)));
         }
     }
-    // The assignment repeats the data, and an assignment with data nested too deep cannot be read.
+    // The assignment repeats the data. Data that is nested too deep would make the assignment
+    // unreadable, so ignore such data.
     let member = if Record::nests_too_deep(&member) { Value::Null } else { member };
     let said = Said { weight: weight.max(1), data: member };
     Some((SessionData { releases: all, looks, seen, leaving }, said))
 }
 
 /// Returns the part of a session's `data` that a seal keeps: the greatest assignment that its
-/// member has seen (D1). After a deletion of all assignments, this value prevents that the epochs
-/// start at 1 again.
+/// member has seen (D1). If all assignments are deleted, this value prevents the group from
+/// starting again at epoch 1.
 pub(crate) fn seen_alone(data: &Value) -> Value {
     match seen(data) {
         Some(seen) => serde_json::json!({ "seen": seen }),
@@ -209,7 +210,8 @@ mod tests {
         assert!(written(&value) <= 10_000 && count > 100, "{count}");
         let (read, _) = decode(&value).unwrap();
         assert_eq!(read.releases, releases[..count].iter().copied().collect());
-        // A range of partitions takes as many bytes as one partition.
+        // Releases of consecutive partitions form a range. A range takes as many bytes as one
+        // release, so all of them fit.
         let releases: Vec<_> = (0..5_000).map(|number| release(number, 5, 0)).collect();
         assert_eq!(encode(&releases, &data(&[]), &NOTHING, 300).1, 5_000);
     }

@@ -33,19 +33,19 @@ pub(super) fn session_key(prefix: &str, id: SessionId) -> String {
     format!("{prefix}members/{id}/lock.json")
 }
 
-/// Returns the session with an object at this key.
+/// Returns the id of the session whose object has this key.
 pub(crate) fn session_of(prefix: &str, key: &str) -> Option<SessionId> {
     let id = key.strip_prefix(prefix)?.strip_prefix("members/")?.strip_suffix("/lock.json")?;
     SessionId::parse(id)
 }
 
 impl SessionBody {
-    /// Decodes an object. Returns `None` if the object is not a session. An object with a token
-    /// other than 1 is not a session, as no process of a group takes a session over (GO4).
+    /// Decodes an object. Returns `None` if the object is not a session. No process of a group
+    /// takes over a session (GO4), so an object with a token other than 1 is not a session.
     ///
     /// # Errors
     /// Returns a description of the format if this version cannot read it. The member of such a
-    /// session may live.
+    /// session may be alive.
     pub(super) fn decode(object: &Object) -> Result<Option<SessionBody>, String> {
         let read = Record::of_single_object(object)?;
         Ok(read.and_then(|(epoch, record)| SessionBody::of(epoch, record, object)))
@@ -79,9 +79,9 @@ impl SessionBody {
         &self.name
     }
 
-    /// Returns the time for which the partitions of the ended session are reserved for its name. It
-    /// is the time that the member wrote (GW6). If a process of the same name ended the session, it
-    /// is `reclaimed` (GW7).
+    /// Returns the time for which the partitions of the ended session are reserved for its name. If
+    /// the member wrote such a time, returns it (GW6). If a process of the same name ended the
+    /// session, returns `reclaimed` (GW7).
     pub(super) fn parked(&self, reclaimed: Duration) -> Option<Duration> {
         let said = self.record.park_ms.map(Duration::from_millis);
         let by_itself = self.record.successor.as_deref() == Some(&*self.name);
@@ -123,7 +123,8 @@ impl SessionBody {
         at: Moment,
     ) -> Bytes {
         let heartbeat = match ended {
-            // The process that held the session writes this seal, with the next heartbeat.
+            // The process that held the session writes this seal instead of a renewal, so the
+            // heartbeat increases.
             EpochEnd::Resigned => self.record.heartbeat.saturating_add(1),
             _ => self.record.heartbeat,
         };

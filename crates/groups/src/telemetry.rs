@@ -13,9 +13,9 @@ use tenure::internals::groups::{LeaseMetrics, Meter};
 use crate::protocol::Assignment;
 
 const OVERDUE: &str = "tenure_group_overdue";
-/// Reasons of `tenure_group_losses_total` while the session lives. They are values of
-/// [`PartitionLoss::outcome`](crate::PartitionLoss::outcome). The other reasons are the reasons for
-/// the end of a session.
+/// Values of the label `reason` of `tenure_group_losses_total` for losses while the session lives.
+/// They are results of [`PartitionLoss::outcome`](crate::PartitionLoss::outcome). The other values
+/// are the reasons for the end of a session.
 const PARTITION_LOSSES: [&str; 2] = ["released", "taken"];
 /// Outcomes of `tenure_group_polls_total`.
 const POLLS: [&str; 2] = ["done", "failed"];
@@ -64,7 +64,7 @@ const LOSSES: &str = "tenure_group_losses_total";
 const ASSIGNMENTS_TOTAL: &str = "tenure_group_assignments_total";
 const POLLS_TOTAL: &str = "tenure_group_polls_total";
 
-/// Describes the metrics to the recorder, which must be installed before.
+/// Describes the metrics to the recorder. The recorder must already be installed.
 pub(super) fn describe() {
     for (name, text) in [
         (SESSION.holds, "1 while this process's session lasts"),
@@ -98,8 +98,8 @@ fn count(meter: &Meter, name: &'static str, label: (&'static str, &'static str),
     meter.counter(name, &[label]).increment(by);
 }
 
-/// Registers the counters of a member with the value 0. A query shows no increase for a counter
-/// that appears with its first event.
+/// Registers the counters of a member with the value 0. If a counter first appears with the value
+/// 1, a query for its increase misses the first event.
 pub(super) fn joins(meter: &Meter) {
     for reason in PARTITION_LOSSES.iter().chain(&Meter::LOSSES) {
         count(meter, LOSSES, ("reason", reason), 0);
@@ -129,7 +129,7 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// Returns a member without partitions.
+    /// Returns the counts of a member without partitions.
     pub(super) fn new(meter: &Meter) -> Owner {
         Owner { meter: meter.clone(), owned: 0, coordinates: false }
     }
@@ -165,7 +165,7 @@ impl Owner {
 }
 
 impl Drop for Owner {
-    /// Resets the gauges, as the runtime of the task may have ended without a call of
+    /// Resets the gauges, because the runtime of the task may have ended without a call of
     /// [`lost`](Owner::lost).
     fn drop(&mut self) {
         self.owns(0);
@@ -240,7 +240,8 @@ impl GroupSight {
     }
 
     pub(super) fn sees(&self, assignment: &Assignment) {
-        // All other partitions without an owner are paused, retiring or reserved.
+        // Count only the partitions that should have an owner. Paused, retiring and reserved
+        // partitions should not have one.
         let meant = |it: &&crate::protocol::assignment::AssignedPartition| {
             it.owner.is_none() && !it.marks.paused && !it.marks.retiring && it.kept.is_none()
         };
@@ -259,7 +260,7 @@ impl GroupSight {
 }
 
 impl Drop for GroupSight {
-    /// Resets the gauges with the last follower, as the state is then unknown.
+    /// Resets the gauges when the last follower is dropped, because the state is then unknown.
     fn drop(&mut self) {
         if self.followers.0.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.set(0, 0, 0);

@@ -6,7 +6,7 @@ use crate::protocol::{Session, SessionId};
 use tenure::internals::groups::Nonce;
 use tenure::{Epoch, Moment};
 
-/// Returns the time this number of seconds after the start of all clocks.
+/// Returns the moment that is `seconds` after the start of all clocks.
 pub(crate) fn at(seconds: u64) -> Moment {
     let since = Duration::from_secs(seconds);
     Moment::new(since, since, since)

@@ -16,7 +16,7 @@ use crate::protocol::{Assignment, SessionId};
 use tenure::internals::groups::{Context, Nonce, Requests};
 use tenure::{Epoch, Error, ErrorKind};
 
-/// The assignment of a group at the time of the read. For routers, operators and people.
+/// The assignment of a group at the time of the read, for routers, operators and people.
 ///
 /// A newer assignment may exist, and the session of an owner may have ended:
 /// [`session_states`](Group::session_states) reads the sessions. A snapshot does not prove
@@ -189,7 +189,7 @@ impl Follower {
     }
 
     /// Reads all sessions. If a session has seen a greater assignment than the reader, the reader
-    /// creates none from an older one (D3).
+    /// must not create the successor of an older assignment (D3).
     pub(super) async fn expect_what_sessions_saw(&mut self) -> Result<(), Error> {
         let sessions = self.all_sessions().await?;
         let seen = sessions.iter().filter_map(|(_, seen)| seen.session()?.record().data?.seen);

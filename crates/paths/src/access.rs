@@ -8,9 +8,9 @@ use super::path::Path;
 /// The paths that an operation reads and writes: the argument of
 /// [`PathLocks::lock`](super::PathLocks::lock).
 ///
-/// A path represents its whole folder, with everything that is or could be below it. A path can be
-/// added several times, for reading and for writing. An operation may also read the paths that it
-/// writes. Put all paths of an operation into one `Access`.
+/// A path represents its whole folder, including every object that is or could be below it. A path
+/// can be added several times, for reading and for writing. An operation may also read the paths
+/// that it writes. Put all paths of an operation into one `Access`.
 ///
 /// # Examples
 ///

@@ -1,9 +1,9 @@
-//! The async layer around the table. A claim waits until the table grants it, and leaves the table
-//! when it is dropped.
+//! The async layer around the table. A claim waits until the table grants its call. When the claim
+//! is dropped, the call leaves the table.
 //!
-//! A wakeup only reports that the table has granted a claim. A wakeup may come late, or to a task
-//! that has given up. Even then no grant is lost: the claim of that task leaves the table, and the
-//! table grants the next claim.
+//! A wakeup only reports that the table has granted a call. It may come late, or reach a task that
+//! has given up. Even then no grant is lost: when that task drops its claim, the call leaves the
+//! table, and the table grants the next call.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -22,9 +22,9 @@ pub(crate) struct ClaimState {
 
 /// The mutex around the state. The tests of all interleavings use another mutex.
 pub(super) trait Cell: Send + Sync + 'static {
-    /// Runs `act` in a critical section. `act` must not run foreign code. So the caller calls and
-    /// drops wakers outside of the critical section: dropping a waker can end a task, which drops
-    /// the guards of the task.
+    /// Runs `act` in a critical section. `act` must not run foreign code, such as the code of a
+    /// waker: dropping a waker can end a task, and this drops the guards of the task. So the caller
+    /// wakes and drops wakers outside of the critical section.
     fn with<T>(&self, act: impl FnOnce(&mut ClaimState) -> T) -> T;
 }
 
@@ -36,7 +36,8 @@ impl Cell for Mutex<ClaimState> {
     }
 }
 
-/// A call that has entered the table. Dropping the claim removes the call, granted or not.
+/// A call that has entered the table. Dropping the claim removes the call, whether or not it was
+/// granted.
 pub(super) struct Claim<C: Cell = Mutex<ClaimState>> {
     cell: Arc<C>,
     ticket: Ticket,
@@ -105,7 +106,7 @@ impl<C: Cell> Drop for Claim<C> {
         let (_dropped_outside, wakers) = self.cell.with(|state| {
             let own = state.wakers.remove(&self.ticket);
             let granted = state.table.leave(self.ticket, &self.modes);
-            // Calls without a waker see the grant at their first poll.
+            // A granted call without a waker was never polled. It sees the grant at its first poll.
             let wakers = granted.iter().filter_map(|ticket| state.wakers.remove(ticket));
             (own, wakers.collect::<Vec<_>>())
         });

@@ -12,11 +12,11 @@
 //!
 //! # Guarantees
 //!
-//! Two operations run at the same time unless they conflict. They conflict if one writes in the
-//! lineage of a path that the other reads or writes. The lineage of a path consists of the path
-//! itself, its ancestors and its descendants. The idea and the modes come from Michal Charemza's
-//! *S3 path/pseudo-folder locking*. docs/how-to/lock-folders.md describes the idea, the modes, the
-//! reasons for them, and the differences from that post.
+//! Two operations run at the same time unless they conflict. Two operations conflict if one of them
+//! writes in the lineage of a path that the other reads or writes. The lineage of a path consists
+//! of the path itself, its ancestors and its descendants. The idea and the modes come from Michal
+//! Charemza's *S3 path/pseudo-folder locking*. docs/how-to/lock-folders.md describes the idea, the
+//! modes with their reasons, and the differences from that post.
 //!
 //! ```
 //! use tenure_paths::{Access, Path, PathLocks};
@@ -153,10 +153,10 @@ impl PathLocks {
     /// and then every call fails. `lock` needs a Tokio runtime with timers, because it checks the
     /// lease every second.
     ///
-    /// The next leadership has other locks, and all of them are free. So all tasks of this
-    /// leadership should end before the process campaigns again. All tasks have ended once
+    /// The next leadership of this process has other locks, and all of them are free. So all tasks
+    /// of this leadership should end before the process campaigns again. All tasks have ended once
     /// [`Leadership::run`](tenure::Leadership::run) has returned. A remaining task is stopped only
-    /// by its own `check`, or by a guarded resource that refuses its token. The same is true for
+    /// by its own `check`, or by a guarded resource that refuses its token. The same rules apply to
     /// the next ownership of a partition.
     ///
     /// The locks of a partition fail when the partition is released or taken
@@ -187,7 +187,7 @@ impl PathLocks {
                 loss = term.lost() => return Err(loss),
             },
         }
-        // The leadership may have been lost while this task did not run.
+        // The leadership may have been lost between the grant of the locks and this point.
         self.check()?;
         Ok(PathGuard { claim, term: self.term.clone() })
     }

@@ -27,15 +27,16 @@ pub(super) struct Table {
 struct Lock {
     /// Number of admitted calls, by mode.
     held: [usize; Mode::ALL.len()],
-    /// Waiting calls, by mode. With one queue for each mode, only the first call of each queue
-    /// matters.
+    /// Waiting calls, by mode. Each mode has one queue, so a grant depends only on the first call
+    /// of each queue.
     queues: [BTreeSet<Ticket>; Mode::ALL.len()],
 }
 
 impl Table {
     /// Adds a call, and returns its ticket.
     pub(super) fn enter(&mut self, modes: &Modes) -> Ticket {
-        // At one call per nanosecond the numbers last for 584 years.
+        // The addition cannot overflow: with one call per nanosecond, the numbers last for 584
+        // years.
         let ticket = Ticket(self.entered);
         self.entered += 1;
         let mut waits = 0;
@@ -98,7 +99,7 @@ impl Table {
         self.locks.len()
     }
 
-    /// Frees memory once the table is mostly empty. Shrinking is so rare that its cost per call is
+    /// Frees memory once the table is mostly empty. Shrinking is rare, so its cost per call is
     /// negligible.
     fn shrink(&mut self) {
         const ALWAYS_KEPT: usize = 64;
@@ -146,7 +147,7 @@ mod tests {
     use crate::access::Access;
 
     thread_local! {
-        /// Number of accesses to a lock.
+        /// Number of accesses to locks in this thread.
         pub(super) static LOOKS: Cell<usize> = const { Cell::new(0) };
     }
 
@@ -164,13 +165,14 @@ mod tests {
             table.leave(*ticket, modes);
             let needed = if left == 0 { 0 } else { 3 * left + 1 };
             assert_eq!(table.locked_paths(), needed);
-            // A table grows in powers of two and is at most seven eighths full.
+            // The bound is not exact, because the size of a hash table is a power of two and the
+            // table is at most seven eighths full.
             assert!(table.locks.capacity() <= 64.max(needed * 8), "{}", table.locks.capacity());
         }
     }
 
-    /// Charemza's post requires constant time. The number of accesses does not depend on other
-    /// locks.
+    /// Charemza's post requires that a lock takes constant time. So the number of accesses must not
+    /// depend on the number of other locks.
     #[test]
     fn a_call_accesses_a_constant_number_of_locks() {
         let mut table = Table::default();
@@ -184,11 +186,12 @@ mod tests {
             table.leave(ticket, &modes);
             LOOKS.get() - before
         };
-        // One access for each of the four components.
+        // The call makes one access for each of the four folders: the path and its three ancestors.
         assert_eq!([looks(0..0), looks(0..10), looks(10..1_000), looks(1_000..30_000)], [4; 4]);
     }
 
-    /// A call accesses only its own locks, and no locks of other paths or below.
+    /// A call accesses only the locks of its paths and their ancestors, and no lock of another path
+    /// or of a descendant.
     #[test]
     fn a_call_has_one_lock_for_each_component() {
         let mut table = Table::default();

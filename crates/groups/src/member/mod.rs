@@ -114,10 +114,10 @@ impl MemberTask {
         ownership.lost(loss);
     }
 
-    /// Seals the former sessions of this process. If names are unique, it also seals the sessions
-    /// of other processes with the same name, as these processes are dead. Their partitions are
-    /// then reserved for this process (GW7). Returns false if a request failed and the next poll
-    /// must try again.
+    /// Seals the former sessions of this process. If names are unique, all other processes with the
+    /// name of this member are dead, so this function also seals their sessions. The partitions of
+    /// these sessions are then reserved for this name (GW7). Returns false if a request failed and
+    /// the next poll must try again.
     async fn end_predecessors(&mut self) -> bool {
         let (own, cx) = (self.ownership.session, Arc::clone(&self.cx));
         let members = self.participant.known().into_iter().flat_map(|known| &known.members);

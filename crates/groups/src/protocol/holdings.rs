@@ -30,13 +30,14 @@ use tenure::Epoch;
 /// partition is not owned under its token, even if the write that reports the release fails. The
 /// driver writes `releasing` with each renewal of the session.
 ///
-/// The machine does not know the lease of the session. The member owns a partition only while this
-/// lease also runs.
+/// The machine does not know the lease of the session. The member owns a partition only while the
+/// lease of its session runs, too.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Holdings {
     session: Session,
     owned: BTreeMap<PartitionNumber, Owned>,
-    /// Releases, oldest first. The session never owns one of them again.
+    /// Releases, oldest first. The session never again owns a partition under the token of its
+    /// release.
     releasing: Vec<(Release, Duration)>,
 }
 
@@ -50,10 +51,10 @@ struct Owned {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Change {
     Granted(Release),
-    /// The work must stop. A release follows.
+    /// The work on the partition must stop. The driver then calls [`release`](Holdings::release).
     Revoked(Release),
-    /// The assignment takes the partition without a release. No rule of the protocol allows that
-    /// while the session lives.
+    /// The assignment takes the partition although the session has not released it. No rule of the
+    /// protocol allows such an assignment while the session lives.
     Lost(Release),
 }
 
@@ -192,7 +193,8 @@ mod tests {
         assert!(own.release(release(2), Duration::ZERO));
         assert!(!own.release(release(2), Duration::ZERO));
         assert_eq!(own.token(PartitionNumber(0)), None);
-        // The assignment has no target now, but the release still counts (GW2).
+        // The next assignment cancels the move of the partition, but the release still counts
+        // (GW2).
         let back = assignment(4, 1, 2);
         assert!(!own.gains(&back));
         assert_eq!(own.note(&back, true), []);

@@ -73,7 +73,7 @@ pub enum AssignmentAnswer {
     Unknown,
 }
 
-/// The change that an answer causes in the knowledge of a reader.
+/// The change of a reader's knowledge that an answer causes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum News {
     /// The group has no assignment.
@@ -82,7 +82,8 @@ pub enum News {
     Unchanged,
     /// [`Reader::known`](super::reader::Reader::known) is newer than before, and not confirmed.
     Read,
-    /// [`Reader::known`](super::reader::Reader::known) was the newest assignment after it was read.
+    /// A LIST after the read of [`Reader::known`](super::reader::Reader::known) shows that it was
+    /// still the newest assignment.
     Confirmed,
     /// The reader gave up a creation. The creation may still take effect.
     GivenUp,
@@ -95,7 +96,8 @@ pub enum SessionRequest {
     List(Option<SessionId>),
     /// GET of each of these sessions.
     Get(BTreeSet<SessionId>),
-    /// PUT with `If-Match`, which seals the session of the last read as lapsed.
+    /// PUT with `If-Match` that seals the session as lapsed. The record is the result of the last
+    /// read.
     Seal { session: Session, record: SessionRecord },
 }
 
@@ -108,10 +110,11 @@ pub enum SessionAnswer {
         truncated: bool,
     },
     Found(SessionId, SessionRecord),
-    /// No session has this id, or, for a member, the session with this id has another nonce.
+    /// No session has this id. If the assignment names a member with this id, the answer also means
+    /// that the object has another nonce.
     Missing(SessionId),
-    /// The object with this id cannot be read for now. The last record of a member still counts
-    /// (GC11). A session that is not a member cannot join.
+    /// The object with this id cannot be read for now. If the session is a member, its last record
+    /// still counts (GC11). Otherwise the session cannot join.
     Unreadable(SessionId),
     /// The session is sealed.
     Done,

@@ -90,7 +90,7 @@ impl Operation {
         match self {
             Operation::Add(names) => add(next, names)?,
             Operation::Mark(numbers, mark) => {
-                // A missing partition has been retired, as a number is never used again.
+                // A number is never used again, so a missing partition has been retired.
                 let retires = *mark == Mark::Retiring;
                 each(next, numbers, retires, |it| mark.set(&mut it.marks))?;
             }

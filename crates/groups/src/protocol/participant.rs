@@ -68,7 +68,7 @@ impl Participant {
         self.reader.greatest()
     }
 
-    /// Records that another process has seen this assignment.
+    /// Records that another process has seen the assignment with this epoch.
     pub fn expect(&mut self, seen: Option<Epoch>) {
         self.reader.expect(seen);
     }
@@ -86,7 +86,8 @@ impl Participant {
         &self.sessions
     }
 
-    /// Returns whether this process is the named coordinator, or acts as one.
+    /// Returns whether the newest assignment names this process as the coordinator, or this process
+    /// acts as the coordinator.
     pub fn coordinates(&self) -> bool {
         let own = Some(self.session);
         self.ahead || self.known().is_some_and(|known| known.coordinator == own)
@@ -107,7 +108,7 @@ impl Participant {
         self.reader.confirm();
     }
 
-    /// Acts as the coordinator from here on, as the group has no live coordinator.
+    /// Makes this process act as the coordinator, because the group has no live coordinator.
     pub fn go_ahead(&mut self) {
         self.ahead = true;
     }
@@ -118,12 +119,13 @@ impl Participant {
         self.sessions.begin(due);
     }
 
-    /// Begins to seal a session that has lapsed with this tag.
+    /// Begins to seal a session that has lapsed because its tag is still `etag`.
     pub fn lapsed(&mut self, session: Session, etag: ETag) {
         self.sessions.lapsed(session, etag);
     }
 
-    /// Records the end of the wait for a session that was deposed or is gone (GA1, GA2).
+    /// Records that the wait after the deposition or the disappearance of a session has ended (GA1,
+    /// GA2).
     pub fn waited(&mut self, session: Session) {
         self.sessions.waited(session);
     }
@@ -181,8 +183,8 @@ impl Participant {
         let changes = match news {
             Some(News::Read) => {
                 self.plans = false;
-                // The greater assignment names the coordinator. A member that lost the race of two
-                // coordinators follows this assignment (GC14).
+                // A newer assignment names its coordinator. If two coordinators raced to create it,
+                // the loser follows the assignment of the winner (GC14).
                 self.ahead = false;
                 if known.coordinator != Some(self.session) {
                     self.sessions.stop();

@@ -1,4 +1,4 @@
-//! A session: the lease of a member, as other processes read it.
+//! A session: the lease of a member. Other processes read it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,20 +17,20 @@ pub struct Session {
     pub nonce: Nonce,
 }
 
-/// A release: the member has stopped its work on a partition, and never continues it under this
-/// token.
+/// A release: the member has stopped its work on a partition, and never continues the work under
+/// this token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Release {
     pub partition: PartitionNumber,
     pub token: Epoch,
 }
 
-/// The data that a member writes into its session with the lease.
+/// The data that a member writes into its session together with the lease.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct SessionData {
     /// Releases, each with the time before the member may be granted the partition again.
     pub releases: BTreeMap<Release, Duration>,
-    /// Number of completed rounds of planning, or polls of the assignment.
+    /// Number of completed polls. For a coordinator each poll includes a round of planning.
     pub looks: u64,
     /// Greatest assignment epoch that the member has seen.
     pub seen: Option<Epoch>,

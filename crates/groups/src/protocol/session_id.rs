@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// 128 random bits, drawn for each join. They name the folder of the session's object.
+/// 128 random bits, drawn for each join. The bits name the folder of the session's object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(u128);
 

@@ -10,8 +10,8 @@ use tenure::store::ETag;
 
 /// The timer of one coordinator, in a member that may replace the coordinator.
 ///
-/// No invariant depends on this timer: any number of members may plan at the same time. With the
-/// timer, one member takes over soon. Two members rarely take over together.
+/// No invariant depends on this timer: any number of members may plan at the same time. The timer
+/// has the effect that one member takes over soon, and that two members rarely take over together.
 ///
 /// # Contract
 ///
@@ -36,7 +36,7 @@ use tenure::store::ETag;
 /// | the same | a failure | none |
 /// | LIST | the listed tag has lapsed ([`SessionTimers`]) | [`lapsed`](Standby::lapsed) |
 ///
-/// Once `is_over` is true it stays true.
+/// Once `is_over` returns true, it always returns true.
 ///
 /// [`SessionTimers`]: super::session_timers::SessionTimers
 #[derive(Debug, Clone)]
@@ -61,10 +61,10 @@ pub enum Place {
     /// A deputy: one of the three members after the coordinator.
     Deputy,
     Other,
-    /// A member that no assignment names. If all named members die, only joining members remain to
-    /// plan.
+    /// A member that no assignment names. If all members of the assignment die, a joining member
+    /// must plan.
     Joining,
-    /// A member of a group without an assignment. Other members may have the same place.
+    /// A process of a group without an assignment. Several processes may have this place.
     First,
 }
 
@@ -96,8 +96,8 @@ impl Standby {
     }
 
     /// Returns whether to read the coordinator's session now. Deputies and members that join read
-    /// it with each poll. Other members read it at the last poll before they would consider the
-    /// coordinator silent, about as often as the coordinator renews.
+    /// it with each poll. Other members read it only if the coordinator would be silent at their
+    /// next poll. So they read it about as often as the coordinator renews.
     pub fn is_due(&self, place: Place, now: Moment) -> bool {
         let last = |(_, since): &(ETag, Moment)| {
             now.since(*since).saturating_add(self.poll) > self.silence()
@@ -107,8 +107,8 @@ impl Standby {
     }
 
     /// Returns whether a renewal of the coordinator is overdue, or its session has ended. In both
-    /// cases each member lists the sessions, which starts the timers of members that died with the
-    /// coordinator.
+    /// cases each member lists the sessions. The listing starts the timers of the other members,
+    /// because some may have died together with the coordinator.
     pub fn is_silent(&self, now: Moment) -> bool {
         let stands = |(_, since): &(ETag, Moment)| now.since(*since) >= self.silence();
         self.is_over() || self.tag.as_ref().is_some_and(stands)
@@ -148,7 +148,8 @@ impl Standby {
     }
 
     /// Records that a conditional read found the session unchanged. The coordinator no longer plans
-    /// if its tag has not changed for its validity, or its count of rounds for two validities.
+    /// if its tag has not changed for one validity, or if its count of rounds has not changed for
+    /// two validities.
     pub fn unchanged(&mut self, when: RequestTimes) {
         let lapse = self.drift.stretch(self.validity);
         let stands = |since: &Moment, by| when.sent.since(*since) >= by;
@@ -160,8 +161,9 @@ impl Standby {
     }
 
     /// Returns the time until this member plans; `None` while the coordinator plans. The members
-    /// take over in their order, each one poll after the previous one. `before` members with a sign
-    /// of life come before this one. `delay` is random, and separates members with the same place.
+    /// take over in their order, each one poll after the previous one. `before` is the number of
+    /// live members that precede this one. `delay` is a random time that separates members with the
+    /// same place.
     pub fn ahead_in(
         &self,
         place: Place,
@@ -179,7 +181,7 @@ impl Standby {
 
     /// Returns the time until the coordinator is silent, or until it lapses, if its tag does not
     /// change. A read at that time shows the silence or the lapse sooner than the next poll.
-    /// Returns `None` after both.
+    /// Returns `None` if both times have passed.
     pub fn next_look(&self, now: Moment) -> Option<Duration> {
         let (_, since) = self.tag.as_ref()?;
         let until = |end: Duration| end.saturating_sub(now.since(*since));

@@ -37,7 +37,7 @@ async fn superseded_assignments_and_ended_sessions_are_deleted() {
         c.task.await.unwrap();
         wait(VALIDITY).await;
     }
-    // A member that dies before its second write: no assignment names it.
+    // This member died before its second write, so no assignment names its session.
     let stray = "app/members/00000000000000000000000000000001/lock.json";
     let body = r#"{"expires_at":0.0,"token":1,"epoch":1,"validity_ms":30000,"nonce":
         "00000000000000000000000000000001","candidate":"x","heartbeat":2,"ended":"lapsed"}"#;
@@ -64,7 +64,8 @@ async fn superseded_assignments_and_ended_sessions_are_deleted() {
     assert_eq!((again.assignments.deleted, again.sessions.deleted), (0, 0), "{again}");
 }
 
-/// The coordinator may not have read the end of the session.
+/// A session that the assignment names stays, because the coordinator may not have read that it
+/// ended.
 #[tokio::test(start_paused = true)]
 async fn an_ended_session_stays_while_the_assignment_names_it() {
     let fleet = Fleet::new(2);
@@ -112,7 +113,8 @@ async fn no_session_is_deleted_without_a_readable_assignment() {
     assert_eq!(keys(&fleet, "app/").await.len(), 5);
 }
 
-/// A stopped run dropped a deletion of sessions that it had sent.
+/// Before the fix, a stopped run did not wait for the answer to a deletion of sessions that it had
+/// sent.
 #[tokio::test(start_paused = true)]
 async fn regression_a_stopped_run_waits_for_its_deletion_of_sessions() {
     let fleet = with_ended_sessions(3).await;

@@ -11,11 +11,12 @@ use tenure_testkit::time::{millis, secs, wait};
 
 use super::{Fleet, Node, POLL, VALIDITY, balanced, owners};
 
-/// The bound that follows from GN5. The first term is the validity × (1 + drift). The second is two
-/// fifths of the validity, until the coordinator is silent. A poll sees its last renewal, and a
-/// poll of the new owners follows. The last term is the time of the requests.
+/// The bound that follows from GN5. The terms are: the validity × (1 + drift); two fifths of the
+/// validity, until the coordinator counts as silent; a poll interval until a poll sees the last
+/// renewal; a poll interval until the new owners poll; the time of the requests.
 const TOGETHER: Duration = Duration::from_millis(30_300 + 12_000 + 5_000 + 5_000 + 700);
-/// Members other than the deputies see the last renewal of the coordinator a poll later.
+/// The bound if all deputies die, too. The other members see the last renewal of the coordinator
+/// one poll later than deputies do.
 const WITH_ALL_DEPUTIES: Duration = Duration::from_millis(30_300 + 12_000 + 10_000 + 5_000 + 700);
 
 /// Kills these members of a group of ten. The first member coordinates, and the next three are its
@@ -35,9 +36,9 @@ async fn killed(dead: &[usize], after: Duration, within: Duration) -> Duration {
     balanced(&nodes.iter().collect::<Vec<_>>(), 40, within).await
 }
 
-/// The successor read the other sessions only after the coordinator was silent for half of its
-/// validity. Members other than the deputies waited for another validity. A death with all three
-/// deputies took 142 to 157 s.
+/// Before the fix, the successor read the other sessions only after the coordinator was silent for
+/// half of its validity. Members other than the deputies waited for one more validity. If the
+/// coordinator and all three deputies died, the takeover took 142 to 157 s.
 #[tokio::test(start_paused = true)]
 async fn regression_a_death_with_the_coordinator_takes_no_longer() {
     let sets: [(&[usize], Duration); 4] = [
@@ -56,7 +57,8 @@ async fn regression_a_death_with_the_coordinator_takes_no_longer() {
     }
 }
 
-/// A listing was in progress when the coordinator lapsed, and the next read came a poll later.
+/// Before the fix, if a listing was in progress when the coordinator lapsed, the next read came
+/// only at the next poll.
 #[tokio::test(start_paused = true)]
 async fn regression_a_lapse_during_a_listing_is_seen_without_a_further_poll() {
     let mut took = Vec::new();
@@ -82,11 +84,11 @@ async fn regression_a_lapse_during_a_listing_is_seen_without_a_further_poll() {
         took.push(waited);
     }
     println!("{took:?}");
-    // The successor lists as a standby, and again in its round.
+    // The successor lists the sessions twice: before it takes over, and in its first round.
     assert!(took[1] <= took[0] + millis(400) * 2 + millis(200), "{took:?}");
 }
 
-/// No member replaced the coordinator while the reads failed.
+/// Before the fix, no member replaced the dead coordinator while the reads of its session failed.
 #[tokio::test(start_paused = true)]
 async fn regression_a_coordinator_with_an_unreadable_session_is_replaced() {
     let fleet = Fleet::new(12);
@@ -100,7 +102,8 @@ async fn regression_a_coordinator_with_an_unreadable_session_is_replaced() {
     a.kill();
     wait(VALIDITY * 2).await;
     let d = fleet.member("d").await;
-    // No partition leaves a session that was not read as ended.
+    // The partitions of the dead coordinator do not move, because its session cannot be read as
+    // ended.
     wait(POLL * 4).await;
     assert!(!d.owned().is_empty());
     assert_eq!(b.owned().len() + c.owned().len() + d.owned().len(), 8);
@@ -108,8 +111,8 @@ async fn regression_a_coordinator_with_an_unreadable_session_is_replaced() {
     balanced(&[&b, &c, &d], 12, VALIDITY).await;
 }
 
-/// The coordinator renewed and listed, and its rounds counted as completed. Partitions of members
-/// that died or left meanwhile had no owner until the fault ended.
+/// Before the fix, the rounds of a coordinator that could only renew and list counted as completed.
+/// The partitions of members that died or left during the fault had no owner until the fault ended.
 #[tokio::test(start_paused = true)]
 async fn regression_a_coordinator_without_reads_or_creates_is_replaced() {
     let faults = [
@@ -135,7 +138,7 @@ async fn regression_a_coordinator_without_reads_or_creates_is_replaced() {
     }
 }
 
-/// All members waited for their own former sessions to lapse, for 48 s.
+/// Before the fix, all members waited 48 s for their own former sessions to lapse.
 #[tokio::test(start_paused = true)]
 async fn regression_after_an_outage_members_resign_their_former_sessions() {
     for fault in [Fault::FailBefore, Fault::Hang] {
@@ -171,20 +174,21 @@ async fn regression_after_an_outage_members_resign_their_former_sessions() {
     }
 }
 
-/// A process that crashed every 10 s was added again each time. The other members owned 31 of 60
-/// partitions on average. One partition had no living owner for 594 s.
+/// Before the fix, a process that crashed every 10 s was added again after each start. The other
+/// members owned only 31 of 60 partitions on average. One partition had no living owner for 594 s.
 #[tokio::test(start_paused = true)]
 async fn regression_a_process_in_a_crash_loop_joins_later_each_time() {
     a_process_crashes(|fleet, _| fleet.node("x")).await;
 }
 
-/// The command's default name contains the process id, so each start had another name.
+/// The default name of a member contains the process id, so the process has another name after each
+/// start.
 #[tokio::test(start_paused = true)]
 async fn regression_a_crash_loop_under_new_names_joins_later_each_time() {
     a_process_crashes(|fleet, start| fleet.node(&format!("x-{start}"))).await;
 }
 
-/// The process got its former partitions back each time.
+/// Before the fix, the process got its former partitions back after each start.
 #[tokio::test(start_paused = true)]
 async fn regression_a_crash_loop_under_a_unique_name_loses_its_reservations() {
     a_process_crashes(|fleet, _| fleet.node("x").name_is_unique(true)).await;
@@ -221,7 +225,7 @@ async fn a_process_crashes(node: impl Fn(&Fleet, u32) -> GroupBuilder) {
     println!("{average} of 60 on average, {longest} s without a living owner");
     assert!(average > 54.0, "{average}");
     assert!(longest < 90, "{longest} s");
-    // The process joins once it stays alive.
+    // Once the process stays alive, it joins the group and gets partitions.
     let stable = join(&fleet, seconds).await;
     balanced(&[&a, &b, &c, &stable], 60, VALIDITY * 9).await;
 }

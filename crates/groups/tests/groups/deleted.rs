@@ -25,8 +25,8 @@ async fn delete_all(fleet: &Fleet, prefix: &str) {
     delete(fleet, keys(fleet, prefix).await).await;
 }
 
-/// Returns two members, and the greatest token. Each session has the greatest assignment that its
-/// member has seen.
+/// Returns a group of two members and the greatest token. Each session contains the greatest
+/// assignment that its member has seen.
 async fn two() -> (Fleet, Node, Node, u64) {
     let fleet = Fleet::new(PARTITIONS);
     let [a, b] = [fleet.member("a").await, fleet.member("b").await];
@@ -37,7 +37,8 @@ async fn two() -> (Fleet, Node, Node, u64) {
     (fleet, a, b, token)
 }
 
-/// Asserts that the member owns no partition for some minutes, and reports the reason.
+/// Asserts that the member owns no partition for five minutes, and that its events contain the
+/// reason.
 async fn is_refused(fleet: &Fleet, member: Node) {
     let before = keys(fleet, "app/assignment-").await;
     for _ in 0..30 {
@@ -50,8 +51,8 @@ async fn is_refused(fleet: &Fleet, member: Node) {
     assert!(events.iter().any(|it| it.contains("NewestDeleted")), "{events:?}");
 }
 
-/// The new member owned partitions under token 2 while older members owned them under tokens 4 and
-/// 16.
+/// Before the fix, the new member owned partitions under token 2 while older members owned the same
+/// partitions under tokens 4 and 16.
 #[tokio::test(start_paused = true)]
 async fn regression_unreadable_sessions_block_the_first_assignment() {
     let (fleet, a, b, greatest) = two().await;
@@ -70,12 +71,13 @@ async fn regression_unreadable_sessions_block_the_first_assignment() {
         let both = b.owned().keys().any(|name| c.owned().contains_key(name));
         assert!(!both, "two members own a partition");
     }
-    // The member that knows the assignment continues above it.
+    // Member `b` still knows the deleted assignment, so the next assignments have greater numbers.
     balanced(&[&b, &c], PARTITIONS, VALIDITY * 4).await;
     assert!(c.owned().values().all(|token| *token > greatest), "{:?}", c.owned());
 }
 
-/// An object that is not a session may have been a session.
+/// The object is not a session. But it may have been a session whose member had seen an assignment,
+/// so it blocks the first assignment.
 #[tokio::test(start_paused = true)]
 async fn an_object_that_is_not_a_session_blocks_the_first_assignment() {
     let fleet = Fleet::new(PARTITIONS);
@@ -91,13 +93,13 @@ async fn an_object_that_is_not_a_session_blocks_the_first_assignment() {
     assert!(events.iter().any(|it| it.contains(key) && it.contains("Repair")), "{events:?}");
 }
 
-/// The next member reported the deletion and sealed the sessions of the dead members. The seals
-/// erased the evidence, and the member was granted token 2.
+/// Before the fix, the next member reported the deletion, but also sealed the sessions of the dead
+/// members. The seals erased the evidence of the deletion, and the member was granted token 2.
 #[tokio::test(start_paused = true)]
 async fn regression_after_the_death_of_all_members_no_token_is_granted_again() {
     let (fleet, a, b, _) = two().await;
     a.kill();
-    // The other member seals its session.
+    // Member `b` seals the session of `a`.
     wait(VALIDITY * 3).await;
     b.kill();
     let (store, mut last) = (fleet.store.inner(), Vec::new());
@@ -109,7 +111,7 @@ async fn regression_after_the_death_of_all_members_no_token_is_granted_again() {
     }
     delete_all(&fleet, "app/assignment-").await;
     is_refused(&fleet, fleet.member("c").await).await;
-    // Each of the two sessions alone is sufficient evidence.
+    // One of the two sessions is sufficient evidence that assignments were deleted.
     for (key, body) in last {
         delete_all(&fleet, "app/members/").await;
         store.create(&key, body).await.unwrap();
@@ -117,7 +119,7 @@ async fn regression_after_the_death_of_all_members_no_token_is_granted_again() {
     }
 }
 
-/// No member reported the deletion.
+/// Before the fix, no member reported the deletion after all members had left.
 #[tokio::test(start_paused = true)]
 async fn regression_after_all_members_have_left_no_token_is_granted_again() {
     let (fleet, a, b, _) = two().await;
@@ -129,13 +131,13 @@ async fn regression_after_all_members_have_left_no_token_is_granted_again() {
     is_refused(&fleet, fleet.member("c").await).await;
 }
 
-/// The same partition and token were granted to a second session.
+/// Before the fix, the same partition and token were granted to a second session.
 #[tokio::test(start_paused = true)]
 async fn regression_a_deleted_newest_assignment_is_not_created_again() {
     let (fleet, a, b, greatest) = two().await;
     let newest = || async { keys(&fleet, "app/assignment-").await.pop().unwrap() };
     delete(&fleet, vec![newest().await]).await;
-    // Members that know the deleted assignment continue above it.
+    // Members that know the deleted assignment create assignments with greater numbers.
     let c = fleet.member("c").await;
     balanced(&[&a, &b, &c], PARTITIONS, VALIDITY * 4).await;
     assert!(c.owned().values().all(|token| *token > greatest), "{:?}", c.owned());
@@ -152,7 +154,7 @@ async fn join(group: &Group) -> Node {
     Node::of(group.join().await.unwrap())
 }
 
-/// A process that had owned partitions under token 42 was granted token 2.
+/// Before the fix, a process that had owned partitions under token 42 was later granted token 2.
 #[tokio::test(start_paused = true)]
 async fn regression_a_process_remembers_the_greatest_assignment_that_it_has_seen() {
     let fleet = Fleet::new(PARTITIONS);
@@ -166,11 +168,12 @@ async fn regression_a_process_remembers_the_greatest_assignment_that_it_has_seen
     assert_eq!(error.kind(), tenure::ErrorKind::NewestDeleted, "{error}");
 }
 
-/// The process's new session did not contain the greatest assignment, and a process without a
-/// memory was granted token 2.
+/// Before the fix, the new session of a process did not contain the greatest assignment that the
+/// process had seen. So another process that had seen no assignment was granted token 2.
 #[tokio::test(start_paused = true)]
 async fn regression_the_next_session_has_the_greatest_assignment_seen() {
-    // The first write and the renewals of the session contain the greatest assignment.
+    // Both the first write with data and the renewals of the session must contain the greatest
+    // assignment.
     for later in [secs(0), VALIDITY] {
         let fleet = Fleet::new(PARTITIONS);
         let group = fleet.group("a");
@@ -185,7 +188,8 @@ async fn regression_the_next_session_has_the_greatest_assignment_seen() {
     }
 }
 
-/// The session that shows the deletion was compacted, as no existing assignment names this session.
+/// Before the fix, the compactor deleted the session that showed the deletion, because no existing
+/// assignment names this session.
 #[tokio::test(start_paused = true)]
 async fn regression_a_compaction_keeps_sessions_that_saw_a_deleted_assignment() {
     let fleet = Fleet::new(PARTITIONS);

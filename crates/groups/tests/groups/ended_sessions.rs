@@ -57,8 +57,8 @@ fn gets(fleet: &Fleet) -> usize {
     fleet.store.take_calls().iter().filter(|call| **call == Call::Get).count()
 }
 
-/// All successors read all ended sessions, 16 at a time, with 30,000 GETs in 17 s. The next poll
-/// saw a lapse that happened during the listing.
+/// Before the fix, each successor read all ended sessions, 16 at a time: 30,000 GETs in 17 s. If
+/// the coordinator lapsed during the listing, only the next poll noticed it.
 #[tokio::test(start_paused = true)]
 async fn regression_a_takeover_reads_each_ended_session_once() {
     for leaves in [false, true] {
@@ -73,7 +73,7 @@ async fn regression_a_takeover_reads_each_ended_session_once() {
     }
 }
 
-/// The process read the ended sessions again each time it became the coordinator.
+/// Before the fix, a process read all ended sessions again each time it became the coordinator.
 #[tokio::test(start_paused = true)]
 async fn regression_a_process_that_coordinates_again_reads_no_ended_session_again() {
     let fleet = Fleet::new(4);

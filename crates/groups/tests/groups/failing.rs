@@ -1,4 +1,5 @@
-//! Failing work: the members that try it again, and the moves that it causes.
+//! Work that fails on a partition: the members that try it again, and the partitions that move as a
+//! result.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +11,7 @@ use tenure_testkit::time::{process, secs, timed, wait, within};
 
 use super::{Fleet, POLL, VALIDITY};
 
-/// Members that began work on the partition, in order.
+/// Names of the members that began work on the partition, in order.
 type Starts = Arc<Mutex<Vec<&'static str>>>;
 
 /// Runs members for this time. The work on partition `number` fails after a second if `fails`
@@ -47,7 +48,7 @@ async fn starts(
     starts.clone()
 }
 
-/// The partition moved back and forth between two members where its work fails.
+/// Before the fix, the partition moved back and forth between two members where its work fails.
 #[tokio::test(start_paused = true)]
 async fn regression_a_partition_is_tried_at_each_member() {
     for number in ["0", "29"] {
@@ -58,8 +59,8 @@ async fn regression_a_partition_is_tried_at_each_member() {
     }
 }
 
-/// Every 70 s a rebalance moved the partition with the greatest number back to a member where its
-/// work fails.
+/// Before the fix, a rebalance every 70 s moved the partition with the greatest number back to a
+/// member where its work fails.
 #[tokio::test(start_paused = true)]
 async fn regression_a_partition_stays_where_it_works() {
     for number in ["0", "29"] {
@@ -73,7 +74,8 @@ async fn regression_a_partition_stays_where_it_works() {
     }
 }
 
-/// Work that was stopped counted as failed, so the member avoided the revoked partition.
+/// Before the fix, work that returned an error after the signal to stop counted as failed. So the
+/// member could not get the revoked partition back.
 #[tokio::test(start_paused = true)]
 async fn regression_stopped_work_does_not_count_as_failed() {
     let fleet = Fleet::new(12);
@@ -113,8 +115,9 @@ async fn regression_stopped_work_does_not_count_as_failed() {
     }
 }
 
-/// A healthy partition moved at each failure: 20 moves in ten minutes for one of 30 partitions in a
-/// group of two. One move for each member where a partition fails is allowed.
+/// Before the fix, a healthy partition moved at each failure of another partition: 20 moves in ten
+/// minutes in a group of two members with one failing partition of 30. Only one such move is
+/// allowed for each member where a partition fails.
 #[tokio::test(start_paused = true)]
 async fn regression_failing_partitions_move_no_healthy_partition() {
     for (members, failing, after) in [(2, 1, 1), (2, 8, 1), (3, 8, 1), (2, 8, 20), (3, 8, 70)] {

@@ -12,14 +12,14 @@ use tenure_testkit::time::{secs, wait, within};
 use super::{Fleet, VALIDITY};
 use tenure_testkit::logged::logged;
 
-/// The application waited for events without end. The member's tasks are on another runtime, which
-/// ends.
+/// Before the fix, the application waited for events without end if the runtime with the member's
+/// tasks had ended.
 #[test]
 fn regression_a_membership_is_lost_when_the_runtime_of_its_join_ends() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let group = Group::builder(Arc::new(MemoryStore::new()), "app").name("a").partitions(0..2);
     let group = group.validity(Duration::from_millis(500)).build().unwrap();
-    // The tasks are dropped, or no longer polled.
+    // In the first case the runtime drops the tasks. In the second case it no longer polls them.
     for ends in [true, false] {
         let first = runtime();
         let mut joined = first.block_on(group.join()).unwrap();
@@ -37,7 +37,7 @@ fn regression_a_membership_is_lost_when_the_runtime_of_its_join_ends() {
         let lost = second.block_on(async { tokio::time::timeout(secs(20), lost).await });
         let loss = lost.expect("the last event is delivered");
         match ends {
-            // Its tasks have dropped the session.
+            // The runtime dropped the tasks, and these dropped the session.
             true => assert!(matches!(loss, Some(Loss::Resigned)), "{loss:?}"),
             false => assert!(
                 matches!(loss, Some(Loss::LeaseEnded { .. } | Loss::Suspended { .. })),
@@ -48,7 +48,8 @@ fn regression_a_membership_is_lost_when_the_runtime_of_its_join_ends() {
     }
 }
 
-/// Each session lapsed, and the join created another one without end and without an error.
+/// Before the fix, each session lapsed and the join created another one, without end and without an
+/// error.
 #[tokio::test(start_paused = true)]
 async fn regression_a_join_returns_an_error_if_one_of_its_requests_is_denied() {
     let denied = [Call::Get, Call::Create, Call::Replace];
@@ -59,15 +60,15 @@ async fn regression_a_join_returns_an_error_if_one_of_its_requests_is_denied() {
         let joined = within(secs(30), group.join()).await;
         let error = joined.unwrap_or_else(|| panic!("{call:?}, {validity:?}")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
-        // A short refusal does not end the join.
+        // If the store denies only a few requests, the join succeeds.
         fleet.store.heal();
         fleet.store.on(call).key("members/").times(3).fault(Fault::Denied);
         drop(within(secs(30), group.join()).await.expect("it returns").unwrap());
     }
 }
 
-/// A proxy may send answers of an unfit store. Such answers ended `run`, although the store had
-/// worked before.
+/// A proxy may send answers that look as if they came from an unfit store. Before the fix, such
+/// answers ended `run`, although the store had worked before.
 #[tokio::test(start_paused = true)]
 async fn regression_answers_of_an_unfit_store_end_no_member_that_has_worked() {
     let faults = [Fault::NoEtag, Fault::Swallow, Fault::Unsupported];
@@ -98,7 +99,8 @@ async fn regression_answers_of_an_unfit_store_end_no_member_that_has_worked() {
     }
 }
 
-/// An operator's call writes without a check of the store.
+/// The call of `restore` writes without a check of the store, so its success does not replace the
+/// check.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_the_check_is_unsafe_even_after_a_write() {
     let fleet = Fleet::new(2);
@@ -109,7 +111,8 @@ async fn a_store_that_fails_the_check_is_unsafe_even_after_a_write() {
     assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
 }
 
-/// The log had no line between the end of a session and the next join.
+/// Before the fix, the log had no line about failed attempts to join again after the end of a
+/// session.
 #[tokio::test(start_paused = true)]
 async fn regression_a_failed_rejoin_is_logged() {
     let fleet = Fleet::new(2);
@@ -131,7 +134,7 @@ async fn regression_a_failed_rejoin_is_logged() {
     assert!(lines("without an ETag") > 0);
 }
 
-/// The log had a line for each attempt.
+/// Before the fix, the log had a line for each failed read.
 #[tokio::test(start_paused = true)]
 async fn regression_failed_reads_are_logged_once_a_validity() {
     let fleet = Fleet::new(2);

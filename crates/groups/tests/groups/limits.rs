@@ -17,7 +17,8 @@ fn nested(levels: usize) -> Value {
     (0..levels).fold(Value::from(1), |inner, _| Value::from(vec![inner]))
 }
 
-/// With data of 125 levels, the session could be read, but the assignment could not.
+/// Before the fix, data with 125 levels was accepted: the session could be read, but the assignment
+/// could not.
 #[tokio::test(start_paused = true)]
 async fn regression_data_that_nests_too_deep_is_refused() {
     let fleet = Fleet::new(2);
@@ -41,7 +42,7 @@ async fn regression_data_that_nests_too_deep_is_refused() {
     fleet.group("operator").snapshot().await.unwrap();
 }
 
-/// Another program may write data with the deepest nesting that a session can have.
+/// Another program may write a session whose data is nested as deep as a session permits.
 #[tokio::test(start_paused = true)]
 async fn regression_a_session_with_data_that_nests_too_deep_does_not_stop_the_group() {
     let fleet = Fleet::new(2);
@@ -57,7 +58,8 @@ async fn regression_a_session_with_data_that_nests_too_deep_does_not_stop_the_gr
     overwrite(&**fleet.store.inner(), stray, body.into()).await;
     wait(POLL * 4).await;
     fleet.group("operator").snapshot().await.unwrap();
-    // The session is not renewed.
+    // The session of the other program is not renewed, so it lapses and `a` owns all partitions
+    // again.
     balanced(&[&a], 2, VALIDITY * 3).await;
 }
 
@@ -74,7 +76,8 @@ impl Assignor for Named {
     }
 }
 
-/// An assignment with an invalid name of an assignor could be written, but not read.
+/// Before the fix, an assignor could have an invalid name. Its assignments could be written, but
+/// not read.
 #[tokio::test(start_paused = true)]
 async fn regression_the_name_of_an_assignor_is_checked() {
     for name in [String::new(), "x".repeat(257), "a\nb".to_owned()] {
@@ -89,8 +92,8 @@ async fn regression_the_name_of_an_assignor_is_checked() {
     fleet.group("operator").snapshot().await.unwrap();
 }
 
-/// The releases of a member with long data never fitted into its session, so none of its partitions
-/// moved.
+/// Before the fix, the releases of a member with long data never fitted into its session, so none
+/// of its partitions moved.
 #[tokio::test(start_paused = true)]
 async fn regression_a_member_with_long_data_can_release() {
     for length in [40_000, 44_000, 46_000, 47_000, 48_000] {
@@ -106,8 +109,8 @@ async fn regression_a_member_with_long_data_can_release() {
     }
 }
 
-/// The group's first assignment fitted, but the next one with owners and tokens did not. No
-/// partition had an owner.
+/// Before the fix, the first assignment of a large group fitted, but the next assignment, which
+/// adds owners and tokens, did not. So no partition ever had an owner.
 #[tokio::test(start_paused = true)]
 async fn regression_a_group_too_large_with_owners_is_refused() {
     let fleet = Fleet::new(0);
@@ -135,8 +138,8 @@ impl Layer for Limited {
     }
 }
 
-/// The partitions of a dead member did not move, as each plan contained a new member with too much
-/// data.
+/// Before the fix, the partitions of a dead member did not move, because each plan contained a new
+/// member with too much data.
 #[tokio::test(start_paused = true)]
 async fn regression_a_member_that_does_not_fit_stops_no_plan() {
     let fleet = Fleet::new(0);
@@ -162,8 +165,9 @@ async fn regression_a_member_that_does_not_fit_stops_no_plan() {
     assert_eq!(a.owned().len() + rest, 1_100);
 }
 
-/// The names of reservations took more bytes than owners. No plan fitted, and half of the
-/// partitions had no owner until the group was made smaller.
+/// Before the fix, the name in each reservation took more bytes than an owner. After a leave with
+/// reservations no plan fitted, and half of the partitions had no owner until the group was made
+/// smaller.
 #[tokio::test(start_paused = true)]
 async fn regression_reservations_take_no_more_room_than_owners() {
     let fleet = Fleet::new(0);
@@ -188,7 +192,7 @@ async fn regression_reservations_take_no_more_room_than_owners() {
     assert!(reserved.count() >= most as usize / 2);
     let b = Node::of(node(&name, 4, most).unwrap().join().await.unwrap());
     balanced(&[&a, &b], most, VALIDITY * 2).await;
-    // Marks are counted, too.
+    // A change is refused if its marks make the assignment too long.
     let all: Vec<_> = now.partitions.iter().map(|it| &*it.name).collect();
     let error = operator.bar(&all, Some("c")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
@@ -212,7 +216,7 @@ async fn regression_an_unreadable_object_among_the_sessions_stops_no_plan() {
     }
 }
 
-/// The coordinator read objects that are not sessions at each poll.
+/// Before the fix, the coordinator read objects that are not sessions again at each poll.
 #[tokio::test(start_paused = true)]
 async fn regression_foreign_objects_are_read_once() {
     let fleet = Fleet::new(2);
@@ -242,7 +246,7 @@ async fn regression_marks_have_only_valid_names_of_members() {
     }
 }
 
-/// Shows one session as a later version of tenure would write it.
+/// A store that shows one session in the format of a later version of tenure.
 #[derive(Debug)]
 struct Later {
     store: FaultStore,
@@ -274,7 +278,8 @@ impl Layer for Later {
     }
 }
 
-/// A live session of a later format counted as missing, so its partitions got second owners.
+/// Before the fix, a live session in a later format counted as missing, so its partitions got
+/// second owners.
 #[tokio::test(start_paused = true)]
 async fn regression_a_session_of_a_later_format_is_not_missing() {
     let fleet = Fleet::new(4);
@@ -298,7 +303,7 @@ async fn regression_a_session_of_a_later_format_is_not_missing() {
         wait(secs(1)).await;
         assert_eq!(owners(&[&a, &b]), before);
     }
-    // A new member that can read the session plans in place of the coordinator.
+    // The new member `c` can read the session, and replaces the coordinator.
     let c = fleet.member("c").await;
     balanced(&[&a, &b, &c], 4, VALIDITY * 3).await;
 }

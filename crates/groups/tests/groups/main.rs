@@ -112,7 +112,7 @@ impl Node {
         checked.collect()
     }
 
-    /// Ends all tasks of the process, as its death does.
+    /// Ends all tasks of the member, as the death of its process would do.
     pub fn kill(self) {
         self.task.abort();
     }
@@ -162,7 +162,7 @@ pub fn owners(nodes: &[&Node]) -> BTreeMap<String, (usize, u64)> {
     owners
 }
 
-/// Waits until all partitions are owned and balanced. Returns the time.
+/// Waits until all partitions are owned and balanced. Returns the duration of this wait.
 pub async fn balanced(nodes: &[&Node], partitions: u32, within: Duration) -> Duration {
     let step = Duration::from_millis(100);
     let mut waited = Duration::ZERO;

@@ -35,7 +35,7 @@ async fn granted(membership: &mut Membership) -> Partition {
     }
 }
 
-/// A member owns all partitions. Another one joins, takes half, and leaves.
+/// Scenario: a member owns all partitions. Another one joins, takes half, and leaves.
 async fn members_and_partitions_are_counted(recorder: &Recorder) {
     let fleet = Fleet::new(4);
     let a = fleet.member("a").await;
@@ -98,7 +98,7 @@ async fn gone(node: Node) {
     wait(secs(1)).await;
 }
 
-/// A member loses its connection.
+/// Scenario: a member loses its connection to the store.
 async fn a_lost_session_is_counted(recorder: &Recorder) {
     let fleet = Fleet::new(3);
     let a = fleet.member("a").await;
@@ -129,7 +129,7 @@ async fn regression_a_release_after_the_loss_counts_once(recorder: &Recorder) {
     assert_eq!(recorder.scrape().sum("tenure_group_losses_total", &[]), 4.0);
 }
 
-/// The work stops 40 s after the signal.
+/// Scenario: the work on a partition returns 40 s after the signal to stop.
 async fn overdue_work_is_counted(recorder: &Recorder) {
     let fleet = Fleet::new(1);
     let group = fleet.node("a").revocation_deadline(secs(20)).build().unwrap();
@@ -153,7 +153,7 @@ async fn overdue_work_is_counted(recorder: &Recorder) {
     assert_eq!(value(&recorder.scrape(), "overdue"), 0.0);
 }
 
-/// The store denies the writes of the coordinator.
+/// Scenario: the store denies the writes of the coordinator.
 async fn a_denied_assignment_is_counted(recorder: &Recorder) {
     let fleet = Fleet::new(2);
     let mut membership = fleet.group("a").join().await.unwrap();
@@ -173,7 +173,7 @@ async fn a_denied_assignment_is_counted(recorder: &Recorder) {
     gone(b).await;
 }
 
-/// The data of the members does not fit into an assignment.
+/// Scenario: the data of the members does not fit into an assignment.
 async fn a_too_large_assignment_is_counted(recorder: &Recorder) {
     let fleet = Fleet::new(0);
     let store = Arc::new(Layered(Limited(fleet.store.clone())));
@@ -198,7 +198,7 @@ async fn a_too_large_assignment_is_counted(recorder: &Recorder) {
     gone(a).await;
 }
 
-/// A member leaves for a minute.
+/// Scenario: a member leaves with its partitions reserved for a minute.
 async fn reserved_partitions_are_not_ownerless(recorder: &Recorder) {
     let fleet = Fleet::new(4);
     let [a, b] = [fleet.member("a").await, fleet.member("b").await];
@@ -219,7 +219,7 @@ async fn reserved_partitions_are_not_ownerless(recorder: &Recorder) {
     gone(a).await;
 }
 
-/// An observer counts only ownerless partitions that should have an owner.
+/// Scenario: an observer counts only the partitions without an owner that should have one.
 async fn ownerless_partitions_are_counted(recorder: &Recorder) {
     let fleet = Fleet::new(4);
     let operator = fleet.group("operator");
@@ -259,7 +259,7 @@ macro_rules! tell {
             }
         )*
 
-        /// All scenarios, each with a separate recorder.
+        /// Runs all scenarios, each with a separate recorder.
         async fn all() -> Vec<Scrape> {
             let mut scrapes = Vec::new();
             $({

@@ -25,7 +25,8 @@ async fn until(within: Duration, holds: impl Fn() -> bool) -> Duration {
     waited
 }
 
-/// The group handled no join and no death while the reads failed.
+/// Before the fix, no member joined and no partition of a dead member moved while the reads of one
+/// session failed.
 #[tokio::test(start_paused = true)]
 async fn regression_an_unreadable_session_delays_no_join_and_no_death() {
     for fault in [Fault::FailBefore, Fault::Denied, Fault::Hang] {
@@ -36,7 +37,8 @@ async fn regression_an_unreadable_session_delays_no_join_and_no_death() {
         fleet.store.on(Call::Get).key(key).always().fault(fault);
         wait(VALIDITY * 2).await;
         let d = fleet.member("d").await;
-        // The releases of b cannot be read, so only the other members release partitions.
+        // The releases in the session of `b` cannot be read, so `d` gets partitions only from the
+        // other members.
         let joined = until(VALIDITY, || d.owned().len() >= 2).await;
         let before = b.owned();
         c.kill();
@@ -51,8 +53,8 @@ async fn regression_an_unreadable_session_delays_no_join_and_no_death() {
     }
 }
 
-/// The coordinator granted the dead member half of another member's partitions, and a joining
-/// member waited for minutes.
+/// Before the fix, if the session of a dead member could not be sealed, the coordinator granted it
+/// half of the partitions of a leaving member. A joining member waited for minutes.
 #[tokio::test(start_paused = true)]
 async fn regression_a_lapsed_unsealed_session_gets_no_partition() {
     for fault in [Fault::FailBefore, Fault::Denied, Fault::Hang] {

@@ -37,7 +37,8 @@ async fn a_group_is_resized() {
     );
 }
 
-/// The call succeeded, but the partitions were removed.
+/// Before the fix, a call of `resize` with the names of retiring partitions succeeded, but these
+/// partitions were later removed.
 #[tokio::test(start_paused = true)]
 async fn regression_a_retiring_partition_is_not_kept() {
     let fleet = Fleet::new(8);
@@ -66,7 +67,8 @@ async fn regression_a_retiring_partition_is_not_kept() {
     assert!(now.partitions.iter().all(|it| it.owner.is_some()));
 }
 
-/// No member could own the partition until the reservation ended, and no operation ended it.
+/// Before the fix, if a mark excluded the name in a reservation, no member could own the partition
+/// until the reservation expired. No operation could end a reservation early.
 #[tokio::test(start_paused = true)]
 async fn regression_a_reservation_ends_with_a_mark_against_it_or_by_an_operator() {
     let fleet = Fleet::new(6);
@@ -96,7 +98,7 @@ async fn marks_are_kept() {
     balanced(&[&a, &b], 4, secs(60)).await;
     operator.pause(&["0"], true).await.unwrap();
     balanced(&[&a, &b], 3, POLL * 4).await;
-    // The pause ends while the owner releases the partition.
+    // The owner has begun to release the partition when the pause ends.
     operator.pause(&["0"], false).await.unwrap();
     balanced(&[&a, &b], 4, POLL * 4).await;
     operator.pin(&["0", "1", "2"], Some("a")).await.unwrap();
@@ -157,14 +159,15 @@ async fn bad_settings_are_refused_with_their_values() {
     assert!(refused(|it| it.poll_interval(secs(31))).contains("31s"));
 }
 
-/// Returns an operator with a separate store that can have faults.
+/// Returns an operator and its own path to the store. The test adds faults to this path.
 fn operator(fleet: &Fleet) -> (FaultStore, Group) {
     let way = FaultStore::new(Arc::clone(fleet.store.inner()));
     let group = fleet.node_behind(&way, "operator").build().unwrap();
     (way, group)
 }
 
-/// The call failed with `InvalidInput`, although it had succeeded.
+/// Before the fix, the call of `retire` failed with `InvalidInput`, although it had removed the
+/// partition.
 #[tokio::test(start_paused = true)]
 async fn regression_a_partition_removed_before_the_answer_is_retired() {
     let fleet = Fleet::new(4);
@@ -182,8 +185,8 @@ async fn regression_a_partition_removed_before_the_answer_is_retired() {
     assert!(!gone.may_have_happened());
 }
 
-/// Another operator retires the partition after the first attempt. The error did not say that the
-/// change may have happened.
+/// Another operator retires the partition after the first attempt of the call took effect. Before
+/// the fix, the error of the call did not say that the change may have happened.
 #[tokio::test(start_paused = true)]
 async fn regression_a_written_then_refused_operation_may_have_happened() {
     let fleet = Fleet::new(4);
@@ -203,8 +206,8 @@ async fn regression_a_written_then_refused_operation_may_have_happened() {
     assert!(error.may_have_happened(), "{error}");
 }
 
-/// The call sent 256 writes, and one of them took effect later. The error did not say that the
-/// change may have happened.
+/// Before the fix, the call sent 256 writes. One of them took effect later, although the error did
+/// not say that the change may have happened.
 #[tokio::test(start_paused = true)]
 async fn regression_an_operation_without_an_answer_may_have_happened() {
     for fault in [Fault::Late(secs(600)), Fault::Conflict, Fault::Hang] {
@@ -224,8 +227,8 @@ async fn regression_an_operation_without_an_answer_may_have_happened() {
     }
 }
 
-/// Tests each fault of a write, at one attempt and at all attempts. The result of the call is
-/// always correct.
+/// Tests each fault of a write, at the first attempt and at all attempts. In each case the call
+/// correctly reports whether the change took effect.
 #[tokio::test(start_paused = true)]
 async fn an_operation_reports_whether_it_may_have_happened() {
     for fault in WRITE_FAULTS {

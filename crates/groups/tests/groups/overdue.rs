@@ -9,7 +9,8 @@ use tokio::task::JoinHandle;
 use super::{Fleet, Node, POLL, VALIDITY, balanced};
 use tenure_testkit::logged::logged;
 
-/// A member with work that stops after the signal. Work on "0" takes `stuck_for` seconds more.
+/// Runs a member. Its work returns after the signal to stop. The work on partition "0" takes
+/// another `stuck_for` seconds.
 fn run(builder: GroupBuilder, stuck_for: u64) -> (Group, JoinHandle<()>) {
     let group = builder.build().unwrap();
     let running = group.clone();
@@ -48,7 +49,8 @@ async fn overdue_work_is_reported() {
     assert!(group.is_member(), "the process stays a member");
 }
 
-/// The other partitions move as their work returns. The session of the overdue work lapses.
+/// The other partitions move when their work returns. The partition with overdue work moves when
+/// the session lapses.
 #[tokio::test(start_paused = true)]
 async fn a_member_with_overdue_work_can_leave() {
     let fleet = Fleet::new(4);
@@ -101,7 +103,8 @@ async fn run_gives_access_to_its_membership() {
     assert!(!group.is_member() && group.lease().is_none());
 }
 
-/// The log did not have the result of work that ended after the loss of the session.
+/// Before the fix, the log did not contain the error of work that ended after the loss of the
+/// session.
 #[tokio::test(start_paused = true)]
 async fn regression_an_error_of_work_after_the_session_was_lost_is_logged() {
     let fleet = Fleet::new(2);
@@ -124,7 +127,7 @@ async fn regression_an_error_of_work_after_the_session_was_lost_is_logged() {
     assert!(line("the work panicked"), "{log}");
 }
 
-/// The assignor got only the names and weights of members.
+/// Before the fix, an assignor got only the names and weights of members.
 #[tokio::test(start_paused = true)]
 async fn regression_an_assignor_sees_names_numbers_and_data() {
     #[derive(Debug)]

@@ -52,7 +52,7 @@ async fn a_release_ends_the_locks_and_a_revocation_does_not() {
     assert!(PathLocks::under(&other).lock(write()).await.is_ok());
 }
 
-/// The next ownership has new locks.
+/// The next ownership of the same partition has new locks, and all of them are free.
 #[tokio::test(start_paused = true)]
 async fn the_next_ownership_has_other_locks() {
     let fleet = Fleet::new(1);
@@ -83,7 +83,7 @@ async fn the_end_of_the_session_ends_the_locks_with_its_loss() {
     assert_eq!(guard.token(), None);
 }
 
-/// No member writes such an assignment.
+/// The test writes an assignment that no member writes: it takes a partition without a release.
 #[tokio::test(start_paused = true)]
 async fn an_assignment_that_takes_the_partition_ends_the_locks() {
     let fleet = Fleet::new(1);

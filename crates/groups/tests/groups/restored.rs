@@ -62,8 +62,8 @@ async fn a_group_without_assignments_continues_above_the_epoch() {
     takes_all(&fleet, "b").await;
 }
 
-/// The assignments after a restore named no assignor, so no member moved a partition that had an
-/// owner.
+/// Before the fix, the assignments after a restore named no assignor. So no member moved a
+/// partition that had an owner, and the group stayed unbalanced.
 #[tokio::test(start_paused = true)]
 async fn regression_a_group_restored_without_assignments_is_balanced() {
     let fleet = Fleet::new(PARTITIONS);
@@ -119,7 +119,7 @@ async fn a_restore_waits_for_the_leases_of_former_owners() {
         };
         let ((took, restored), b, ()) = tokio::join!(restoring, joining, checks);
         is_restored(&restored);
-        // The default drift is 1 %.
+        // The restore waits for the validity × (1 + drift). The default drift is 1 %.
         assert!(took >= VALIDITY + VALIDITY / 100, "{took:?}");
         balanced(&[&b], PARTITIONS, VALIDITY * 3).await;
         assert!(b.owned().values().all(|token| *token > ABOVE), "{:?}", b.owned());
@@ -150,8 +150,8 @@ async fn an_interrupted_restore_holds_until_it_runs_again() {
     assert!(events.iter().any(|it| it.contains("tenure group restore")), "{events:?}");
 }
 
-/// The first run deposed the member, which believes that it owns its partitions until its lease
-/// ends.
+/// The first run of the restore deposed the member. Until its lease ends, the member believes that
+/// it owns its partitions.
 #[tokio::test(start_paused = true)]
 async fn the_second_run_waits_for_members_that_the_first_run_deposed() {
     let fleet = Fleet::new(PARTITIONS);
@@ -197,7 +197,8 @@ async fn lost_and_late_answers_do_not_stop_a_restore() {
     }
 }
 
-/// The error wrongly said that the members renewed their sessions.
+/// Before the fix, if the seals of a restore failed, its error wrongly said that the members had
+/// renewed their sessions.
 #[tokio::test(start_paused = true)]
 async fn regression_a_restore_names_the_failure_of_its_seals() {
     for fault in [Fault::FailBefore, Fault::Unsupported] {

@@ -54,7 +54,8 @@ async fn work_is_called_for_each_partition_and_stops_before_it_moves() {
 
 type WorkResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// With `AsyncFn` as the bound of `run` this function does not compile: its futures are not `Send`.
+/// If the bound of `run` were `AsyncFn`, this function would not compile, because the futures of an
+/// `AsyncFn` need not be `Send`.
 fn spawn_run<F, W>(group: Group, work: F) -> JoinHandle<Result<(), tenure::Error>>
 where
     F: FnOnce(Partition) -> W + Clone + Send + Sync + 'static,
@@ -111,7 +112,7 @@ async fn each_kind_of_async_closure_can_be_work() {
     assert_eq!(called.load(Ordering::SeqCst), 4);
 }
 
-/// Other partitions do not move.
+/// If the work on one partition fails, only this partition moves.
 #[tokio::test(start_paused = true)]
 async fn failing_work_moves_to_another_member() {
     let fleet = Fleet::new(4);
@@ -154,7 +155,8 @@ async fn a_leave_during_a_join_ends_the_call() {
     within(secs(60), task).await.expect("it leaves").unwrap().unwrap();
 }
 
-/// A signal to leave may come before the task has run for the first time.
+/// Before the fix, a call of `leave` was lost if it came before the spawned call of `run` was
+/// polled for the first time.
 #[tokio::test(start_paused = true)]
 async fn regression_a_leave_before_the_call_is_not_lost() {
     let fleet = Fleet::new(1);
@@ -166,7 +168,8 @@ async fn regression_a_leave_before_the_call_is_not_lost() {
     assert!(fleet.store.take_calls().is_empty(), "no session was created");
 }
 
-/// The coordinator read its own session, with the release, up to a validity later.
+/// Before the fix, a coordinator read its own session up to a validity after it had written a
+/// release into the session.
 #[tokio::test(start_paused = true)]
 async fn regression_a_sole_member_soon_gets_its_released_partition() {
     let fleet = Fleet::new(1);
@@ -183,7 +186,8 @@ async fn regression_a_sole_member_soon_gets_its_released_partition() {
     granted().await;
 }
 
-/// The bound `Fn(Partition) -> impl Future` refused such a closure, as its future borrows from it.
+/// Before the fix, the bound was `Fn(Partition) -> impl Future`. It refused an async closure that
+/// owns its captures, because the future of such a closure borrows from the closure.
 #[tokio::test(start_paused = true)]
 async fn regression_the_work_may_be_an_async_closure_that_owns_its_captures() {
     let fleet = Fleet::new(2);
@@ -204,8 +208,8 @@ async fn regression_the_work_may_be_an_async_closure_that_owns_its_captures() {
     assert_eq!(*names.lock().unwrap(), ["0", "1", "stopped", "stopped"]);
 }
 
-/// A panic in the text of an error, or in the drop of returned work, ended `run` and the work on
-/// all partitions.
+/// Before the fix, a panic in the text of an error, or in the drop of work that had returned, ended
+/// `run` and the work on all partitions.
 #[tokio::test(start_paused = true)]
 async fn regression_a_panic_in_the_work_on_a_partition_ends_no_other_work() {
     #[derive(Debug)]
@@ -224,7 +228,7 @@ async fn regression_a_panic_in_the_work_on_a_partition_ends_no_other_work() {
             }
         }
     }
-    /// Work that keeps a value until it is dropped.
+    /// A future that keeps a value until the future is dropped.
     struct Keeps<F> {
         work: F,
         _kept: Option<Undroppable>,
@@ -272,8 +276,8 @@ async fn regression_a_panic_in_the_work_on_a_partition_ends_no_other_work() {
     within(secs(30), task).await.expect("it leaves").unwrap().unwrap();
 }
 
-/// A member called `leave_for` and then `leave`, and its partitions stayed reserved. Another member
-/// called `leave` and then `leave_for`, and released no partition.
+/// Before the fix, after calls of `leave_for` and then `leave` the partitions stayed reserved.
+/// After calls of `leave` and then `leave_for` the member released no partition.
 #[tokio::test(start_paused = true)]
 async fn regression_the_last_leave_counts_until_the_release() {
     for (name, calls) in [("for good", [true, false]), ("to come back", [false, true])] {
@@ -307,7 +311,8 @@ async fn regression_the_last_leave_counts_until_the_release() {
     }
 }
 
-/// The same defect, for a member with its own table of partitions.
+/// Tests the same defect as the test above, for a member that handles the events of its membership
+/// itself.
 #[tokio::test(start_paused = true)]
 async fn regression_a_membership_that_left_for_good_reserves_nothing() {
     for calls in [[None, Some(secs(3_600))], [Some(secs(3_600)), None]] {

@@ -35,7 +35,7 @@ async fn joining_members_get_their_share_with_the_fewest_moves() {
     assert!(moved.iter().all(|(name, owner, token)| *owner == 2 && *token > before[*name].1));
 }
 
-/// The owners are known without a request.
+/// A member reads all owners from its memory, without a request.
 #[tokio::test(start_paused = true)]
 async fn a_member_knows_all_owners_without_a_request() {
     let fleet = Fleet::new(12);
@@ -57,8 +57,8 @@ async fn a_member_knows_all_owners_without_a_request() {
     assert_eq!((newest.members.len(), newest.partitions.len()), (2, 12));
 }
 
-/// The validity × (1 + drift), a poll that sees the last renewal, a poll of the new owners, and the
-/// requests.
+/// The bound of a takeover: the validity × (1 + drift), a poll interval until a poll sees the last
+/// renewal, a poll interval until the new owners poll, and the time of the requests.
 const SUCCEEDED: Duration = Duration::from_millis(30_300 + 5_000 + 5_000 + 400);
 
 #[tokio::test(start_paused = true)]
@@ -79,7 +79,7 @@ async fn the_partitions_of_a_dead_member_move_after_its_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_death_costs_four_requests() {
     let fleet = Fleet::new(100);
-    // Only the requests of the coordinator count.
+    // This store counts only the requests of the coordinator.
     let coordinator = FaultStore::new(Arc::new(fleet.store.clone()));
     let group = fleet.node_behind(&coordinator, "a").build().unwrap();
     let a = Node::of(group.join().await.unwrap());
@@ -89,8 +89,8 @@ async fn a_death_costs_four_requests() {
     let named = group.snapshot().await.unwrap();
     let dead = named.members.iter().find(|it| it.name == "b").unwrap().session.clone();
     b.kill();
-    // Wait for the read that follows half of a validity without a renewal. It is not a cost of the
-    // death, as a live member can cause it, too.
+    // Wait for the read that follows half of a validity without a renewal. This read is not a cost
+    // of the death, because a live member can cause it, too.
     wait(VALIDITY - POLL * 2).await;
     coordinator.take_log();
     balanced(&[&a], 100, VALIDITY).await;
@@ -104,8 +104,8 @@ async fn a_death_costs_four_requests() {
     assert_eq!(before.count(), 0, "{log:?}");
 }
 
-/// The first deputy sees the lapse as early as a coordinator would, even without listed tags. It
-/// waited for two lapses, a random delay and polls.
+/// The first deputy sees the lapse as early as a coordinator would, even without listed tags.
+/// Before the fix, the first deputy waited for two lapses, a random delay and several polls.
 #[tokio::test(start_paused = true)]
 async fn regression_a_dead_coordinator_is_replaced_as_soon_as_any_member() {
     for (tags, after) in [(true, 0), (true, 3), (true, 7), (false, 1), (false, 6)] {
@@ -129,7 +129,7 @@ async fn regression_a_dead_coordinator_is_replaced_as_soon_as_any_member() {
     }
 }
 
-/// A store with listings that have no tags.
+/// A store whose listings contain no tags.
 #[derive(Debug)]
 struct Tagless(FaultStore);
 
@@ -155,7 +155,7 @@ async fn the_partitions_of_a_leaving_member_move_without_a_wait() {
     balanced(&[&a, &c], 12, POLL * 4).await;
     let events = b.task.await.unwrap();
     assert_eq!(events, ["Lost(Resigned)"]);
-    // The coordinator leaves, too.
+    // Finally the coordinator `a` leaves, and `c` takes over.
     a.leave();
     balanced(&[&c], 12, POLL * 5).await;
 }
@@ -190,7 +190,7 @@ async fn a_steady_group_sends_few_requests() {
     assert!(requests <= 0.3, "{requests} a partition a minute");
 }
 
-/// Each process leaves and joins again under its name.
+/// In a rolling restart each process leaves with `leave_for` and joins again under its name.
 #[tokio::test(start_paused = true)]
 async fn a_rolling_restart_moves_no_partition() {
     let fleet = Fleet::new(12);
@@ -225,7 +225,8 @@ async fn expired_reservations_move() {
     balanced(&[&a], 6, secs(40)).await;
 }
 
-/// Most of the validity of the predecessor's session remains.
+/// A process with a unique name does not wait for the session of its predecessor, although most of
+/// the validity of that session remains.
 #[tokio::test(start_paused = true)]
 async fn a_unique_name_gets_the_partitions_of_its_predecessor() {
     let fleet = Fleet::new(6);
@@ -261,8 +262,8 @@ async fn a_listing_of_three_minutes_moves_no_partition() {
     }
 }
 
-/// The coordinator renews its session, so only the unchanged count of its rounds shows that it does
-/// not plan.
+/// The coordinator still renews its session. So only the unchanged count of its rounds shows that
+/// it does not plan.
 #[tokio::test(start_paused = true)]
 async fn regression_a_coordinator_that_cannot_list_is_replaced() {
     let fleet = Fleet::new(6);
@@ -279,7 +280,7 @@ async fn regression_a_coordinator_that_cannot_list_is_replaced() {
     balanced(&[&a, &b, &c], 6, VALIDITY * 3 + POLL * 6).await;
 }
 
-/// The sessions of all former members were read once a validity.
+/// Before the fix, the sessions of all former members were read once per validity.
 #[tokio::test(start_paused = true)]
 async fn regression_ended_sessions_are_not_read_again() {
     let fleet = Fleet::new(2);

@@ -24,7 +24,7 @@ impl Assignor for Panics {
     }
 }
 
-/// The application waited for events without end and without a lease.
+/// Before the fix, the application waited for events without end, although the member had no lease.
 #[tokio::test(start_paused = true)]
 async fn regression_a_member_with_a_panicking_assignor_is_lost() {
     let fleet = Fleet::new(2);
@@ -41,8 +41,9 @@ async fn regression_a_member_with_a_panicking_assignor_is_lost() {
     assert!(membership.next().await.is_none());
 }
 
-/// All members replaced the coordinator, which could not list, and kept the role. Each of them
-/// listed the sessions at each poll, and read all of them once a validity.
+/// Before the fix, every member took over from a coordinator that could not list, and all of them
+/// kept the role after the outage. Each of them listed the sessions at each poll, and read all
+/// sessions once per validity.
 #[tokio::test(start_paused = true)]
 async fn regression_after_an_outage_of_listings_one_member_coordinates() {
     let fleet = Fleet::new(20);
@@ -60,12 +61,12 @@ async fn regression_after_an_outage_of_listings_one_member_coordinates() {
     wait(secs(600)).await;
     let calls = fleet.store.take_calls();
     let count = |call| calls.iter().filter(|it| **it == call).count();
-    // The requests of a steady group in a minute: 15 LISTs and 209 GETs.
+    // The bounds for ten minutes follow from a steady group: 15 LISTs and 209 GETs in a minute.
     assert!(count(Call::List) <= 155, "{} LISTs", count(Call::List));
     assert!(count(Call::Get) <= 2_100, "{} GETs", count(Call::Get));
 }
 
-/// The member tried to create an assignment for minutes before it resigned.
+/// Before the fix, a leaving member tried to create an assignment for minutes before it resigned.
 #[tokio::test(start_paused = true)]
 async fn regression_a_member_leaves_although_assignments_cannot_be_written() {
     let fleet = Fleet::new(4);
@@ -88,7 +89,8 @@ async fn regression_a_member_leaves_although_assignments_cannot_be_written() {
     assert!(took < secs(5), "{took:?}");
 }
 
-/// The member polled the store each time the work on one partition returned.
+/// Before the fix, a leaving member polled the store each time the work on one of its partitions
+/// returned.
 #[tokio::test(start_paused = true)]
 async fn regression_a_leave_costs_few_requests() {
     let fleet = Fleet::new(200);
@@ -110,12 +112,14 @@ async fn regression_a_leave_costs_few_requests() {
     group.leave();
     within(secs(60), task).await.expect("it leaves").unwrap().unwrap();
     let calls = store.take_calls();
-    // In 10 s: two polls, each with a listing, a PUT a second, and the requests of the moves.
+    // The leave takes 10 s. It sends two polls with a listing each, one PUT per second, and the
+    // requests that move the partitions.
     assert!(calls.len() <= 40, "{} requests", calls.len());
     balanced(&[&b], 200, POLL * 8).await;
 }
 
-/// No partition was granted, and no error was reported.
+/// Before the fix, if the store denied the reads of sessions, no partition was granted and no error
+/// was reported.
 #[tokio::test(start_paused = true)]
 async fn regression_a_coordinator_reports_denied_reads_of_sessions() {
     for call in [Call::List, Call::Get] {
@@ -138,7 +142,8 @@ async fn regression_a_coordinator_reports_denied_reads_of_sessions() {
     }
 }
 
-/// The successor of a sole member waited for missing deputies, and for another validity.
+/// Before the fix, the successor of a sole member waited for deputies that did not exist, and for
+/// one more validity.
 #[tokio::test(start_paused = true)]
 async fn regression_a_sole_member_returns_without_a_delay() {
     let again = async |unique: bool, end: fn(Node), limit: Duration| {
@@ -154,11 +159,12 @@ async fn regression_a_sole_member_returns_without_a_delay() {
     again(true, Node::kill, POLL * 4).await;
     again(false, |a| a.leave(), POLL * 4).await;
     again(false, |a| a.leave_for(secs(300)), POLL * 4).await;
-    // The rest of its lease, the drift, and three polls.
+    // The limit is the rest of the former lease, the drift, and three polls.
     again(false, Node::kill, VALIDITY + POLL * 4).await;
 }
 
-/// An outage of half a minute delayed the group by over two more minutes.
+/// Before the fix, an outage of half a minute in which all members died delayed the group by more
+/// than two further minutes.
 #[tokio::test(start_paused = true)]
 async fn regression_when_all_members_died_their_successors_wait_for_one_lease() {
     let fleet = Fleet::new(6);
@@ -175,7 +181,8 @@ async fn regression_when_all_members_died_their_successors_wait_for_one_lease() 
     balanced(&nodes.iter().collect::<Vec<_>>(), 6, VALIDITY + POLL * 6).await;
 }
 
-/// The session of such a call lived for another validity, and the group granted it partitions.
+/// Before the fix, if a call of `run` left while it joined, its session stayed alive for one more
+/// validity, and the group granted partitions to this session.
 #[tokio::test(start_paused = true)]
 async fn regression_a_call_that_leaves_while_it_joins_gets_no_partition() {
     let fleet = Fleet::new(6);
@@ -198,7 +205,8 @@ async fn regression_a_call_that_leaves_while_it_joins_gets_no_partition() {
     }
 }
 
-/// The coordinator made no plan, reported no error, and requested the object 13 times a second.
+/// Before the fix, a coordinator that could not seal a session made no plan, reported no error, and
+/// requested the object of the session 13 times per second.
 #[tokio::test(start_paused = true)]
 async fn regression_a_session_that_cannot_be_sealed_stops_no_plan() {
     for fault in [Fault::FailBefore, Fault::Denied, Fault::Refuse] {
@@ -227,8 +235,8 @@ async fn regression_a_session_that_cannot_be_sealed_stops_no_plan() {
     }
 }
 
-/// The task that resigns the session ended with the process, and the group granted partitions to
-/// the dead member.
+/// Before the fix, a background task resigned the session of a dropped join. If the process ended
+/// first, the task ended, too, and the group granted partitions to the dead member.
 #[test]
 fn regression_a_process_that_leaves_while_it_joins_leaves_no_live_member() {
     let runtime = || {
@@ -249,7 +257,7 @@ fn regression_a_process_that_leaves_while_it_joins_leaves_no_live_member() {
             within(secs(60), task).await.expect("it leaves").unwrap().unwrap();
             fleet
         });
-        // The runtime of the process has ended, and with it all tasks.
+        // The runtime of the process has ended, so all its tasks have ended, too.
         runtime().block_on(async {
             let store = fleet.store.inner();
             for session in store.list("app/members/", "", 1_000).await.unwrap().entries {
@@ -264,7 +272,8 @@ fn regression_a_process_that_leaves_while_it_joins_leaves_no_live_member() {
     }
 }
 
-/// The process waited for the lapse of the predecessor after one failed request.
+/// Before the fix, after one failed request a process with a unique name waited until the session
+/// of its predecessor lapsed.
 #[tokio::test(start_paused = true)]
 async fn regression_a_failed_seal_of_the_predecessor_is_repeated() {
     for call in [Call::Get, Call::Replace] {
@@ -281,8 +290,8 @@ async fn regression_a_failed_seal_of_the_predecessor_is_repeated() {
     }
 }
 
-/// A member created its session again under the id of a sealed and compacted attempt. The repeated
-/// DELETE of that attempt ended the new session (GO2).
+/// Before the fix, a member whose session was sealed and compacted could create it again under the
+/// same id. If the compactor repeated its DELETE, the DELETE removed the new session (GO2).
 #[tokio::test(start_paused = true)]
 async fn regression_a_possibly_compacted_id_is_not_used_again() {
     let fleet = Fleet::new(2);
@@ -302,7 +311,8 @@ async fn regression_a_possibly_compacted_id_is_not_used_again() {
     assert_ne!(now.entries[0].key, created[0]);
 }
 
-/// Rule GW5: the next assignment may give its grants to another member.
+/// Rule GW5: a member that has sent the seal of its session reads no assignment, because the next
+/// assignment may grant its partitions to another member.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_seals_its_session_reads_no_assignment() {
     let fleet = Fleet::new(1);
@@ -351,8 +361,8 @@ async fn an_operator_repairs_an_unreadable_assignment() {
     assert!(c.owned().values().all(|token| *token > above), "all tokens are new");
 }
 
-/// A reader repeated the GET of an unreadable assignment: an observer until the fault ended, a
-/// member for 10 min.
+/// Before the fix, readers repeated the GET of an unreadable assignment: an observer until the
+/// fault ended, a member for 10 min.
 #[tokio::test(start_paused = true)]
 async fn regression_an_unreadable_superseded_assignment_hides_no_newer_one() {
     for fault in [Fault::FailBefore, Fault::Denied, Fault::Hang] {

@@ -11,8 +11,8 @@ use tenure_testkit::write_faults::WRITE_FAULTS;
 
 use super::{Fleet, Node, POLL, VALIDITY, balanced};
 
-/// The coordinator treated an assignment as created that the store did not have. Half of the
-/// partitions had no owner while it lived.
+/// Before the fix, a coordinator could treat an assignment as created although the store did not
+/// have it. Half of the partitions then had no owner during the lifetime of this coordinator.
 #[tokio::test(start_paused = true)]
 async fn regression_an_unknown_create_of_an_assignment_is_read_back() {
     for fault in WRITE_FAULTS {
@@ -28,7 +28,7 @@ async fn regression_an_unknown_create_of_an_assignment_is_read_back() {
     }
 }
 
-/// Gives all partitions to the member of this name.
+/// An assignor that gives all partitions to the member with this name.
 #[derive(Debug)]
 struct AllTo(&'static str);
 
@@ -43,8 +43,8 @@ impl Assignor for AllTo {
     }
 }
 
-/// Each member treated its own assignment as created. Both owned all partitions with the same
-/// tokens.
+/// Before the fix, each of two coordinators treated its own assignment as created. Both owned all
+/// partitions under the same tokens.
 #[tokio::test(start_paused = true)]
 async fn regression_no_token_goes_to_two_sessions_when_two_members_plan() {
     for fault in WRITE_FAULTS {
@@ -71,7 +71,8 @@ async fn regression_no_token_goes_to_two_sessions_when_two_members_plan() {
     }
 }
 
-/// The partitions of a session moved although the store did not have its seal.
+/// Before the fix, the partitions of a session moved although the store did not have the seal of
+/// this session.
 #[tokio::test(start_paused = true)]
 async fn regression_partitions_move_only_from_a_session_that_is_sealed_in_the_store() {
     for fault in WRITE_FAULTS {
@@ -100,7 +101,7 @@ async fn regression_partitions_move_only_from_a_session_that_is_sealed_in_the_st
     }
 }
 
-/// The faults hit the create of the session, the second write with `data`, and two renewals.
+/// The faults affect the create of the session, the second write (with `data`), and two renewals.
 #[tokio::test(start_paused = true)]
 async fn a_member_survives_each_fault_of_a_write_of_its_session() {
     for fault in WRITE_FAULTS {

@@ -21,9 +21,9 @@ mod schemes;
 
 /// Number of tasks. Each task runs one operation after the other.
 const TASKS: usize = 64;
-/// Duration for which an operation holds its locks. It corresponds to some requests to a store.
+/// Duration for which an operation holds its locks: about the time of a few requests to a store.
 const HOLD: Duration = Duration::from_millis(5);
-/// Number of folders at the top, and in each of these folders.
+/// Number of folders in the root, and number of folders in each of them.
 const WIDTH: usize = 8;
 
 /// Returns a random operation. Of 20 operations, 16 read a folder, 2 write one, 1 copies and 1
@@ -129,7 +129,7 @@ fn alone(c: &mut Criterion) {
             b.to_async(&runtime).iter(|| async { scheme.lock(black_box(&rename)).await });
         });
     }
-    // The cost does not depend on the number of other locks.
+    // Measures a lock while 100,000 other locks are held: the cost does not depend on their number.
     let locks = tenure_paths::PathLocks::new();
     let held: Vec<_> = (0..100_000)
         .filter_map(|number| {

@@ -17,14 +17,15 @@ pub struct Operation {
 /// A scheme for locking paths. Clones share the locks.
 #[derive(Clone)]
 pub enum Scheme {
-    /// One mutex. The post rates its concurrency 0 out of 4.
+    /// One mutex. Charemza's post rates the concurrency of this scheme with 0 of 4 points.
     GlobalMutex(Arc<tokio::sync::Mutex<()>>),
-    /// One reader/writer lock, rated 2 out of 4.
+    /// One reader/writer lock. The post rates it with 2 of 4 points.
     GlobalRwLock(Arc<RwLock<()>>),
-    /// A reader/writer lock for each path, rated 3 out of 4. Ancestors are locked for reading. The
-    /// named paths are locked for writing, even if the operation only reads them.
+    /// A reader/writer lock for each path. The post rates it with 3 of 4 points. Ancestors are
+    /// locked for reading. The named paths are locked for writing, even if the operation only reads
+    /// them.
     AncestorRwLock(Arc<Ancestors>),
-    /// The scheme of tenure, rated 4 out of 4.
+    /// The path locks of tenure. The post rates their scheme with 4 of 4 points.
     PathLocks(PathLocks),
 }
 
@@ -66,7 +67,8 @@ impl Scheme {
     }
 }
 
-/// Locks by path. A lock exists while an operation uses it.
+/// Locks by path. The locks of the scheme `AncestorRwLock`. The lock of a path exists only while an
+/// operation uses it.
 #[derive(Default)]
 pub struct Ancestors(Mutex<HashMap<Path, Weak<RwLock<()>>>>);
 

@@ -15,7 +15,7 @@ use tenure_testkit::interleavings::{every_interleaving, others_may_run, spawn};
 #[derive(Default)]
 struct ShuttleCell {
     state: Mutex<ClaimState>,
-    /// Whether the next critical section is the first one of its task.
+    /// Whether the next critical section is the first one of the current task.
     comes_first: AtomicBool,
 }
 
@@ -33,11 +33,11 @@ impl Cell for ShuttleCell {
 enum Does {
     /// Locks, works and unlocks.
     Works,
-    /// Works if it can lock immediately.
+    /// Calls `try_enter`, and works if the call is granted immediately.
     Tries,
-    /// Enters, and drops its claim before the first poll.
+    /// Enters the table, and drops its claim before the first poll.
     Leaves,
-    /// Enters, is polled once, and drops its claim, granted or not.
+    /// Enters the table, polls its claim once, and drops the claim, whether or not it was granted.
     GivesUp,
     /// Broken: works without a lock.
     Intrudes,
@@ -56,8 +56,8 @@ struct World {
     cell: Arc<ShuttleCell>,
     /// Number of tasks that have not ended.
     left: Arc<AtomicUsize>,
-    /// Operations of the tasks that work now. The mutex is not shuttle's, so shuttle does not
-    /// switch tasks while it is locked.
+    /// Operations of the tasks that work now. This mutex is unknown to shuttle, so shuttle does not
+    /// switch tasks while the mutex is locked.
     at_work: Arc<Mutex<Vec<Operation>>>,
     most_at_work: Arc<AtomicUsize>,
 }
@@ -212,7 +212,8 @@ fn a_task_that_tries_to_lock_does_not_overlap() {
     assert_eq!(explore(&tasks).unwrap().most_at_work, 2);
 }
 
-/// The argument of Charemza's post: if all tasks lock their paths in the same order, all tasks end.
+/// Checks an argument of Charemza's post: if all tasks lock their paths in the same order, no
+/// deadlock occurs and all tasks end.
 #[test]
 fn locking_in_the_order_of_paths_has_no_deadlock() {
     let one = Operation::of(&[], &["/a", "/d"]);

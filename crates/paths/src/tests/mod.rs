@@ -1,4 +1,5 @@
-//! Tests the locks against the plain rule, which has no modes, queues and ancestors.
+//! Tests the locks against the rule for conflicts. The rule uses no modes, no queues and no locks
+//! of ancestors.
 
 use std::collections::BTreeSet;
 
@@ -24,8 +25,8 @@ impl Operation {
         Operation { reads: paths(reads), writes: paths(writes) }
     }
 
-    /// Applies the rule: one operation writes in the lineage of a path that the other reads or
-    /// writes.
+    /// Applies the rule: two operations conflict if one of them writes in the lineage of a path
+    /// that the other reads or writes.
     fn conflicts_with(&self, other: &Operation) -> bool {
         let writes_into = |one: &Operation, other: &Operation| {
             let touched: Vec<_> = other.reads.iter().chain(&other.writes).collect();
@@ -56,11 +57,12 @@ fn lineage(one: &Path, other: &Path) -> bool {
     above(one, other) || above(other, one)
 }
 
-/// A root, a child, two grandchildren that are siblings, a path below them, and unrelated paths.
+/// The root, a child, two grandchildren that are siblings, a path below one of these, and unrelated
+/// paths.
 const TREE: [&str; 7] = ["/", "/a", "/a/b", "/a/b/c", "/a/c", "/a!", "/d"];
 
-/// Returns the modes of Charemza's post. They do not lock a path for reading if the operation also
-/// writes below this path.
+/// Returns the modes of Charemza's post. These modes do not lock a path for reading if the
+/// operation also writes below this path.
 fn modes_of_the_post(operation: &Operation) -> Modes {
     let ancestors = |paths: &BTreeSet<Path>| -> BTreeSet<Path> {
         paths.iter().flat_map(Path::ancestors).collect()

@@ -23,7 +23,7 @@ struct Shipped {
     table: Table,
     calls: BTreeMap<usize, (Ticket, Modes)>,
     modes: fn(&Operation) -> Modes,
-    /// Calls that waited when they entered, and that the table has not returned as granted.
+    /// Calls that had to wait when they entered, and whose grant the table has not returned since.
     unheard: BTreeSet<Ticket>,
 }
 
@@ -62,7 +62,8 @@ impl Subject for Shipped {
         }
     }
 
-    /// Returns the grant according to the table and to the grants that it has returned.
+    /// Returns whether the call is granted. Asserts that the table and the grants that it has
+    /// returned agree.
     fn is_granted(&self, name: usize) -> bool {
         let ticket = self.calls[&name].0;
         assert_eq!(self.table.is_granted(ticket), !self.unheard.contains(&ticket));
@@ -74,7 +75,7 @@ impl Subject for Shipped {
     }
 }
 
-/// The rule of arrival, which judges a subject.
+/// The rule of arrival. The tests compare each subject with it.
 #[derive(Default)]
 struct Naive {
     /// Calls in the order of arrival.
@@ -108,7 +109,7 @@ fn amiss(granted: bool) -> &'static str {
 #[derive(Debug, Clone)]
 enum Deed {
     Enters(Operation),
-    /// One of the calls in the table leaves, granted or not.
+    /// One of the calls in the table leaves. It may be granted or waiting.
     Leaves(prop::sample::Index),
 }
 
@@ -204,7 +205,7 @@ fn triples(of: usize) -> impl Iterator<Item = [usize; 3]> {
     (0..of).flat_map(move |a| (0..of).flat_map(move |b| (0..of).map(move |c| [a, b, c])))
 }
 
-/// Calls `act` with each order in which three names occur twice.
+/// Calls `act` with each sequence of six elements in which each of three names occurs twice.
 fn every_order(order: &mut Vec<usize>, act: &mut dyn FnMut(&[usize])) {
     if order.len() == 6 {
         return act(order);
@@ -315,7 +316,7 @@ fn broken_a_cancelled_call_stays_in_the_table() {
 #[test]
 fn broken_unfair_readers_overtake_a_writer() {
     assert!(caught(Unfair::default).contains("granted too early"));
-    // A writer of the root never gets its turn, because new readers overtake it.
+    // With the broken table a writer of the root is never granted, because new readers overtake it.
     let mut unfair = Unfair::default();
     let mut fair = Shipped::new();
     let (read, write) = (Operation::of(&["/a"], &[]), Operation::of(&[], &["/"]));

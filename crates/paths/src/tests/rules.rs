@@ -18,7 +18,7 @@ fn operations() -> Vec<Operation> {
     pairs.map(|(reads, writes)| Operation::of(reads, writes)).collect()
 }
 
-/// Two operations for which the modes and the rule differ.
+/// Two operations for which the modes and the rule give different results.
 #[derive(Debug)]
 struct Wrong {
     rule: bool,
@@ -53,7 +53,8 @@ fn judge(
     })
 }
 
-/// Returns whether two calls exclude each other at some path. Both lists are sorted.
+/// Returns whether two calls exclude each other at some path. Both lists of modes are sorted by
+/// path.
 fn meet(one: &Modes, other: &Modes, is_compatible: impl Fn(Mode, Mode) -> bool) -> bool {
     one.iter().any(|(path, mode)| {
         let found = other.binary_search_by(|(other, _)| other.cmp(path));
@@ -80,7 +81,8 @@ fn broken_the_post_admits_a_writer_below_a_read() {
     assert!(meet(&copy.modes(), &write.modes(), Mode::is_compatible));
 }
 
-/// If an operation reads no path above a write, its modes equal the modes of Charemza's post.
+/// If an operation reads no path above a path that it writes, its modes equal the modes of
+/// Charemza's post.
 #[test]
 fn modes_equal_the_post_unless_a_read_is_above_a_write() {
     let mut differ = 0;
@@ -140,7 +142,8 @@ fn broken_each_entry_of_the_table_is_detected() {
             a.is_compatible(b) != here
         };
         let wrong = judge(Operation::modes, flipped).unwrap_err();
-        // The table admits too much or too little.
+        // The flipped entry of the compatibility table admits an operation that the rule forbids,
+        // or refuses one that the rule permits.
         assert_eq!(wrong.rule, !one.is_compatible(other), "{one:?} {other:?}: {wrong:?}");
         broken += 1;
     }

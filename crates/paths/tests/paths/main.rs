@@ -33,8 +33,8 @@ impl Act {
     }
 }
 
-/// The compatibility table of Charemza's post, for equal paths and for each other relation of two
-/// paths.
+/// Checks the compatibility table of Charemza's post for two equal paths and for each other
+/// relation of two paths.
 #[test]
 fn operations_exclude_each_other_as_in_the_table() {
     use Act::{Read, Write};
@@ -70,8 +70,8 @@ fn operations_exclude_each_other_as_in_the_table() {
     }
 }
 
-/// The example of Charemza's post: a copy of /a/b to /a/b', with the operations that the copy
-/// excludes and admits.
+/// Checks the example of Charemza's post: a copy of /a/b to /a/b', and the operations that the copy
+/// excludes or admits.
 #[test]
 fn a_copy_excludes_conflicting_operations() {
     let locks = PathLocks::new();
@@ -102,7 +102,7 @@ fn a_call_that_reads_above_its_write_excludes_other_writers() {
     assert!(!free(Act::Write.of("/a/c")) && !free(Act::Read.of("/a/b")) && !free(access));
     assert!(free(Act::Read.of("/a/c")) && free(Act::Write.of("/d")), "no other call is excluded");
     drop(guard);
-    // A path that is named for reading and for writing is locked for writing.
+    // If an access names a path for both reading and writing, the path is locked for writing.
     let access = Access::new().write([path("/a")]).read([path("/a"), path("/a/b")]);
     let guard = locks.try_lock(access).unwrap().unwrap();
     assert!(!free(Act::Read.of("/a/b")) && free(Act::Read.of("/d")));
@@ -119,7 +119,7 @@ fn readers_and_writers_do_not_starve() {
         let mut held = Box::pin(locks.lock(stream.of("/a"))).now_or_never().unwrap().unwrap();
         let mut waiter = pin!(locks.lock(starved.of("/a/b")));
         assert!(waiter.as_mut().now_or_never().is_none());
-        // Each call arrives before the previous one has left.
+        // The stream never pauses: each of its calls arrives before the previous one has left.
         let mut next = Box::pin(locks.lock(stream.of("/a")));
         assert!(next.as_mut().now_or_never().is_none(), "the call queues behind the waiting call");
         assert!(locks.try_lock(stream.of("/a")).unwrap().is_none(), "`try_lock` does not overtake");
@@ -137,7 +137,8 @@ fn readers_and_writers_do_not_starve() {
 fn a_cancelled_call_leaves_no_locks() {
     let locks = PathLocks::new();
     let held = locks.try_lock(Act::Read.of("/a")).unwrap();
-    // Drop futures that were never polled, polled once, or granted and not polled since.
+    // Drop three kinds of futures: never polled, polled once, and granted but not polled since the
+    // grant.
     drop(locks.lock(Act::Write.of("/a")));
     assert_eq!(locks.locked_paths(), 2);
     let mut writer = Box::pin(locks.lock(Act::Write.of("/a")));
@@ -160,7 +161,7 @@ fn a_cancelled_call_leaves_no_locks() {
     assert_eq!(locks.locked_paths(), 0);
 }
 
-/// Dropping a waker can end a task, which drops the guards of the task.
+/// Dropping a waker can end a task, and the end of the task drops its guards.
 #[test]
 fn a_waker_may_own_a_guard() {
     struct Owner(#[expect(dead_code, reason = "dropped")] Option<tenure_paths::PathGuard>);
@@ -206,7 +207,7 @@ async fn a_lost_leadership_fails_with_its_reason() {
     let guard = locks.lock(Act::Write.of("/a")).await.unwrap();
     let waiters = join_all((0..3).map(|_| locks.lock(Act::Read.of("/a"))));
     world.store.on(Call::Replace).always().fault(Fault::Hang);
-    // Waiting calls fail when the lease ends, although the guard is still held.
+    // Waiting calls fail when the lease ends, although another call still holds its guard.
     let waited = within(secs(11), waiters).await.expect("the calls fail at the end of the lease");
     assert!(waited.iter().all(|lock| matches!(lock, Err(Loss::LeaseEnded { .. }))), "{waited:?}");
     assert!(matches!(guard.check(), Err(Loss::LeaseEnded { .. })));
@@ -245,7 +246,7 @@ async fn the_next_leadership_has_other_locks() {
     assert_eq!(guard.token().unwrap().get(), 2);
 }
 
-/// The operations in progress. Conflicts are counted by the rule, independently of the locks.
+/// The operations in progress. The ledger counts conflicts by the rule, independently of the locks.
 #[derive(Clone, Default)]
 struct Ledger(Arc<Mutex<Entries>>);
 
@@ -284,7 +285,8 @@ fn lineage(one: &str, other: &str) -> bool {
     one == "/" || other == "/" || below(one, other) || below(other, one)
 }
 
-/// Returns the maximum number of operations at the same time, and the number of forbidden overlaps.
+/// Runs random operations in several tasks. Returns the maximum number of operations at the same
+/// time, and the number of forbidden overlaps.
 async fn stress(locks: Option<PathLocks>, tasks: usize, rounds: usize) -> (usize, usize) {
     let ledger = Ledger::default();
     let tasks = (0..tasks).map(|who| {

@@ -10,7 +10,7 @@ fn seats(weights: &[u32]) -> Vec<Seat<'static>> {
     NAMES.iter().zip(weights).map(seat).collect()
 }
 
-/// A share without a holder.
+/// Returns a share without a holder.
 fn share(marks: &Marks) -> Share<'_> {
     Share::new(PartitionNumber(0), "", marks)
 }
@@ -36,7 +36,8 @@ fn moves(holders: &[Option<usize>], placed: &[Option<usize>]) -> usize {
     holders.iter().zip(placed).filter(|(from, to)| from.is_some() && from != to).count()
 }
 
-/// Returns the fewest moves to a plan with each count within one of its proportion.
+/// Returns the fewest moves that lead to a plan in which the count of each seat is the floor or the
+/// ceiling of its proportion.
 fn fewest(weights: &[u32], holders: &[Option<usize>]) -> usize {
     let held = counts(weights.len(), holders);
     let total = holders.len();
@@ -60,7 +61,7 @@ fn fewest(weights: &[u32], holders: &[Option<usize>]) -> usize {
     best
 }
 
-/// A random group: weights and holders.
+/// Returns a random group: the weights of its seats and the holders of its shares.
 fn drawn(rng: &mut fastrand::Rng, weighted: bool) -> (Vec<u32>, Vec<Option<usize>>) {
     let weight = |rng: &mut fastrand::Rng| if weighted { rng.u32(1..6) } else { 1 };
     let weights: Vec<u32> = (0..rng.usize(1..6)).map(|_| weight(rng)).collect();
@@ -81,7 +82,8 @@ fn a_plan_without_marks_is_balanced_with_the_fewest_moves() {
         assert!(placed.iter().all(Option::is_some));
         let all: u32 = weights.iter().sum();
         for (count, weight) in counts(weights.len(), &placed).into_iter().zip(&weights) {
-            // The count is within one of its proportion: count / total = weight / all.
+            // The difference between the count and its proportion, total × weight / all, is less
+            // than 1.
             let (have, want) = (count * all as usize, holders.len() * *weight as usize);
             assert!(have.abs_diff(want) < all as usize, "{weights:?} {holders:?}: {placed:?}");
         }
@@ -167,7 +169,8 @@ fn marks_are_respected_and_each_placeable_share_has_a_seat() {
     }
 }
 
-/// Pinned shares count, so the free shares go to the other seats.
+/// The pinned shares count for the balance of their seat, so more free shares go to the other
+/// seats.
 #[test]
 fn marked_shares_count_in_the_balance() {
     let pinned = Marks { pinned: Some("a".into()), ..FREE.clone() };
@@ -181,7 +184,8 @@ fn marked_shares_count_in_the_balance() {
     assert_eq!(counts(3, &placed), [0, 3, 3]);
 }
 
-/// If one seat has more than its part, the other seats lack shares in proportion to their weights.
+/// If marks give one seat more than its part, the other seats share the rest in proportion to their
+/// weights.
 #[test]
 fn marks_for_one_seat_leave_the_rest_shared_by_weight() {
     let pinned = Marks { pinned: Some("c".into()), ..FREE.clone() };
@@ -201,7 +205,7 @@ fn a_chain_of_moves_relieves_a_seat() {
     assert_eq!(placed, [Some(0), Some(2), Some(1)]);
 }
 
-/// The other seats are as full as before, so no share moves.
+/// With the marks the seats would have the same counts as without them, so no share moves.
 #[test]
 fn a_mark_that_changes_no_count_moves_nothing() {
     let barred = Marks { barred: Some("c".into()), ..Marks::default() };

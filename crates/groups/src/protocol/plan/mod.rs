@@ -22,7 +22,8 @@ pub struct Evidence {
     pub released: BTreeSet<(Session, Release)>,
     /// Members with sessions that were read as live after the plan's base assignment was read (R3).
     pub joining: Vec<Member>,
-    /// Members that get no more partitions: they leave, or have lapsed without a seal.
+    /// Members that get no more partitions: they leave, or their session has lapsed and is not
+    /// sealed.
     pub leaving: BTreeSet<Session>,
     /// Recent failures of the work on each partition (GC8): the names of the members where it
     /// failed, and whether the back-off of each member still runs.
@@ -40,8 +41,8 @@ pub struct Planner<'a> {
     pub assignor: &'a dyn Assignor,
     /// Session that the plan names as the coordinator.
     pub coordinator: Session,
-    /// Whether the plan moves no owned partition, as the writer's assignor differs from the group's
-    /// assignor (GC9).
+    /// Whether the plan moves no owned partition, because the writer's assignor differs from the
+    /// group's assignor (GC9).
     pub only_ownerless: bool,
     /// Whether the coordinator that the assignment names no longer plans. The plan then names this
     /// writer, so that no other member takes over (GC10).
@@ -72,7 +73,8 @@ impl Planner<'_> {
             } else if evidence.kept_enough.contains(&partition.number) {
                 partition.kept = None;
             }
-            // End a reservation that contradicts the marks, as no member could own the partition.
+            // End a reservation that contradicts the marks, because no member could own the
+            // partition.
             partition.kept.take_if(|(name, _)| !partition.marks.names(name));
         }
         // Remove retiring partitions without an owner.
@@ -89,8 +91,8 @@ impl Planner<'_> {
         self.place(now, &mut next, evidence);
         let same = next.members == now.members && next.partitions == now.partitions;
         let vacant = self.goes_ahead || now.coordinator.is_none_or(|it| next.member(it).is_none());
-        // A process that is not a member cannot be the coordinator. If plans named it, each plan
-        // would change the assignment.
+        // A process that is not a member cannot be the coordinator. If its plans named it as the
+        // coordinator, each plan would be a change of the assignment.
         let named = next.member(self.coordinator).is_some();
         if same && !(vacant && named) {
             return None;
@@ -190,7 +192,8 @@ impl Planner<'_> {
             Some(_) => {}
             None => {
                 partition.target = None;
-                // A partition never goes from a member to the same one in one step (R2).
+                // A single assignment never takes a partition from a member and grants it to the
+                // same member (R2).
                 if wanted.is_some() && wanted != before {
                     partition.owner = wanted;
                     partition.token = Some(epoch);
@@ -202,9 +205,10 @@ impl Planner<'_> {
 }
 
 impl Evidence {
-    /// Returns the names that a partition avoids, and whether the partition is failing. A partition
-    /// is failing if its work has failed at each permitted seat. A partition that is not failing
-    /// avoids all seats where it failed, except its holder.
+    /// Returns the names of the members that the partition must avoid, and whether the partition is
+    /// failing. A partition is failing if its work has failed at each permitted seat. A partition
+    /// that is not failing avoids all seats where its work has failed, except its holder. A failing
+    /// partition avoids only the seats whose back-off still runs, except its holder.
     fn try_at(
         &self,
         partition: &AssignedPartition,

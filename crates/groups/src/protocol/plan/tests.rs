@@ -62,7 +62,8 @@ fn a_plan_without_a_change_is_not_written() {
     now.coordinator = Some(session(7));
     let named = planner(2).next(&now, &Evidence::default(), NONCE).unwrap();
     assert_eq!((named.coordinator, named.epoch), (Some(session(2)), epoch(6)));
-    // A plan does not name a coordinator that is not a member, as each plan would then be a change.
+    // A plan does not name a coordinator that is not a member, because each plan would then be a
+    // change.
     assert_eq!(planner(9).next(&now, &Evidence::default(), NONCE), None);
     now.epoch = Epoch::MAX;
     assert_eq!(next(&now, &ended(1)), None);
@@ -77,7 +78,7 @@ fn a_partition_leaves_its_owner_only_by_rule_1() {
         let released = released.iter().copied().collect();
         next(&planned, &Evidence { released, ..Evidence::default() })
     };
-    // Releases of another token, by another session, and of another partition.
+    // These releases do not count: of another token, by other sessions, and of another partition.
     assert_eq!(with(&[(session(2), release(1, 2))]), None);
     assert_eq!(with(&[(session(1), release(1, 3))]), None);
     assert_eq!(with(&[(session(3), release(1, 3))]), None);
@@ -97,14 +98,15 @@ fn partitions_of_an_ended_session_move_immediately() {
     let left: Vec<_> = moved.members.iter().map(|it| it.session).collect();
     assert_eq!(left, [session(1), session(3)]);
     assert!(moved.partitions[1..].iter().all(|it| it.token == Some(epoch(6))));
-    // Without members the partitions have no owner. They keep their tokens, which the next grants
-    // must exceed.
+    // Without members the partitions have no owner. They keep their tokens, because the tokens of
+    // the next grants must be greater.
     let gone = next(&owned_by(&[1], &[1]), &ended(1)).unwrap();
     assert_eq!((owners(&gone), gone.partitions[0].token), (vec![0], Some(epoch(3))));
     assert_eq!((gone.members.len(), gone.coordinator), (0, Some(session(1))));
 }
 
-/// Rule R2: an assignment without an owner comes before the next grant.
+/// Rule R2: before a partition is granted to its former owner again, one assignment shows it
+/// without an owner.
 #[test]
 fn a_partition_never_goes_to_its_owner_in_one_step() {
     let now = owned_by(&[1], &[1]);
@@ -134,8 +136,8 @@ fn a_leaving_member_gets_no_partition_and_releases_its_own() {
     let planned = next(&owned_by(&[2, 0], &[1, 2]), &leaving).unwrap();
     assert_eq!((owners(&planned), targets(&planned)), (vec![2, 1], vec![1, 0]));
     assert_eq!(planned.members.len(), 2);
-    // The last member keeps its partition until it releases the partition, as no other member
-    // exists.
+    // No other member exists, so the last member keeps its partition until it releases the
+    // partition.
     let alone = Evidence { leaving: [session(1)].into(), ..Evidence::default() };
     assert_eq!(next(&owned_by(&[1], &[1]), &alone), None);
 }
@@ -271,7 +273,8 @@ fn a_partition_is_tried_at_each_member_before_it_returns() {
     }
 }
 
-/// A healthy partition moves to the member where the work failed, in place of the failed partition.
+/// The rebalance moves a healthy partition to member 1. The partition whose work failed there
+/// stays.
 #[test]
 fn a_partition_stays_where_it_works() {
     let now = owned_by(&[2, 2, 2, 1], &[1, 2]);
@@ -323,7 +326,8 @@ fn every_plan_keeps_the_rules() {
     assert!(planned > 2_000, "{planned}");
 }
 
-/// The check of `every_plan_keeps_the_rules` and of the model finds broken plans.
+/// The function that checks plans in `every_plan_keeps_the_rules` and in the model finds broken
+/// plans.
 #[test]
 fn broken_plans_are_found() {
     let now = owned_by(&[1, 2], &[1, 2]);

@@ -34,19 +34,19 @@ use tenure::internals::groups::{
 pub struct Reader {
     /// Newest assignment that was read.
     known: Option<Arc<Assignment>>,
-    /// Greatest epoch that is known to have existed, from the store, from another reader of this
-    /// process, or from a session.
+    /// Greatest epoch that is known to have existed. The store, another reader of this process, or
+    /// a session has shown it.
     greatest: Option<Epoch>,
-    /// Whether the next poll is a LIST, as GETs of one assignment failed and the assignment may be
-    /// superseded (GA5).
+    /// Whether the next poll is a LIST. It is a LIST if the reader gave up the GET of an
+    /// assignment, because that assignment may be superseded (GA5).
     lists: bool,
     state: State,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum State {
-    /// LIST for the newest assignment. `gone` is true for the second LIST, which follows if the
-    /// first LIST did not show a known assignment.
+    /// LIST for the newest assignment. `gone` is true for a second LIST. The reader sends it if the
+    /// first LIST did not show an assignment that is known to have existed.
     Find {
         search: Search,
         gone: bool,
@@ -126,8 +126,8 @@ impl Reader {
         self.known.as_ref().map_or(Some(Epoch::FIRST), |known| known.epoch.next())
     }
 
-    /// Polls for the next assignment if the step is idle: by a GET of the next number, or by a LIST
-    /// after a GET was given up.
+    /// Polls for the next assignment if the step is idle. The poll is a GET of the next number. If
+    /// the reader gave up the previous GET or is behind, the poll is a LIST.
     pub fn poll(&mut self) {
         if self.state == State::Idle {
             let lists = std::mem::take(&mut self.lists) || self.is_behind();
@@ -136,9 +136,9 @@ impl Reader {
     }
 
     /// Lists the assignments after the known one. A member that gains partitions must call this
-    /// method (GA4). Each reader also calls it regularly, as the next number may have been created
-    /// and compacted between two polls (GA6). If no assignment is known, the reader searches for
-    /// the newest, as [`poll`](Reader::poll) does.
+    /// method (GA4). The driver of each reader also calls it regularly, because the next assignment
+    /// may be created and compacted between two polls (GA6). If no assignment is known, the reader
+    /// searches for the newest, as [`poll`](Reader::poll) does.
     pub fn confirm(&mut self) {
         if self.state == State::Idle {
             self.state = self.beyond_known();
@@ -161,13 +161,14 @@ impl Reader {
     }
 
     /// Returns whether the reader must still find the newest assignment: it knows no assignment, or
-    /// a greater one than the known one existed.
+    /// an assignment greater than the known one is known to have existed.
     pub fn is_behind(&self) -> bool {
         self.known.as_ref().is_none_or(|known| Some(known.epoch) < self.greatest)
     }
 
-    /// Creates an assignment that was made from the known one, or the first one. Returns false, and
-    /// does not begin, if the step is not idle or the assignment does not follow the known one.
+    /// Creates the successor of the known assignment, or the first assignment of a group. Returns
+    /// false, and does not begin, if the step is not idle or the assignment does not follow the
+    /// known one.
     pub fn create(&mut self, assignment: Assignment) -> bool {
         let fits = self.state == State::Idle
             && self.following() == Some(assignment.epoch)
@@ -179,7 +180,7 @@ impl Reader {
         fits
     }
 
-    /// Creates an assignment above a gap, for a restore.
+    /// Creates an assignment for a restore. Its number may be greater than the next one.
     pub fn create_above(&mut self, assignment: Assignment) {
         if self.state == State::Idle && self.greatest < Some(assignment.epoch) {
             let nonces = vec![assignment.nonce];
@@ -187,8 +188,8 @@ impl Reader {
         }
     }
 
-    /// Begins again after a failure, as an operator may have corrected permissions or replaced an
-    /// unreadable object. Known epochs stay known.
+    /// Begins again after a failure, because an operator may have corrected permissions or replaced
+    /// an unreadable object. Known epochs stay known.
     pub fn restart(&mut self) {
         if let State::Failed(_) = self.state {
             self.state = self.find(false);
@@ -196,9 +197,9 @@ impl Reader {
     }
 
     /// Gives up a read that keeps failing. The next poll tries another kind of request: a LIST
-    /// after a GET, as the assignment may be superseded, and a GET after a LIST. The reader may
-    /// later find an assignment of an earlier attempt, in the same way as an assignment of another
-    /// writer.
+    /// after a GET, because the assignment may be superseded, and a GET after a LIST. If the reader
+    /// read back its own creation, it may later find its own assignment, in the same way as an
+    /// assignment of another writer.
     pub fn give_up(&mut self) {
         if let State::Pause(state) = &self.state {
             self.lists = !matches!(**state, State::Confirm { .. } | State::Find { .. });
@@ -238,7 +239,8 @@ impl Reader {
         }
         let state = std::mem::replace(&mut self.state, State::Idle);
         let (state, news) = match (state, answer) {
-            // The assignment may be superseded. Only the newest one must be readable (GA5).
+            // This assignment may be superseded, and only the newest assignment must be readable
+            // (GA5).
             (
                 State::Poll | State::ReadBack { .. },
                 AssignmentAnswer::Denied | AssignmentAnswer::Unreadable,
@@ -261,11 +263,13 @@ impl Reader {
             (State::ReadBack { draft, .. }, AssignmentAnswer::Found(found)) => {
                 self.read_back(&draft, &found)
             }
-            // Another writer created this number, and a compactor has deleted the assignment.
+            // The store had an object with this number, so another writer created it, and a
+            // compactor has deleted it since.
             (State::ReadBack { refused: true, .. }, AssignmentAnswer::Missing) => {
                 (self.find(false), None)
             }
-            // An earlier attempt may still take effect. The next attempt finds its result.
+            // An earlier attempt may still take effect. The next attempt to create the same number
+            // shows whether it did.
             (State::ReadBack { draft, .. }, AssignmentAnswer::Missing) => {
                 match draft.nonces.len() {
                     ..MAX_ATTEMPTS => (State::NeedNonce(draft), None),
@@ -344,8 +348,7 @@ impl Reader {
 }
 
 impl State {
-    /// Repeats the request after a short pause, so that the machine never repeats requests without
-    /// a pause.
+    /// Repeats the request after a short pause. No request is repeated without a pause.
     fn paused(self) -> State {
         State::Pause(Box::new(self))
     }

@@ -87,7 +87,7 @@ fn a_list_without_a_greater_number_confirms() {
     reader.confirm();
     assert_eq!(reader.handle(listed(Some((4, 9)))), None);
     assert_eq!(asks_for(&reader), Some(9), "the reader reads the greatest listed assignment");
-    // The assignment was compacted meanwhile.
+    // The assignment was compacted between the LIST and the GET.
     assert_eq!(reader.handle(AssignmentAnswer::Missing), None);
     reader.resume();
     assert_eq!(lists_after(&reader), Some(8));
@@ -115,7 +115,7 @@ fn the_loser_of_a_race_follows_the_winner() {
         (reader.step(), reader.known().map(|it| it.nonce)),
         (ReaderStep::Idle, Some(nonce(7)))
     );
-    // The winner's assignment was compacted.
+    // In this case the assignment of the other writer was compacted before the read.
     let mut reader = creates();
     reader.handle(AssignmentAnswer::Refused);
     assert_eq!(reader.handle(AssignmentAnswer::Missing), None);
@@ -133,7 +133,8 @@ fn an_unknown_create_is_read_back() {
     assert_eq!(reader.step(), ReaderStep::Nonce);
     reader.nonce(nonce(41));
     assert_eq!(reader.step(), ReaderStep::Request(AssignmentRequest::Create(assignment(4, 41))));
-    // The first attempt took effect late.
+    // The first attempt took effect late: the second attempt is refused, and the read finds the
+    // nonce of the first.
     assert_eq!(reader.handle(AssignmentAnswer::Refused), None);
     assert_eq!(reader.handle(AssignmentAnswer::Found(assignment(4, 40))), Some(News::Read));
     assert_eq!(lists_after(&reader), Some(4), "the reader confirms its own assignment");
@@ -162,7 +163,7 @@ fn only_the_successor_of_the_known_assignment_is_created() {
     for number in [2, 3, 5] {
         assert!(!reader.create(Assignment::clone(&assignment(number, 9))), "{number}");
     }
-    // A session has seen a greater assignment.
+    // A greater assignment was listed, but not read.
     reader.confirm();
     reader.handle(listed(Some((4, 4))));
     reader.handle(AssignmentAnswer::Unknown);
@@ -192,7 +193,7 @@ fn an_unreadable_assignment_never_counts_as_missing() {
     reads_back.handle(AssignmentAnswer::Refused);
     for mut reader in [polls, reads, reads_back] {
         assert_eq!(reader.handle(AssignmentAnswer::Unreadable), None);
-        // A listing may show a greater one.
+        // A poll is followed by a listing, which may show a greater assignment.
         if lists_after(&reader) == Some(3) {
             assert_eq!(reader.handle(listed(Some((4, 4)))), None);
             assert_eq!(reader.handle(AssignmentAnswer::Unreadable), None);
@@ -227,8 +228,8 @@ fn a_reader_never_returns_to_a_smaller_epoch() {
     assert_eq!(reader.step(), ReaderStep::Idle);
 }
 
-/// A reader never polled for the first assignment if its polls were so slow that each poll was a
-/// LIST.
+/// Before the fix, a confirmation without a known assignment had no effect. So a reader whose slow
+/// polls were all confirmations never found the first assignment.
 #[test]
 fn regression_a_confirmation_without_an_assignment_polls() {
     let mut reader = Reader::new(None);
@@ -260,8 +261,8 @@ fn an_assignment_seen_by_a_session_is_found_first() {
     assert_eq!(reader.step(), ReaderStep::Failed(ReaderFailure::NewestDeleted(epoch(7))));
 }
 
-/// The reader requested the same assignment again. Only the newest assignment must be readable
-/// (GA5).
+/// Only the newest assignment must be readable (GA5). Before the fix, the reader sent the GET that
+/// it had given up again.
 #[test]
 fn regression_a_list_follows_an_abandoned_get() {
     let give_up = |reader: &mut Reader| {
@@ -284,13 +285,13 @@ fn regression_a_list_follows_an_abandoned_get() {
     give_up(&mut polls);
     assert_eq!(polls.handle(listed(Some((4, 7)))), None);
     assert_eq!(polls.handle(AssignmentAnswer::Found(assignment(7, 1))), Some(News::Read));
-    // The reader reads back its own attempt.
+    // This reader gives up the GET that reads back its own attempt.
     let mut creates = creates();
     creates.handle(AssignmentAnswer::Refused);
     assert_eq!(asks_for(&creates), Some(4));
     give_up(&mut creates);
     assert_eq!(lists_after(&creates), Some(3));
-    // A denied read, and a body that is not an assignment.
+    // A denied read and a body that is not an assignment lead to a LIST, too.
     for answer in [AssignmentAnswer::Denied, AssignmentAnswer::Unreadable] {
         let mut polls = reader(3);
         polls.poll();

@@ -36,7 +36,7 @@ pub struct SessionReader {
     /// Sessions that must release a partition. A session stays here until its member has seen the
     /// assignment that cancels the revocation.
     awaited: BTreeSet<SessionId>,
-    /// Listed and unreadable sessions of this round.
+    /// Sessions that this round listed but could not read.
     in_doubt: BTreeSet<SessionId>,
     /// Sessions with a seal that was refused or not answered. The next round reads them.
     unsealed: BTreeSet<SessionId>,
@@ -64,7 +64,7 @@ enum Task {
     Read {
         left: BTreeSet<SessionId>,
     },
-    /// GET of a lapsed session before its seal.
+    /// GET of a lapsed session. The seal follows if the session has not changed.
     Look {
         lapsed: Session,
         etag: ETag,
@@ -85,21 +85,21 @@ impl SessionReader {
         }
     }
 
-    /// Begins to seal a session that has lapsed with this tag.
+    /// Begins to seal a session that has lapsed because its tag is still `etag`.
     pub fn lapsed(&mut self, lapsed: Session, etag: ETag) {
         if self.task == Task::Idle {
             self.task = Task::Look { lapsed, etag };
         }
     }
 
-    /// Records the end of the wait for a deposed or missing session (GA1, GA2). Its member cannot
-    /// believe that the lease of the session runs.
+    /// Records that the wait after the deposition or the disappearance of a session has ended (GA1,
+    /// GA2). After this wait the member no longer believes that its lease runs.
     pub fn waited(&mut self, session: Session) {
         self.ended.insert(session);
     }
 
-    /// Stops, as another member coordinates. Forgets all records, so that the next round of this
-    /// process reads all sessions again. Ended sessions stay ended.
+    /// Stops, because another member coordinates. Forgets all records, so that the next round of
+    /// this process reads all sessions again. Ended sessions stay ended.
     pub fn stop(&mut self) {
         self.task = Task::Idle;
         self.facts.clear();
@@ -146,7 +146,8 @@ impl SessionReader {
         })
     }
 
-    /// Handles an answer. `known` is the newest known assignment when the request was sent.
+    /// Handles an answer. `known` is the newest assignment that was known when the request was
+    /// sent.
     pub fn handle(&mut self, known: Option<&Assignment>, answer: SessionAnswer) -> RoundProgress {
         match (std::mem::take(&mut self.task), answer) {
             (Task::List { due, read, .. }, SessionAnswer::Listed { sessions, truncated }) => {
@@ -179,7 +180,7 @@ impl SessionReader {
                 RoundProgress::RoundOver
             }
             // The member renewed the session, another process sealed it, or the outcome is unknown.
-            // No plan waits for the next attempt (GC12).
+            // The plan does not wait for another attempt to seal the session (GC12).
             (Task::Seal { lapsed, .. }, SessionAnswer::Refused | SessionAnswer::Unknown) => {
                 self.unsealed.insert(lapsed.id);
                 RoundProgress::RoundOver
@@ -212,8 +213,8 @@ impl SessionReader {
         }
     }
 
-    /// Records the sessions with expected releases. After an assignment cancels a revocation, a
-    /// member may still write the release until it has seen that assignment (GC2).
+    /// Records the sessions that must release a partition. If an assignment cancels a revocation,
+    /// the member may still write the release until it has seen this assignment (GC2).
     fn note_awaited(&mut self, known: &Assignment) {
         let awaiting = known.awaiting();
         let seen = |id: &SessionId| self.record(*id)?.data.as_ref()?.seen;
@@ -222,8 +223,8 @@ impl SessionReader {
         self.awaited = before.chain(awaiting.iter().copied()).collect();
     }
 
-    /// Returns whether a session must be read: it is new, or it has an expected release and a
-    /// changed tag. Without tags, `due` selects the sessions of members.
+    /// Returns whether a session must be read: it is new, or its tag has changed and a release is
+    /// expected from it. Without tags, `due` selects the sessions of members.
     fn tells_something(
         &self,
         known: Option<&Assignment>,
@@ -236,8 +237,8 @@ impl SessionReader {
         }
         let changed = tag.is_some_and(|tag| !tag.names_the_same(&record.etag));
         if known.and_then(|known| known.session(id)).is_none() {
-            // The session is not a member: it can join only if it is read after the known
-            // assignment (R3).
+            // The session is not a member. It can join only if it is read after the known
+            // assignment was read (R3).
             return changed || record.may_join() && *after < known.map(|known| known.epoch);
         }
         changed && self.awaited.contains(&id)

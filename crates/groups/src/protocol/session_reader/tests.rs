@@ -16,7 +16,7 @@ fn tag(version: u64) -> ETag {
     ETag::new(version.to_string())
 }
 
-/// Returns the record of a session at this heartbeat, which is also its tag.
+/// Returns the record of a session at this heartbeat. The heartbeat is also the tag of the session.
 fn record(bits: u128, heartbeat: u64) -> SessionRecord {
     SessionRecord {
         nonce: session(bits).nonce,
@@ -110,7 +110,7 @@ fn due_sessions_are_read_and_pages_are_followed() {
     assert!(it.is_idle() && it.record(id(2)).is_none() && it.record(id(1)).is_some());
 }
 
-/// The coordinator made no plan while one session could not be read.
+/// Before the fix, the coordinator made no plan while one session could not be read.
 #[test]
 fn regression_a_failed_read_keeps_the_record_and_stops_no_round() {
     let mut it = SessionReader::default();
@@ -123,7 +123,7 @@ fn regression_a_failed_read_keeps_the_record_and_stops_no_round() {
     assert!(progress == RoundProgress::RoundOver && it.is_idle());
     assert_eq!(it.evidence(Some(&now), join), Evidence::default());
     assert_eq!(round(&mut it, &now, &[(1, 2), (2, 2), (3, 2)]), [1, 3]);
-    // A sealed session does not change.
+    // A read before a seal fails: the session is not sealed.
     it.lapsed(session(2), tag(2));
     assert_eq!(it.handle(Some(&now), SessionAnswer::Unreadable(id(2))), RoundProgress::RoundOver);
     assert!(!it.has_ended(session(2)));
@@ -159,8 +159,8 @@ fn a_lapsed_session_is_sealed_if_its_tag_is_unchanged() {
     assert_eq!(progress, RoundProgress::More);
     let seal = Some(SessionRequest::Seal { session: session(2), record: record(2, 2) });
     assert_eq!(it.request(), seal);
-    // No plan waits for another attempt. The next round reads the session, although its tag has not
-    // changed.
+    // The round ends without another attempt to seal. The next round reads the session again,
+    // although its tag has not changed.
     for answer in [SessionAnswer::Unknown, SessionAnswer::Refused] {
         let mut tried = it.clone();
         assert_eq!(tried.handle(Some(&now), answer), RoundProgress::RoundOver);
@@ -172,7 +172,7 @@ fn a_lapsed_session_is_sealed_if_its_tag_is_unchanged() {
     assert!(it.has_ended(session(2)) && !it.has_ended(session(1)));
     assert_eq!(it.record(id(2)).and_then(|it| it.ended), Some(EpochEnd::Lapsed));
     assert_eq!(it.evidence(Some(&now), join).ended, [session(2)].into());
-    // The object is missing: a wait follows (GA2).
+    // If the object is missing, a wait follows instead of a seal (GA2).
     let (mut it, _) = lapsed(3);
     it.lapsed(session(2), tag(3));
     assert_eq!(it.handle(Some(&now), SessionAnswer::Missing(id(2))), RoundProgress::RoundOver);
@@ -218,7 +218,7 @@ fn evidence_covers_only_named_sessions() {
     assert_eq!(evidence.released, [(session(1), release)].into());
     assert_eq!(evidence.leaving, [session(1)].into());
     assert_eq!(it.greatest_seen(), Some(epoch(4)));
-    // Another session has this id.
+    // Member 1 and the object with its id have different nonces, so the object is another session.
     let mut it = SessionReader::default();
     it.begin(BTreeSet::new());
     it.handle(Some(&now), listing(&[(1, 2)], false));
@@ -269,7 +269,8 @@ fn unlisted_sessions_of_no_member_are_forgotten() {
     assert_eq!([1, 3, 4].map(|bits| it.has_ended(session(bits))), [true, true, false]);
 }
 
-/// A member that coordinated again used its old records of the other sessions.
+/// Before the fix, a member that became the coordinator again used its old records of the other
+/// sessions.
 #[test]
 fn a_returning_coordinator_reads_all_sessions_again() {
     let mut it = SessionReader::default();
@@ -279,7 +280,8 @@ fn a_returning_coordinator_reads_all_sessions_again() {
     assert_eq!(round(&mut it, &now, &[(1, 2), (2, 2)]), [1, 2]);
 }
 
-/// Without this read, a release after the end of its revocation is read only once a validity.
+/// After the revocation is cancelled, the member may still write the release. Without the read in
+/// this test, the coordinator would see that release up to a validity later.
 #[test]
 fn a_release_is_read_after_its_revocation_ends() {
     let mut it = SessionReader::default();

@@ -9,7 +9,7 @@ use tenure::internals::groups::Drift;
 use tenure::store::ETag;
 use tenure::{EpochEnd, Moment};
 
-/// The timers of the sessions, as one process has listed and read them.
+/// The timers of the sessions that one process lists and reads.
 ///
 /// # Contract
 ///
@@ -37,15 +37,15 @@ use tenure::{EpochEnd, Moment};
 /// | GET | a failure | [`failed`](SessionTimers::failed) |
 ///
 /// Inputs come in the order in which their answers are received. A listing only selects the
-/// sessions to read: a session that has lapsed by its listed tag is read before it is sealed. The
-/// age of a tag begins when the first answer with this tag is received. It ends when the last
-/// request that returned the tag was sent. So a slow request only delays a lapse.
+/// sessions to read: if a session has lapsed according to its listed tag, the driver reads it
+/// before the seal. The age of a tag is the time from the receipt of the first answer with this tag
+/// to the sending of the last request that returned the tag. So a slow request only delays a lapse.
 #[derive(Debug, Clone)]
 pub struct SessionTimers {
     drift: Drift,
     poll: Duration,
     sessions: BTreeMap<SessionId, SessionTimer>,
-    /// Whether the store lists no tags. Every session is then due at every poll.
+    /// Whether the store lists no tags. If so, every session is due at every poll.
     tagless: bool,
 }
 
@@ -62,15 +62,16 @@ struct SessionTimer {
     read: Option<Moment>,
     /// Number of consecutive failed reads, and the time of the last failure.
     failed: (u32, Option<Moment>),
-    /// Time of receipt of the first answer with an end that requires a wait, such as a deposition.
+    /// Time of receipt of the first answer that shows the session ended in a way that requires a
+    /// wait, such as a deposition.
     ended: Option<Moment>,
     /// Whether the session has ended in a way that requires no wait: it was resigned or has lapsed.
     over: bool,
-    /// Time of receipt of the first answer without the session, and the time at which the last
-    /// request with such an answer was sent.
+    /// Time of receipt of the first answer that did not show the session, and the time at which the
+    /// last request with such an answer was sent.
     missing: Option<(Moment, Moment)>,
-    /// Whether the object with this id is not this session. A listed object then does not show that
-    /// the session exists.
+    /// Whether the object with this id is not this session. If so, a listing of the object does not
+    /// show that this session exists.
     replaced: bool,
 }
 
@@ -82,13 +83,13 @@ pub struct RequestTimes {
     pub received: Moment,
 }
 
-/// A tag that changes again within a quarter of the validity does not show a renewal, as members
-/// renew every third. The session is read at the next poll, as it may show a release or a
-/// resignation.
+/// Members renew every third of the validity. If a tag changes again within a quarter of the
+/// validity, the change is not a renewal. The session is then read at the next poll, because it may
+/// show a release or a resignation.
 const EARLY: u32 = 4;
 
-/// Returns the time after which a session is silent if its tag has not changed. It is two fifths of
-/// the validity, as members renew every third of it. It is at least one poll interval of the
+/// Returns the time after which a session is silent if its tag has not changed. Members renew every
+/// third of the validity, so this time is two fifths of it, and at least one poll interval of the
 /// reader.
 pub fn silence(validity: Duration, poll: Duration) -> Duration {
     poll.max(validity * 2 / 5)
@@ -206,8 +207,9 @@ impl SessionTimers {
         self.sessions.iter().filter(|(_, timer)| due(timer)).map(|(id, _)| *id).collect()
     }
 
-    /// Returns the tag with which the session has lapsed: two answered requests showed it, and were
-    /// at least validity × (1 + drift) apart. The driver reads the session again before the seal.
+    /// Returns the tag of the session if the session has lapsed: two answered requests, at least
+    /// validity × (1 + drift) apart, showed the same tag. The driver reads the session again before
+    /// the seal.
     pub fn lapsed(&self, id: SessionId) -> Option<&ETag> {
         let timer = self.sessions.get(&id)?;
         let (tag, since) = timer.tag.as_ref()?;
@@ -215,8 +217,9 @@ impl SessionTimers {
         (lapsed && timer.missing.is_none()).then_some(tag)
     }
 
-    /// Returns whether the member gets no more partitions: its session has lapsed or was deposed.
-    /// Its partitions move only after the seal or the wait.
+    /// Returns whether the member gets no more partitions, because its session has lapsed or was
+    /// deposed. The partitions move only after the lapsed session is sealed, or after the wait for
+    /// the deposed session.
     pub fn is_ending(&self, id: SessionId) -> bool {
         let deposed = self.sessions.get(&id).is_some_and(|timer| timer.ended.is_some());
         deposed || self.lapsed(id).is_some()
@@ -234,8 +237,8 @@ impl SessionTimers {
         ended || timer.tag.as_ref().is_some_and(silent)
     }
 
-    /// Returns whether the wait for a deposed or missing session has ended (GA1, GA2). From then on
-    /// its member cannot believe that its lease runs.
+    /// Returns whether the wait for a deposed or missing session has ended (GA1, GA2). After this
+    /// wait the member of the session no longer believes that its lease runs.
     pub fn waited(&self, id: SessionId, now: Moment) -> bool {
         let Some(timer) = self.sessions.get(&id) else { return false };
         let lapse = self.drift.stretch(timer.validity);

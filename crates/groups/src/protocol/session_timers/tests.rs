@@ -58,7 +58,8 @@ fn the_next_listing_is_at_the_next_lapse() {
     assert_eq!(left(&timers, 31), Some(29_300), "the session is missing, and a new wait starts");
 }
 
-/// A slow listing does not show whether a tag changed during the listing.
+/// The answer of a slow listing does not show whether a tag changed while the listing was in
+/// progress.
 #[test]
 fn a_listing_of_three_minutes_lapses_no_session() {
     let mut timers = timers();
@@ -81,7 +82,7 @@ fn the_wait_for_a_missing_session_starts_with_the_first_answer() {
     list(&mut timers, None, when(39, 60));
     assert!(timers.waited(SESSION.id, at(60)));
     assert_eq!(timers.lapsed(SESSION.id), None);
-    // The session exists again, or another session has its id.
+    // If the session exists again, the wait ends. A session with another nonce does not end it.
     let mut back = timers.clone();
     list(&mut back, Some("a"), when(61, 61));
     assert!(!back.waited(SESSION.id, at(99)));
@@ -138,7 +139,8 @@ fn sessions_are_due_once_a_validity_and_by_their_tags() {
     assert!(due(&timers, 45), "the session was not read for a validity");
 }
 
-/// A member that lost its session resigns it long after its last renewal.
+/// A late change of the tag may be a resignation: a member that lost its session resigns it long
+/// after its last renewal.
 #[test]
 fn regression_a_late_change_of_the_tag_causes_a_read() {
     let mut timers = timers();
