@@ -1,4 +1,5 @@
-//! Variables `TENURE_…`: settings, variables for CMD, and unknown ones.
+//! The variables `TENURE_…`: the settings, the variables for CMD, and warnings about unknown
+//! variables.
 //!
 //! Each flag in [`SETTINGS`] has a variable. A flag takes precedence over its variable.
 
@@ -157,7 +158,8 @@ fn with_variable(arg: Arg) -> Arg {
     }
 }
 
-/// Returns the name of the setting that an argument gives. `compact --group` is not a setting.
+/// Returns the name of the setting that an argument gives. The flag `compact --group` has the name
+/// of a setting, but is not a setting.
 fn setting(arg: &Arg) -> Option<&'static str> {
     let long = SETTINGS.iter().find(|long| arg.get_long() == Some(long))?;
     (*long != "group" || matches!(arg.get_action(), ArgAction::Append)).then_some(long)

@@ -8,7 +8,7 @@ use super::requests::Requests;
 use crate::exit::{self, Failure};
 use crate::store::url::Place;
 
-/// A price list. Prices are for a million requests.
+/// A price list. Each price is for a million requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {

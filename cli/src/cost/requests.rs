@@ -29,7 +29,8 @@ pub type Requests = [f64; 5];
 /// requests are the total of all processes of the role.
 pub type Role = (&'static str, Option<f64>, Requests);
 
-/// A row of the table: a role, its processes, a number of events, and the requests of one event.
+/// A row of the table: a role, the number of its processes, a number of events, and the requests of
+/// one event.
 type Row = (&'static str, Option<f64>, f64, Requests);
 
 /// Returns `sum` plus `times` the requests in `one`.
@@ -64,8 +65,8 @@ fn election(args: &CostArgs, time: Duration) -> Vec<Row> {
     let epochs = most_objects(args, args.elections_per_day);
     // A starting candidate finds the newest of several pages of epochs by an exponential search.
     let search = if epochs > PAGE_KEYS { 2.0 * epochs.log2() } else { 0.0 };
-    // Upper bounds. With epoch files the winner seals, creates and confirms. Each other candidate
-    // attempts the same writes, and searches for the new epoch.
+    // Upper bounds. With epoch files, the winner seals the old epoch, creates the new epoch, and
+    // confirms it. Each other candidate attempts the same writes, and searches for the new epoch.
     let (winner, other, confirms, compactors) = match args.layout {
         LayoutArg::EpochFiles => {
             ([2.0, 1.0 + search, 1.0, 0.0, 0.0], [2.0, 2.0, 3.0, 0.0, 0.0], 1.0, None)
@@ -118,7 +119,7 @@ fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<Row> {
     // A poll that lists the assignments does not read the next assignment.
     let list = [0.0, 1.0, -1.0, 0.0, 0.0];
     vec![
-        // The coordinator lists the sessions with each poll. It reads each session once in a
+        // The coordinator lists the sessions at each poll. It reads each session once in a
         // validity.
         ("coordinator", Some(1.0), validities, [3.0, 0.0, members, 0.0, 0.0]),
         ("coordinator", Some(1.0), polls, [0.0, sessions, 1.0, 0.0, 0.0]),
@@ -131,9 +132,9 @@ fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<Row> {
         ("member", member, lists, list),
         ("observer", Some(observers), polls, read),
         ("observer", Some(observers), lists, list),
-        // Upper bounds: the coordinator reads a dead session and seals it. A new member creates its
-        // session, writes it again, and finds the assignment. Each other member releases a
-        // partition, and the coordinator reads the release.
+        // These numbers are upper bounds. The coordinator reads a dead session and seals it. A new
+        // member creates its session, writes it again, and finds the assignment. Each other member
+        // releases a partition, and the coordinator reads the release.
         ("changes", None, changes, [3.0 + others, 1.0, 4.0 + members, 0.0, 0.0]),
         // The coordinator creates and confirms an assignment. All other members read it and search
         // for the next one. The members with new partitions confirm it.

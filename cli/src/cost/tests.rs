@@ -81,7 +81,7 @@ impl World {
     }
 }
 
-/// Returns the requests since the last call.
+/// Returns the requests since the previous call of this function.
 fn taken(store: &FaultStore) -> Requests {
     store.take_log().into_iter().fold([0.0; 5], |counts, (call, keys)| {
         let one = match call {

@@ -172,7 +172,8 @@ async fn refuse_what_is_not_meant(
     }
 }
 
-/// Makes one run, until a signal stops it. A second signal does not wait for deletions in flight.
+/// Makes one run. The first signal stops it after the deletions in flight. The second signal stops
+/// it immediately.
 async fn run_once(
     compactor: &AnyCompactor,
     signals: &mut Signals,
@@ -228,7 +229,7 @@ async fn again_and_again(
 }
 
 /// Prints the result of one run of a repeated compaction. A temporary error does not end the
-/// command. `has_worked` is true if an earlier run has succeeded.
+/// command. `has_worked` is true if this run or an earlier run has succeeded.
 fn report_run(
     outcome: Result<RunReport, Error>,
     has_worked: bool,

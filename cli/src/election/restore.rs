@@ -45,7 +45,7 @@ struct RestoreReport {
 }
 
 pub async fn restore(args: RestoreArgs) -> Result<u8, Failure> {
-    // Recreates a lost directory: the operator states that its election existed.
+    // Creates a missing directory, because the operator states that an election existed in it.
     let Opened { store, prefix } = open(&args.store.store, IfMissing::Create).await?;
     refuse_other_layout(&store, &prefix, args.store.layout).await?;
     let election = Election::builder(Arc::clone(&store), prefix.as_str())

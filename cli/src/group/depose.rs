@@ -18,7 +18,8 @@ use crate::exit::{self, Failure};
 use crate::output::print::{millis, plain, print, print_json};
 use crate::store::open::{IfMissing, Opened, open, refuse_election};
 
-/// Number of digits of a session id in `group status`, and the minimum number that names a session.
+/// Number of digits of a session id that `group status` shows. An argument that names a session
+/// must have at least this number of digits.
 const LEAST_DIGITS: usize = super::status::SHOWN_DIGITS;
 /// Maximum number of listed members. Further members are only counted.
 const SHOWN_MEMBERS: usize = 10;

@@ -226,7 +226,7 @@ struct GroupRestoreArgs {
 }
 
 impl GroupArgs {
-    /// Returns whether CMD runs under a guard, so that events are logged.
+    /// Returns whether this verb runs CMD under a guard. Such a verb logs events.
     pub fn runs(&self) -> bool {
         matches!(self.verb, GroupVerb::Run(_))
     }

@@ -22,7 +22,7 @@ struct GroupRestoreReport {
 }
 
 pub async fn restore(args: GroupRestoreArgs) -> Result<u8, Failure> {
-    // Recreates a lost directory: the operator states that its group existed.
+    // Creates a missing directory, because the operator states that a group existed in it.
     let Opened { store, prefix } = open(&args.at.store, IfMissing::Create).await?;
     let group = Group::builder(store, prefix).name(args.name.unwrap_or_else(default_name));
     let group = match args.partitions {

@@ -42,7 +42,7 @@ partition. Use `tenure group run` for work of the owner.",
   71  the operating system refused something"
 );
 
-/// Maximum validity in a group.
+/// Maximum poll interval, which is the maximum validity in a group.
 const LONGEST_POLL: Duration = Duration::from_secs(3600);
 
 pub async fn watch(args: GroupWatchArgs) -> Result<u8, Failure> {
@@ -180,7 +180,7 @@ struct OwnerChange<'a> {
     ended: Option<String>,
 }
 
-/// Partitions in the order of their numbers.
+/// Returns the changes between two polls, in the order of the partitions' numbers.
 fn changes<'a>(
     before: &'a BTreeMap<PartitionNumber, WatchedPartition>,
     now: &'a BTreeMap<PartitionNumber, WatchedPartition>,

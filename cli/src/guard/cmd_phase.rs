@@ -7,7 +7,7 @@ use std::process::ExitStatus;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupEnd {
     pub status: ExitStatus,
-    /// The intervention that ended CMD. `None` if CMD ended without one.
+    /// The intervention that ended CMD. `None` if CMD ended without an intervention.
     pub stop: Option<Stop>,
 }
 
@@ -17,8 +17,8 @@ pub enum Stop {
     /// CMD got SIGTERM because the lease was at risk, and was not killed. The lease may have been
     /// renewed since.
     Terminated,
-    /// CMD was killed because the lease was about to end, or by
-    /// [`Group::kill`](super::Group::kill).
+    /// CMD was killed because the lease was about to end, or because
+    /// [`Group::kill`](super::Group::kill) was called.
     Killed,
     /// CMD was killed because the guard had died.
     Unguarded,

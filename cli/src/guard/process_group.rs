@@ -42,7 +42,8 @@ impl GroupId {
     /// Sends the signal to every process of the group. A signal that asks processes to end is
     /// followed by SIGCONT, because a stopped process does not handle signals.
     pub fn signal(self, signal: Signal) {
-        // The caller finds out with `exists` whether processes are left after ESRCH or EPERM.
+        // Errors are ignored. After ESRCH or EPERM the caller uses `exists` to find out whether
+        // processes are left.
         let _ = killpg(self.0, signal);
         if matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT) {
             let _ = killpg(self.0, Signal::SIGCONT);

@@ -38,7 +38,7 @@ impl fmt::Display for Listen {
     }
 }
 
-/// A server at either kind of place. Dropping it ends the server.
+/// A server at an address or at a socket file. Dropping it ends the server.
 #[derive(Debug)]
 #[must_use = "dropping it ends the server"]
 pub enum ServingAt {
@@ -47,7 +47,8 @@ pub enum ServingAt {
 }
 
 impl Server {
-    /// Listens at this place, and logs the address. `content` names the served things.
+    /// Listens at this place, and logs the address. `content` is the name of the served content in
+    /// the log.
     pub async fn listen(self, at: &Listen, content: &str) -> Result<ServingAt, Failure> {
         let (serving, shown) = match at {
             Listen::Tcp(address) => self.start(*address).map(|serving| {

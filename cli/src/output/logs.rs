@@ -51,9 +51,9 @@ impl LogFormat {
         asked
     }
 
-    /// Uses this format for all later lines, panics included.
+    /// Uses this format for all later lines, including the messages of panics.
     pub fn choose(self) {
-        // Only the first choice, at the start, counts.
+        // The format is chosen once, at the start. A later choice has no effect.
         let _ = CHOSEN.set(self);
         if self == LogFormat::Json {
             std::panic::set_hook(Box::new(|panic| {

@@ -21,7 +21,8 @@ use crate::process::timer::pause;
 #[must_use]
 pub enum Reader {
     Listens,
-    /// The reader has closed the pipe, as in `tenure watch | head -1`. This is not an error.
+    /// The reader has closed the pipe, as in `tenure watch | head -1`. The end of the pipe is not
+    /// an error.
     HasLeft,
 }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// The power of the races for one frequency of a fault.
+/// The probability that the races miss a fault with a given frequency.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Power {
     /// Average number of races per occurrence of the fault.

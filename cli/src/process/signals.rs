@@ -11,7 +11,8 @@ use crate::exit::{self, Failure};
 pub const FORWARDED: [Signal; 4] =
     [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 
-/// The signals that end the other verbs. SIGHUP means that the terminal has closed.
+/// The signals that end all verbs except `run` and `group run`. SIGHUP means that the terminal has
+/// closed.
 pub const ENDING: [Signal; 3] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM];
 
 /// A stream of signals. After its creation these signals do not end the process.

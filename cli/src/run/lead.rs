@@ -89,7 +89,8 @@ pub enum Outcome {
     },
     /// CMD failed under a valid lease, and may run again in its period.
     Retry(u8),
-    /// CMD was stopped because of the lease, or ended after the lease.
+    /// CMD was stopped because the lease was lost or at risk, or CMD ended after the end of the
+    /// lease.
     Lost {
         why: String,
         /// True if a signal asked `tenure` to end before CMD ended.

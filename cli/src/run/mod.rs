@@ -143,7 +143,7 @@ impl RunArgs {
 pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     let lease = &args.election.lease;
     let name = lease.name();
-    // All logs name the candidate.
+    // The span adds the candidate's name to all log lines.
     let span = error_span!("run", store = %args.store.store, candidate = name);
     let margins = lease.margins(args.grace)?;
     let data = args.own.first_data()?;

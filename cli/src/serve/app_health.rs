@@ -198,7 +198,7 @@ impl AppHealth {
 /// is compared only with other modification times of the same file.
 async fn written(path: &Path) -> Option<SystemTime> {
     let path = path.to_owned();
-    // A disk that hangs must not delay the renewals.
+    // This reads on another thread, because a disk that hangs must not delay the renewals.
     let found = on_a_thread(move || std::fs::metadata(path)).await.ok()?;
     found.ok()?.modified().ok()
 }
@@ -208,7 +208,7 @@ async fn answers_well(url: &Url) -> bool {
     let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
         return false;
     };
-    // A URL contains an IPv6 address in brackets.
+    // A URL contains an IPv6 address in brackets, which the connection must not have.
     let address = (host.trim_matches(['[', ']']), port);
     let Ok(stream) = TcpStream::connect(address).await else { return false };
     let Ok((mut sender, connection)) = http1::handshake(TokioIo::new(stream)).await else {

@@ -17,8 +17,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// dead connection.
 const LOOKS_BEFORE_A_COMMENT: u32 = 100;
 
-/// Returns a stream that calls `next` after each change and every 50 ms, and sends the returned
-/// text.
+/// Returns a stream that calls `next` after each change and every 50 ms, and sends the text that
+/// `next` returns.
 pub fn follow<S: Machine>(
     source: &Arc<S>,
     mut next: impl FnMut(&S) -> String + Send + 'static,

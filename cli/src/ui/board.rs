@@ -67,7 +67,7 @@ impl Board {
         millis(Process::system().now().boot.saturating_sub(self.started))
     }
 
-    /// Includes the requests of a store in the cost of the page.
+    /// Adds a store whose requests count toward the cost of the page.
     pub fn count(&self, requests: Arc<ReadCounts>, prices: Option<Prices>) {
         lock(&self.cards).stores.push((requests, prices));
     }
@@ -97,7 +97,7 @@ impl Board {
         self.changes.subscribe()
     }
 
-    /// Returns the events since this version, and the new version.
+    /// Returns the events for the changes after `version`, and the new version.
     pub fn events_since(&self, version: u64) -> (String, u64) {
         let cards = lock(&self.cards);
         let mut text = String::new();

@@ -24,7 +24,7 @@ impl ReadCounts {
     }
 }
 
-/// Forwards the reads to a store.
+/// Forwards and counts the reads of a store. Refuses writes.
 #[derive(Debug)]
 pub struct CountedStore {
     pub store: Arc<dyn Store>,
@@ -50,7 +50,7 @@ impl Store for CountedStore {
         limit: usize,
     ) -> Result<Option<Page>, StoreError> {
         let page = self.store.list_last(prefix, after, limit).await?;
-        // A store without this call sends no request.
+        // A store that does not support this call returns `None`, and sends no request.
         if page.is_some() {
             self.requests.lists.fetch_add(1, Ordering::Relaxed);
         }

@@ -17,17 +17,18 @@ use crate::process::timer::pause;
 
 /// Number of epochs in the timeline.
 const EPOCHS: usize = 50;
-/// Number of epochs to read after a change: the new epochs, and the end of the one before.
+/// Number of epochs to read after a change: the new epochs, and the previous epoch, which has
+/// ended.
 const AFTER_A_CHANGE: usize = 3;
-/// Longest shown data, in characters.
+/// Maximum length of the data that is shown, in characters.
 const SHOWN_DATA: usize = 2_000;
-/// Minimum silence of the store before the state is unknown.
+/// If the store has not answered for this time or longer, the state is unknown.
 const PATIENCE: Duration = Duration::from_secs(30);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 /// Interval of the checks for changes that no event reports.
 const LOOK: Duration = Duration::from_secs(1);
 const RETRY_EVERY: Duration = Duration::from_secs(10);
-/// Differences below this are errors of rounding, in milliseconds.
+/// Two times whose difference is below this limit, in milliseconds, differ only by rounding.
 const JITTER: u64 = 250;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -79,7 +80,8 @@ impl EpochSpan {
     }
 }
 
-/// The known epochs. An ended epoch never changes, so each is read twice at most.
+/// The known epochs. An epoch that has ended never changes, so only the newest epochs are read
+/// again after a change.
 #[derive(Debug, Default)]
 struct Timeline {
     epochs: BTreeMap<u64, EpochSpan>,
@@ -88,8 +90,8 @@ struct Timeline {
 }
 
 impl Timeline {
-    /// Reads the epochs that changed since the last call. A failed reading is repeated by the next
-    /// call.
+    /// Reads the epochs that changed since the last call. If the read fails, the next call repeats
+    /// it.
     async fn update(&mut self, place: &Place, layout: Layout, newest: (Option<Epoch>, bool)) {
         if self.read == Some(newest) {
             return;
@@ -106,11 +108,11 @@ impl Timeline {
     }
 }
 
-/// Follows an election, without an end. Errors are shown and retried.
+/// Follows an election until the future is dropped. Shows each error on the card, and retries.
 pub async fn follow(place: Place, layout: Layout) {
     let built = Election::builder(place.store.clone(), place.prefix.as_str())
         .layout(layout)
-        // Whole seconds, as a validity has no fractions of a millisecond.
+        // The validity has whole seconds, because it must not have fractions of a millisecond.
         .validity(PATIENCE.max(Duration::from_secs(place.poll.as_secs() + 1)))
         .request_timeout(REQUEST_TIMEOUT)
         .poll_interval(place.poll)
@@ -184,7 +186,7 @@ impl ElectionCard {
         }
     }
 
-    /// Applies what the observer knows at the time `now`.
+    /// Updates the card to the state that the observer knows at the time `now`.
     fn update(
         &mut self,
         observation: &Observation,
@@ -218,7 +220,7 @@ impl ElectionCard {
     }
 }
 
-/// Returns the new time, or the old one if the two differ only by rounding.
+/// Returns the new time, or the old time if both differ only by rounding.
 pub fn settled(old: Option<u64>, new: Option<u64>) -> Option<u64> {
     match (old, new) {
         (Some(old), Some(new)) if old.abs_diff(new) < JITTER => Some(old),

@@ -45,8 +45,8 @@ pub struct Search {
     pub complete: bool,
 }
 
-/// Searches all keys below `prefix`. Skips the other objects of each place that it finds, so that a
-/// long history costs one LIST.
+/// Searches all keys below `prefix`. After the first object of a place, skips the other objects of
+/// this place, so that a long history costs one LIST.
 pub async fn search(store: &Arc<dyn Store>, prefix: &str) -> Result<Search, StoreError> {
     let below = match prefix.trim_end_matches('/') {
         "" => String::new(),
@@ -105,13 +105,13 @@ fn classify(key: &str) -> Option<(Found, String)> {
     }
 }
 
-/// Returns whether this is such a name with ten digits.
+/// Returns whether `name` consists of `start`, ten digits, and `.json`.
 fn is_numbered(name: &str, start: &str) -> bool {
     let number = name.strip_prefix(start).and_then(|rest| rest.strip_suffix(".json"));
     number.is_some_and(|number| number.len() == 10 && number.bytes().all(|it| it.is_ascii_digit()))
 }
 
-/// Returns the prefix of the group if this is the folder of a session.
+/// Returns the prefix of the group if `folder` is the folder of a session.
 fn session_of(folder: &str) -> Option<&str> {
     let (members, id) = folder.rsplit_once('/')?;
     let is_id = id.len() == 32 && id.bytes().all(|it| it.is_ascii_hexdigit());

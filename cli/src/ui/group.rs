@@ -14,7 +14,8 @@ use crate::group::view::{PartitionStatus, state_word};
 use crate::output::print::{json_line, millis, plain};
 use crate::process::timer::pause;
 
-/// Minimum validity, which bounds the poll interval. An observer has no session.
+/// Minimum validity of the observer. The poll interval must not exceed the validity. An observer
+/// has no session.
 const SHORTEST_VALIDITY: Duration = Duration::from_secs(30);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 const LOOK: Duration = Duration::from_secs(1);
@@ -59,10 +60,10 @@ struct MemberRow {
     data: Option<String>,
 }
 
-/// Follows a group, without an end. Errors are shown and retried.
+/// Follows a group until the future is dropped. Shows each error on the card, and retries.
 pub async fn follow(place: Place) {
     let built = Group::builder(place.store.clone(), place.prefix.as_str())
-        // Whole seconds, as a validity has no fractions of a millisecond.
+        // The validity has whole seconds, because it must not have fractions of a millisecond.
         .validity(SHORTEST_VALIDITY.max(Duration::from_secs(place.poll.as_secs() + 1)))
         .request_timeout(REQUEST_TIMEOUT)
         .poll_interval(place.poll)
@@ -86,9 +87,9 @@ pub async fn follow(place: Place) {
 }
 
 /// Observes the group until an error. An assignment names dead members until a coordinator removes
-/// them, so the observer also reads the sessions: after each new assignment, and when the first of
-/// them lapses unless it was renewed. That is once in about two thirds of the validity, or once per
-/// poll if a member is dead.
+/// them, so the observer also reads the sessions. It reads them after each new assignment, and when
+/// the first session would lapse without a renewal. These reads happen once in about two thirds of
+/// the validity, or once per poll if a member is dead.
 async fn observe(
     group: &Group,
     place: &Place,
@@ -135,8 +136,8 @@ fn renewed_at(state: SessionState, now: u64) -> Option<u64> {
     }
 }
 
-/// Returns the time of the next reading of the sessions: the first lapse of a live session, and at
-/// least one poll from now.
+/// Returns the time of the next read of the sessions: when the first live session would lapse, but
+/// at least one poll interval from now.
 fn next_reading(
     group: &GroupSnapshot,
     sessions: &[(SessionState, Option<u64>)],
@@ -147,7 +148,8 @@ fn next_reading(
         let validity = millis(member.validity);
         match (state, renewed_at) {
             (SessionState::Live { .. }, Some(renewed_at)) => renewed_at + validity,
-            // Without dates one reading shows no lapse.
+            // Without dates, one read cannot show when the session lapses, so this assumes a
+            // renewal now.
             (SessionState::Live { .. }, None) => now + validity,
             _ => now,
         }

@@ -47,7 +47,7 @@ impl JobPeriod {
     }
 }
 
-/// Follows a job, without an end. Errors are shown and retried.
+/// Follows a job until the future is dropped. Shows each error on the card, and retries.
 pub async fn follow(place: Place) {
     let record = RecordPlace::new(place.store.clone(), &place.prefix);
     let mut card = JobCard {

@@ -40,7 +40,7 @@ struct StoreCard<'a> {
     complete: bool,
 }
 
-/// Shared by the followers of a store.
+/// An election, a group or a job to follow, and the values that its follower needs.
 #[derive(Debug, Clone)]
 pub struct Place {
     pub board: Arc<Board>,
@@ -53,7 +53,8 @@ pub struct Place {
     pub poll: Duration,
 }
 
-/// Follows everything below this URL, without an end. Errors are shown and retried.
+/// Follows all elections, groups and jobs below this URL until the future is dropped. Shows each
+/// error on a card, and retries.
 pub async fn follow(number: usize, url: StoreUrl, poll: Duration, board: Arc<Board>) {
     let shown = plain(&url.to_string());
     let id = format!("{number:03}");
@@ -109,20 +110,20 @@ pub async fn follow(number: usize, url: StoreUrl, poll: Duration, board: Arc<Boa
 fn name_of(url: &str, searched: &str, prefix: &str) -> String {
     let searched = searched.trim_end_matches('/');
     let rest = prefix.strip_prefix(searched).unwrap_or(prefix).trim_start_matches('/');
-    // Options such as `?sse=AES256` concern writers.
+    // The name omits options such as `?sse=AES256`, because they concern only writers.
     let url = url.split_once('?').map_or(url, |(url, _)| url).trim_end_matches('/');
     if rest.is_empty() { url.to_owned() } else { plain(&format!("{url}/{rest}")) }
 }
 
-/// The tasks of a store.
+/// The tasks that follow the elections, groups and jobs of a store.
 struct Followers {
     tasks: JoinSet<()>,
     running: BTreeMap<Found, (String, AbortHandle)>,
 }
 
 impl Followers {
-    /// Starts followers for new places, and ends those of deleted places. Returns the names of the
-    /// places over the bound.
+    /// Starts followers for new places, and ends the followers of deleted places. Returns the names
+    /// of the places that are not followed, because the maximum number of followers is reached.
     fn update(
         &mut self,
         search: &Search,
@@ -159,7 +160,7 @@ impl Followers {
     }
 }
 
-/// Follows one place, again after each panic.
+/// Follows one place, and starts again after each panic.
 async fn follow_place(kind: FoundKind, place: Place) {
     loop {
         let place = place.clone();

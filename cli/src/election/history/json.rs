@@ -26,11 +26,13 @@ pub struct EpochLine<'a> {
     reason: Option<&'a str>,
     from: Bounds,
     until: Bounds,
-    /// Best estimate of the time as the leader; up to now if the epoch is held.
+    /// Best estimate of the time for which the candidate has led.
     led_ms: Option<u64>,
-    /// Lower bound of the time as the leader. It holds even if the store's dates are rounded.
+    /// Lower bound of the time for which the candidate has led. It is valid even if the store's
+    /// dates are rounded.
     led_at_least_ms: Option<u64>,
-    /// Upper bound of the time as the leader; null also if the start has no bound.
+    /// Upper bound of the time for which the candidate has led. It is also null if the start has no
+    /// bound.
     led_at_most_ms: Option<u64>,
     validity_ms: Option<u64>,
     heartbeat: u64,

@@ -95,7 +95,7 @@ impl PeriodStatus {
         }
     }
 
-    /// Returns lines to append to the lines of the election.
+    /// Returns the lines about the period, which follow the lines about the election.
     pub fn for_people(&self) -> String {
         let colour = if matches!(self.state, "completed" | "running") { GOOD } else { ATTENTION };
         let code = self.exit_code.map(|code| format!(" with exit code {code}")).unwrap_or_default();

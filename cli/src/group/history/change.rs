@@ -24,7 +24,7 @@ pub struct AssignmentChange {
     pub left: Vec<DepartedMember>,
     /// Changed partitions in the order of their numbers.
     pub partitions: Vec<PartitionChange>,
-    /// Reason that the assignment cannot be read. Then all other fields are empty.
+    /// Reason why the assignment cannot be read. If it is set, all other fields are empty.
     pub unreadable: Option<String>,
 }
 
@@ -130,11 +130,12 @@ impl AssignmentChange {
         let is_first_known = before.is_none() && epoch != Epoch::FIRST;
         let partitions = partitions(before, now, is_first_known);
         let coordinator = coordinator(now);
-        // The author of combined changes of several assignments is unknown.
+        // If assignments are missing before this one, the changes of several assignments are
+        // combined, and their author is unknown.
         let last = before.and_then(|before| before.epoch).map_or(0, Epoch::get);
         let author = match (&coordinator, last + 1 == epoch.get()) {
             (_, true) if partitions.iter().any(|it| it.is_an_operators(before)) => Author::Operator,
-            // The coordinator and operators end reservations.
+            // Both the coordinator and operators can end reservations, so the author is unknown.
             (_, true) if partitions.iter().any(|it| it.has(PartitionEvent::Unreserved)) => {
                 Author::Unknown
             }
@@ -173,7 +174,8 @@ impl PartitionChange {
     }
 
     fn is_an_operators(&self, before: Option<&GroupSnapshot>) -> bool {
-        // The member that creates the group adds all partitions in the first assignment.
+        // In the first assignment, the member that creates the group adds all partitions. Later
+        // only operators add partitions.
         self.has(PartitionEvent::Marked) || self.has(PartitionEvent::Added) && before.is_some()
     }
 }

@@ -15,11 +15,11 @@ pub struct AssignmentLine<'a> {
     epoch: u64,
     /// Time by the store's clock.
     created_at: Option<String>,
-    /// Name of the member that wrote it; null if unknown, or if an operator wrote it.
+    /// Name of the member that wrote the assignment; null if unknown, or if an operator wrote it.
     by: Option<&'a str>,
     by_operator: bool,
     coordinator: Option<&'a str>,
-    /// True if the changes are unknown. Then `partitions` has the state of the assignment.
+    /// True if the changes are unknown. Then `partitions` contains the state of all partitions.
     first_known: bool,
     joined: &'a [Person],
     left: Vec<DepartedLine<'a>>,

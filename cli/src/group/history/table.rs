@@ -16,7 +16,7 @@ use crate::group::status::short;
 use crate::group::view::table;
 use crate::output::print::{ATTENTION, FAINT, GOOD, NAME, plain, styled};
 
-/// The possible reasons for a missing assignment. The store does not show the actual one.
+/// The possible reasons for a missing assignment. The store does not show the actual reason.
 const GONE: &str = "compacted, deleted, or skipped by a restore";
 
 pub fn of(history: &GroupHistory) -> String {

@@ -101,7 +101,7 @@ Exit codes:
 
 pub async fn run(args: GroupRunArgs) -> Result<u8, Failure> {
     let name = args.lease.name();
-    // All logs name the member.
+    // The span adds the name of the member to all log lines.
     let span = error_span!("group", store = %args.store, member = name);
     let margins = args.lease.margins(args.grace)?;
     // Checks the settings first, because opening a directory creates it.

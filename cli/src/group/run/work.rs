@@ -19,7 +19,8 @@ use crate::process::cmd::{Cmd, GroupWatch, inside_run, shown};
 use crate::process::margins::Margins;
 use crate::process::timer::pause;
 
-/// Maximum number of queued signals for the task of a CMD. The oldest are dropped.
+/// Maximum number of queued signals for the task of a CMD. If the queue is full, the oldest signals
+/// are dropped.
 const MOST_SIGNALS: usize = 16;
 /// Maximum interval between checks for a renewal or a loss of the session.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
@@ -38,7 +39,7 @@ impl Works {
         Works { cmd, health, signals, unguarded: Notify::new() }
     }
 
-    /// Forwards a signal to each CMD. SIGKILL also kills its descendants.
+    /// Forwards a signal to each CMD. SIGKILL also kills the descendants of each CMD.
     pub fn forward(&self, signal: Signal) {
         // An error means that no CMD runs.
         let _ = self.signals.send(signal);
@@ -105,7 +106,7 @@ impl Works {
     }
 }
 
-/// Interprets the exit status of a CMD. An error is a failure of the work.
+/// Interprets the exit status of a CMD. An error means that the work has failed.
 fn outcome_of(end: GroupEnd, stopping: bool) -> Result<(), String> {
     match end.stop {
         Some(Stop::Unguarded) => Err("its guard has died, so CMD was killed".to_owned()),

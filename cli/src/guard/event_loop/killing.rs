@@ -29,7 +29,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
     /// Sends SIGTERM to the group of CMD, unless it got one before, and to the orphans.
     pub(super) fn ask_to_end(&mut self) {
         let living = self.living();
-        // Many programs end without a cleanup at the second SIGTERM.
+        // The group gets SIGTERM only once, because many programs end without a cleanup at the
+        // second SIGTERM.
         if !std::mem::replace(&mut self.asked, true) {
             self.signal_group(Signal::SIGTERM, &living);
         }

@@ -240,8 +240,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         self.report(GuardReport::Gone);
     }
 
-    /// Handles an event. Must be fast, because any number of events may precede the next check of
-    /// the deadlines.
+    /// Handles an event. This function must be fast, because any number of events may precede the
+    /// next check of the deadlines.
     fn handle(&mut self, event: GuardEvent) {
         match event {
             GuardEvent::Order(GuardOrder::Lease(deadlines)) if !self.hung_up => {
@@ -253,7 +253,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             }
             GuardEvent::Order(GuardOrder::Signal(signal)) => {
                 self.signal_orders = self.signal_orders.saturating_add(1);
-                // The kernel also merges pending signals.
+                // A signal that is already pending is not added again. The kernel merges pending
+                // signals in the same way.
                 if !self.signals.contains(&signal) {
                     self.signals.push(signal);
                 }

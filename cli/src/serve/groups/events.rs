@@ -24,8 +24,9 @@ struct SentMember {
     state: Option<(&'static str, Option<&'static str>, Option<String>)>,
 }
 
-/// Maximum length of the events of one poll in bytes. Only the last event may exceed it. The limit
-/// exists because a member may own 100,000 partitions, and each stream keeps its unread events.
+/// Maximum length of the events of one poll in bytes. Only the last event may exceed this length.
+/// The limit exists because a member may own 100,000 partitions, and each stream keeps its unread
+/// events.
 const MOST_AT_ONCE: usize = 64 * 1024;
 
 /// The result of one poll: all events, or only the events that the limit allows.
