@@ -27,21 +27,22 @@ pub(super) struct Calls {
 /// them may have taken effect. Two kinds of loops use this type. They are separate because their
 /// proofs differ:
 ///
-/// - *Raise*: the token of the gate, the trim marker, the claim of an object, its reservation. Each
-///   attempt reads the object, decides, and writes on the condition of the ETag that it just read.
-///   The read of the next attempt finds the writes of other processes. It also finds a write of
-///   this process with a lost response. So this loop does not read the object back after a write.
-/// - *Overwrite*: the write of an object by its writer, the reset of a gate. The condition of all
-///   attempts is the ETag that the caller saw before the first one. After a refusal or a lost
-///   response, the loop reads the object back immediately, even after the last attempt. A changed
-///   ETag ends the call: either this write has taken effect, or another writer has changed the
-///   object. The loop must never overwrite an unseen object of another writer.
+/// - *Raise* writes the token of a gate, a trim marker, the claim of an object, or a reservation.
+///   Each attempt reads the object, decides, and writes on the condition of the ETag that it just
+///   read. The read of the next attempt finds the writes of other processes. It also finds a write
+///   of this process with a lost response. So this loop does not read the object back after a
+///   write.
+/// - *Overwrite* writes an object for its writer, or resets a gate. The condition of all attempts
+///   is the ETag that the caller saw before the first one. After a refusal or a lost response, the
+///   loop reads the object back immediately, even after the last attempt. A changed ETag ends the
+///   call: either this write has taken effect, or another writer has changed the object. The loop
+///   must never overwrite an object of another writer that the caller has not read.
 ///
 /// A single loop for both kinds would have to check before each request whether it raises or
 /// overwrites. Within *raise*, a claim counts refusals and failures separately, because each
-/// refusal means that another writer made progress. A reservation stops at the first failure,
-/// because safety does not depend on it. The writer of a log uses neither loop: it sends the
-/// requests of [`protocol`](crate::protocol), which the model explores.
+/// refusal means that another writer made progress. The write of a reservation stops at the first
+/// failure, because safety does not depend on the reservation. The writer of a log uses neither
+/// loop: it sends the requests of [`protocol`](crate::protocol), which the model explores.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     made: u32,
@@ -99,7 +100,8 @@ impl Attempts {
         }
     }
 
-    /// Returns whether an attempt may have taken effect, for the error of a refused token.
+    /// Returns whether an attempt may have taken effect. The error of a refused token contains this
+    /// value.
     pub(super) fn determinacy(&self) -> Determinacy {
         if self.unknown { Determinacy::Indeterminate } else { Determinacy::Determinate }
     }

@@ -69,7 +69,7 @@ pub(super) fn corrupt<L: Line>(key: &str, why: &str) -> Error {
     Error::new(ErrorKind::CorruptRecord, message)
 }
 
-/// The format field, which is the first of a line.
+/// The format field, which is the first field of a line.
 struct Tagged {
     tag: String,
     format: u64,

@@ -250,8 +250,8 @@ pub mod aws {
         aws_smithy_http_client::Builder::new().tls_provider(provider).build_https()
     }
 
-    /// Returns the environment variables for another process that uses the server. With them, the
-    /// process does not read the configuration files of this user.
+    /// Returns the environment variables for another process that uses the server. With these
+    /// variables, the process does not read the configuration files of this user.
     pub fn env(endpoint: (&'static str, String)) -> Vec<(&'static str, String)> {
         let others = [
             ("AWS_REGION", REGION),

@@ -83,12 +83,12 @@ impl GateState {
     /// instances with [`sole_instance`](DurableGate::sole_instance), and instances with a
     /// [`Gate`](crate::Gate), for example behind a `FenceLayer`: their memory still has the wrong
     /// token. Restart all instances if the object was deleted after an earlier reset and the clock
-    /// of this process is behind the clock of that reset.
+    /// of this process is behind the clock of the process that made the earlier reset.
     ///
     /// # Errors
     ///
-    /// - [`ErrorKind::Unavailable`]: the object changed since the inspection without a reset, and
-    ///   this call left it unchanged; inspect the gate again. Or the store failed at every attempt;
+    /// - [`ErrorKind::Unavailable`]: if the object changed since the inspection without a reset,
+    ///   this call left it unchanged: inspect the gate again. If the store failed at every attempt,
     ///   repeat the call. If [`may_have_happened`](Error::may_have_happened) returns `true`, the
     ///   reset may have taken effect.
     /// - The errors of [`inspect`](DurableGate::inspect).

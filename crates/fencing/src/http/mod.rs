@@ -17,8 +17,9 @@
 //! from then on. So let only authenticated senders reach the layer. Where the service can reach the
 //! election's store, the layer should also [verify](FenceLayer::verify) new tokens.
 //!
-//! The header is `Fencing-Token`, with a decimal number, such as `Fencing-Token: 7`. Both sides can
-//! choose another name. The body of a refusal is `application/problem+json` (RFC 9457):
+//! The header is `Fencing-Token`, with a decimal number, such as `Fencing-Token: 7`. The client and
+//! the service can agree on another name. The body of a refusal is `application/problem+json` (RFC
+//! 9457):
 //!
 //! | status | condition |
 //! | --- | --- |

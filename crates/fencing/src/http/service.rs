@@ -89,7 +89,7 @@ where
             };
             request.extensions_mut().insert(token);
             // There is no await point between the admission and the spawn. So if the caller drops
-            // this future, the request either was not admitted, or its task completes.
+            // this future, either the request was not admitted, or its task completes.
             let task = async move {
                 let response = inner.call(request).await;
                 drop(pass);
@@ -113,7 +113,7 @@ pub(super) fn token(headers: &HeaderMap, name: &HeaderName) -> Result<Epoch, Pro
     let Some(value) = values.next() else {
         return Err(Problem::no_token(name));
     };
-    // The number's parser would also accept a sign.
+    // `parse` alone would also accept a number with a plus sign.
     let digits = value.to_str().ok().filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()));
     match digits.and_then(|digits| digits.parse().ok()).filter(|_| values.next().is_none()) {
         Some(token) => Ok(token),

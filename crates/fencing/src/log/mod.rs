@@ -34,8 +34,9 @@ pub use writer::LogWriter;
 ///   older epoch, or is an earlier writer of the same epoch. This guarantee holds however long the
 ///   older writer pauses, and also if the log is trimmed during the pause. Epochs never decrease
 ///   along the log.
-/// - An append that returned `Ok` is in the log at its number. No entry of another writer lies
-///   between it and the newest entry that its writer knew before.
+/// - An append that returned `Ok` is in the log at its number. The writer knew the newest entry
+///   before the append. Between that entry and the appended entry, the log has no entry of another
+///   writer.
 /// - A reader sees each number with its first object or not at all.
 ///
 /// **Limits.** The data of a reader may be outdated when it uses them. A trim needs no token: the

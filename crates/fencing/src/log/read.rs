@@ -81,8 +81,8 @@ impl FencedLog {
         }
     }
 
-    /// Reads the entries from this number on, in order, up to the present end of the log. To follow
-    /// the log, read again from the number after the last entry.
+    /// Reads the entries from this number on, in order, up to the present end of the log. A reader
+    /// that follows the log calls this method again, with the number after the last entry.
     ///
     /// 1 LIST for every 1,000 objects, 1 GET for each object, and 1 GET of the trim marker for
     /// every 32 objects.

@@ -38,8 +38,8 @@ pub enum Kind {
 }
 
 impl Header {
-    /// Returns the number of the newest entry up to `number`, the number of this object. Returns 0
-    /// for a fence.
+    /// Returns the number of the newest entry at or below `number`, which is the number of this
+    /// object. Returns 0 for a fence.
     pub fn last_entry(&self, number: u64) -> u64 {
         match self.kind {
             Kind::Entry => number,
@@ -48,8 +48,8 @@ impl Header {
         }
     }
 
-    /// Returns the number of the newest claim up to `number`, the number of this object. Returns 0
-    /// for a fence.
+    /// Returns the number of the newest claim at or below `number`, which is the number of this
+    /// object. Returns 0 for a fence.
     pub fn last_claim(&self, number: u64) -> u64 {
         match self.kind {
             Kind::Entry => self.claim,

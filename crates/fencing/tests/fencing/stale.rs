@@ -1,4 +1,5 @@
-//! A store that refuses each create as if the object existed, but returns no object to a read.
+//! A store that refuses each create as if the object existed, but reports the object as missing to
+//! each read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -53,7 +53,7 @@ fn ems(character: char) -> f64 {
         'm' | 'w' | 'M' | 'W' | '@' | '%' | '…' | '—' => 1.03,
         'A'..='Z' | '+' | '<' | '=' | '>' | '~' | '#' | '&' => 0.84,
         '\u{20}'..='\u{7e}' => 0.65,
-        // Most characters from Hangul and CJK on are square.
+        // Most Hangul and CJK characters, and most characters after them, are square.
         '\u{1100}'..='\u{115f}' | '\u{2e80}'.. => 1.0,
         _ => 0.86,
     }

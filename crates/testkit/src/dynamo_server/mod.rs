@@ -108,8 +108,8 @@ impl DynamoServer {
         DynamoStore::new(self.client(), TABLE)
     }
 
-    /// Returns the environment variables for another process that uses this server. With them, the
-    /// process does not read the configuration files of this user.
+    /// Returns the environment variables for another process that uses this server. With these
+    /// variables, the process does not read the configuration files of this user.
     pub fn env(&self) -> Vec<(&'static str, String)> {
         aws::env(("AWS_ENDPOINT_URL_DYNAMODB", self.endpoint()))
     }

@@ -151,8 +151,8 @@ impl S3Server {
         S3Store::new(self.client(), bucket)
     }
 
-    /// Returns the environment variables for another process that uses this server. With them, the
-    /// process does not read the configuration files of this user.
+    /// Returns the environment variables for another process that uses this server. With these
+    /// variables, the process does not read the configuration files of this user.
     pub fn env(&self) -> Vec<(&'static str, String)> {
         aws::env(("AWS_ENDPOINT_URL", self.endpoint()))
     }

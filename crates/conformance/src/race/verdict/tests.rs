@@ -19,7 +19,7 @@ fn unknown(determinacy: Determinacy) -> WriteAnswer {
 }
 
 /// Returns the outcome for these responses to three writers. The store has the body of the writer
-/// with the number `wrote`. For `None`, it has the old body.
+/// with the number `wrote`. For `None`, the store has the old body.
 fn of(told: [WriteAnswer; 3], wrote: Option<usize>) -> RaceOutcome {
     let bodies: Vec<_> = (0..3).map(|writer| Bytes::from(format!("{writer}"))).collect();
     let before = Bytes::from("before");

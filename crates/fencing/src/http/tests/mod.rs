@@ -212,7 +212,8 @@ async fn an_admitted_request_of_a_dropped_caller_ends_before_the_newer_one() {
     assert_eq!(resource.written(), [1, 2]);
 }
 
-/// Yields until all tasks wait. Each task needs only a few polls on the only thread.
+/// Yields until all other tasks wait. 100 yields are enough, because the test has one thread, and
+/// each task needs only a few polls.
 async fn settle() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
