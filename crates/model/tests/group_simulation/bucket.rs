@@ -1,4 +1,4 @@
-//! The bucket. It behaves correctly, unless the plan breaks it on purpose.
+//! The bucket of a run. The bucket behaves correctly, unless the plan breaks it on purpose.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -25,8 +25,8 @@ pub const PREFIX: &str = "app/";
 pub struct Book {
     /// Sealed sessions.
     ended: BTreeSet<Session>,
-    /// Live sessions that other programs deleted. The values are the time of the deletion and the
-    /// session's validity.
+    /// Live sessions that other programs deleted. Each value is the time of the deletion and the
+    /// validity of the session.
     gone: BTreeMap<Session, (Duration, Duration)>,
     released: BTreeSet<(Session, Release)>,
     /// Process of each session.
@@ -40,7 +40,7 @@ pub struct Book {
 }
 
 impl Book {
-    /// Records that other programs deleted this session.
+    /// Records that other programs deleted the object at `key`, if it is a live session.
     pub fn vanished(&mut self, key: &str, body: &[u8]) {
         let read = session_of(key).and_then(|id| session_in(id, body));
         if let Some((session, None, _)) = read {
@@ -50,7 +50,7 @@ impl Book {
         }
     }
 
-    /// R1: returns whether another session may receive the partition of this owner.
+    /// Returns whether rule R1 allows another session to receive a partition that `session` owns.
     fn may_leave(&self, session: Session, release: Release) -> bool {
         let waited = |(at, validity): &(Duration, Duration)| now() - *at >= *validity;
         self.ended.contains(&session)
@@ -71,7 +71,7 @@ impl State {
         self.book.deleted.is_none_or(|deleted| self.bucket.newest() > Some(deleted))
     }
 
-    /// Returns whether a session has seen this assignment.
+    /// Returns whether an existing session records that its member has seen this assignment.
     pub fn sessions_show(&self, epoch: Epoch) -> bool {
         self.bucket.objects.iter().any(|(key, (body, _))| {
             let data = session_of(key).and_then(|id| session_in(id, body)).map(|it| it.2);
@@ -80,8 +80,9 @@ impl State {
         })
     }
 
-    /// Returns whether a read of this session must succeed. While some assignments remain, members
-    /// find a deletion only in the sessions that show it.
+    /// Returns whether a read of this session must succeed. If other programs deleted only the
+    /// newest assignments, members detect the deletion only by sessions that record a greater
+    /// assignment. So these reads must not fail.
     pub fn must_be_read(&self, key: &str) -> bool {
         session_of(key).is_some() && !self.is_repaired() && self.bucket.newest().is_some()
     }
@@ -168,7 +169,7 @@ fn assignment_written(world: &Arc<World>, key: &str, body: &[u8]) {
     let mut state = world.state();
     let before = after.epoch.get().checked_sub(1).map(assignment_key);
     let before = before.and_then(|key| Some((state.bucket.objects.get(&key)?.0.clone(), key)));
-    // An assignment that other programs deleted remains the previous assignment.
+    // If other programs deleted the previous assignment, the check takes its body from the book.
     let before = before.or_else(|| {
         let (epoch, body) = state.book.greatest.clone()?;
         (epoch.next() == Some(after.epoch)).then(|| (body, assignment_key(epoch.get())))
@@ -176,7 +177,8 @@ fn assignment_written(world: &Arc<World>, key: &str, body: &[u8]) {
     if state.book.greatest.as_ref().is_none_or(|(epoch, _)| *epoch <= after.epoch) {
         state.book.greatest = Some((after.epoch, Bytes::copy_from_slice(body)));
     }
-    // An assignment based on a compacted one is never confirmed.
+    // If a greater assignment exists, the writer based this assignment on a compacted one. No
+    // member will confirm it, so the check ignores it.
     if state.bucket.newest() != Some(after.epoch) {
         return;
     }
@@ -184,7 +186,8 @@ fn assignment_written(world: &Arc<World>, key: &str, body: &[u8]) {
         drop(state);
         return world.fail("D2", format!("{key} was deleted and created again"));
     }
-    // A restoring takes each partition from its owner, and waits for the owner's lease afterwards.
+    // A restoring assignment takes each partition from its owner without a release, and waits for
+    // the lease of the owner afterwards. So R1 does not apply to it.
     let before = before.filter(|_| after.restoring.is_none());
     let Some(before) = before.and_then(|(body, before)| decode(&before, &body)) else { return };
     let book = &state.book;
@@ -208,7 +211,8 @@ pub fn deleting(world: &World, keys: &[String]) {
     }
 }
 
-/// Checks a process that believes that it owns a partition now, and writes with its token.
+/// Checks the write of a process that believes that it owns the partition. The process writes with
+/// the token of the partition.
 pub fn believes(world: &World, process: Who, partition: &Partition) {
     let (number, token) = (partition.number().0, partition.token());
     for (other, its) in world.running(|it| it.who != process && it.number == number) {

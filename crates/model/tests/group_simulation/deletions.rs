@@ -1,5 +1,4 @@
-//! Objects that other programs delete, such as an expiry rule, and the operator that restores the
-//! group.
+//! Deletions by other programs, such as an expiry rule, and the operator that restores the group.
 
 use std::sync::Arc;
 
@@ -22,8 +21,8 @@ enum Deletion {
     Prefix,
 }
 
-/// Deletes assignments if a remaining object shows the deletion (rules D1 to D12 of
-/// docs/design/groups.md). No process starts during the deletion.
+/// Deletes assignments, but only if a remaining object shows that an assignment is missing (rules
+/// D1 to D12 of docs/design/groups.md). No process starts during the deletion.
 pub async fn delete_assignments(world: &Arc<World>, slots: &mut [Slot]) {
     let deletion = match world.state().rng.u32(0..5) {
         0 | 1 => Deletion::Newest,
@@ -42,8 +41,8 @@ pub async fn delete_assignments(world: &Arc<World>, slots: &mut [Slot]) {
         Deletion::Prefix => "deletions of the prefix",
     });
     if deletion == Deletion::Prefix && !careless {
-        // A process that remembers the deleted assignment must publish it before a process without
-        // this knowledge starts.
+        // The deletion removed all objects. A process that remembers the deleted assignment must
+        // record it in its new session before a process without this knowledge starts.
         let rejoined = |world: &World| {
             let state = world.state();
             state.sessions_show(newest) || state.is_repaired()
@@ -82,7 +81,8 @@ fn delete(world: &World, deletion: Deletion) -> Option<Epoch> {
     Some(newest)
 }
 
-/// Deletes one session, but not the only session that shows a deletion of assignments.
+/// Deletes one session. Does nothing while the sessions are needed to show a deletion of
+/// assignments.
 pub fn delete_session(world: &World) {
     let state = &mut *world.state();
     if !state.is_repaired() {
@@ -135,14 +135,15 @@ pub fn restore_for_a_while(world: &Arc<World>, (who, group): &(Who, Group)) {
 
 async fn restore(world: &World, group: &Group, beyond: u64) {
     let Some(above) = world.to_restore(beyond) else { return };
-    // Members with a deleted session wait for this validity.
+    // The restoring waits for the validity of the plan, because a deleted session may still be
+    // valid.
     if let Ok(GroupRestored::Restored(_)) = group.restore(above, world.plan.validity).await {
         world.count("restorings");
     }
 }
 
-/// Lets the operator restore the group until no deletion and no restoring remains. Returns whether
-/// the restore succeeded.
+/// Lets the operator restore the group until the newest assignment is not deleted and no restoring
+/// is unfinished. Returns whether the operator succeeded in time.
 pub async fn repair(world: &Arc<World>, restorer: Option<&(Who, Group)>) -> bool {
     let Some(restorer) = restorer else { return true };
     let until = now() + world.plan.validity * 30;
@@ -160,9 +161,9 @@ pub async fn repair(world: &Arc<World>, restorer: Option<&(Who, Group)>) -> bool
 }
 
 impl World {
-    /// Returns whether all processes would find a deletion of the newest assignment. Each member
-    /// has read this assignment, and a session shows it. No pending request could create its number
-    /// again, or delete that session.
+    /// Returns whether all processes would detect a deletion of the newest assignment. For this,
+    /// each member must have read the assignment, and a session must record it. Also, no pending
+    /// request may create an assignment of the same number, or delete this session.
     fn shows_the_newest(&self) -> bool {
         let state = self.state();
         let Some(newest) = state.bucket.newest() else { return false };

@@ -56,7 +56,7 @@ pub async fn inject(world: &Arc<World>, slots: &mut [Slot], restorer: Option<&(W
                     slot.group.leave_for(world.part(world.plan.validity * 2));
                 }
                 sleep(world.part(world.plan.validity)).await;
-                // A process that has not finished leaving is replaced on another machine.
+                // If the old process is still leaving, the new member starts on another machine.
                 let alive = world.state().machines[slot.who.0].alive;
                 *slot = match alive {
                     true => start_another(world),
@@ -210,8 +210,8 @@ fn take(world: &Arc<World>) {
     checks::written(world, Who(0), &key, &body);
 }
 
-/// Ends all faults. Then all partitions must be owned and balanced in time. A single change of the
-/// membership must move only the necessary partitions.
+/// Ends all faults. Asserts that all partitions are owned and balanced within a bound. Then asserts
+/// that a single change of the membership moves only the necessary partitions.
 pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(Who, Group)>) {
     {
         let mut state = world.state();
@@ -219,12 +219,13 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
         state.troubles.clear();
     }
     // Stops and cuts end after their duration, and delayed requests arrive. A delayed request may
-    // renew a session that its process had abandoned. That session remains a member until it
-    // lapses.
+    // renew a session that its process has abandoned. Such a session counts as a member until it
+    // lapses, so this wait includes three validities.
     let held_up = world.state().held_up_until.saturating_sub(now());
     sleep(held_up + world.plan.validity * 3).await;
     if world.plan.fails {
-        // A partition is not assigned to a member where it failed less than ten minutes ago.
+        // If the work on a partition has failed on a member, the group does not assign the
+        // partition to this member for ten minutes.
         sleep(Duration::from_secs(600)).await;
     }
     if !repair(world, restorer).await {
@@ -272,8 +273,8 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
             );
         }
         let plan = &world.plan;
-        // Members check a silent session only after half a validity. The other terms allow for
-        // polls, the end of the work and listings.
+        // The bound starts with half a validity, after which members check a session that does not
+        // renew. The other terms cover polls, the end of the work and listings.
         let soon = plan.validity / 2 + plan.poll * 10 + plan.stopping + listing(world) * 6;
         let had = before.values().any(|who| *who == gone.who);
         if !dies && had && now() - began > soon + plan.validity / 2 {
@@ -343,7 +344,8 @@ fn moved(before: &BTreeMap<u32, Who>, world: &World) -> Vec<(u32, Who)> {
     moved.map(|(number, who)| (*number, *who)).collect()
 }
 
-/// Makes the session of this member unreadable. Other members must not wait for this session.
+/// Makes the session of `stays` unreadable, if the plan has such faults. Other members must not
+/// wait for this session.
 fn unread(world: &World, stays: &Slot) -> Option<u64> {
     let mut state = world.state();
     if world.plan.faults.trouble == 0 {
@@ -358,7 +360,7 @@ fn unread(world: &World, stays: &Slot) -> Option<u64> {
     Some(state.add_trouble(Trouble { whose, reads, lists: None, writes: None }))
 }
 
-/// Returns the duration of one listing of the sessions and a few more requests.
+/// Returns the time that a member needs to list all sessions and to send a few more requests.
 fn listing(world: &World) -> Duration {
     let objects = world.state().bucket.objects.len();
     let pages = u32::try_from(objects / world.plan.page).expect("the number is small");
@@ -377,15 +379,15 @@ fn settled(world: &World, members: usize) -> bool {
     })
 }
 
-/// Waits until each partition has an owner and all members own equal numbers. The limit in the calm
-/// phase is four validities, 20 polls, a minute of back-off, and 20 listings.
+/// Waits until each partition has an owner and all members own equal numbers of partitions. Fails
+/// if this takes longer than four validities, 20 polls, a minute of back-off, and 20 listings.
 async fn balanced(world: &Arc<World>, slots: &[Slot], when: &str) -> bool {
     let plan = &world.plan;
     let bound = plan.validity * 4 + plan.poll * 20 + plan.stopping + Duration::from_secs(65);
     let bound = bound + listing(world) * 20;
     let until = now() + bound;
-    // The condition must hold in two consecutive checks, so that the check ignores partitions in
-    // transit.
+    // While a partition moves, the numbers may be equal by chance. So the condition must hold in
+    // two consecutive checks.
     let mut seen = 0;
     loop {
         let owners = world.owners();

@@ -114,7 +114,8 @@ fn broken_writer_that_needs_no_etag_is_caught() {
     caught(Broken::EtagNotNeeded, 100, &["G1", "G5", "G6", "GS1", "R1", "R2"]);
 }
 
-/// Members cannot find a deletion that no remaining object shows.
+/// If no remaining object shows a deletion, members cannot detect it, and the group assigns the
+/// partitions again.
 #[test]
 fn broken_expiry_without_evidence_is_caught() {
     caught(Broken::DeletedUnseen, 100, &["D2", "G1", "G5"]);
@@ -140,7 +141,8 @@ fn broken_round_that_waits_for_each_session_is_caught() {
     caught(Broken::UnreadStopsRound, 200, &["GS1"]);
 }
 
-/// Asserts that one of the first `within` seeds fails in one of the checkers `by`.
+/// Runs the broken variant with the seeds below `within`. Asserts that a run fails, and that the
+/// first failure comes from one of the checkers `by`.
 fn caught(broken: Broken, within: u64, by: &[&str]) {
     let outcomes = run_all(0..within, |seed| Plan::draw(seed, broken));
     let Some(caught) = outcomes.iter().find(|outcome| outcome.violation.is_some()) else {

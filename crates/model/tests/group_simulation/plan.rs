@@ -155,8 +155,8 @@ impl Plan {
             faults.crash = 10;
         }
         if faults.machine_pause > 0 {
-            // Only the wall clock of a paused machine can end a lease, because the boot clock does
-            // not run during the pause.
+            // While the host pauses a machine, only its wall clock continues and can end a lease.
+            // So the plan must not set this clock back.
             (faults.wall, faults.slew) = (0, 0);
         }
         let mut part = |most: f64| if rng.u32(0..3) == 0 { 0.0 } else { rng.f64() * most };

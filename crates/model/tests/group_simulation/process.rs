@@ -42,7 +42,7 @@ pub fn machine(world: &World, number: usize) -> Arc<SimClock> {
     let mut state = world.state();
     let boot = Duration::from_millis(state.rng.u64(0..10_000_000));
     let wall = Duration::from_millis(1_800_000_000_000 + state.rng.u64(0..200_000_000));
-    // Any two rates differ by less than 1 %.
+    // The rates of any two machines differ by less than 1 %.
     let rate = 1_000_000 + state.rng.u64(0..9_000) - 4_500;
     let runs = world.plan.broken == Broken::ClockRuns && number == 0;
     SimClock::new(boot, wall, if runs { rate * 4 } else { rate })
@@ -70,8 +70,9 @@ fn group(world: &Arc<World>, who: Who, name: &str, clock: &Arc<SimClock>) -> Gro
     let process = process.with_spawner(move |task| spawn(&its_world, who, 1, task));
     let plan = &world.plan;
     let store = Arc::new(SimStore { world: Arc::clone(world), who });
-    // Work needs up to an eighth of the longest validity to stop. A quarter of each validity is
-    // reserved for the stop.
+    // After a request to stop, work needs up to an eighth of the longest validity. The library
+    // reserves a quarter of each validity for this. So the shortest validity must be at least half
+    // of the longest, and 0.6 is sufficient.
     let of_the_longest =
         |least: f64| if plan.mixed { least + (1.0 - least) * world.state().rng.f64() } else { 1.0 };
     let validity = plan.validity.mul_f64(of_the_longest(0.6));
@@ -139,7 +140,7 @@ async fn work(world: Arc<World>, who: Who, partition: Partition) -> Worked {
     let kept = world.plan.broken == Broken::TokenKept;
     let mut stop_at = None;
     loop {
-        // There is no wait between the check and the write.
+        // The write follows the check without a wait, so a successful check must mean ownership.
         match partition.check() {
             Ok(_) => checks::believes(&world, who, &partition),
             Err(_) if kept => checks::believes(&world, who, &partition),
@@ -154,7 +155,8 @@ async fn work(world: Arc<World>, who: Who, partition: Partition) -> Worked {
         }
         let stops = stop_at.is_some_and(|at| now() >= at);
         if stops && world.plan.broken == Broken::ReleasesEarly {
-            // Another process may own the partition by now.
+            // The broken application continues with its partition after the release. Another
+            // process may own the partition by now.
             let token_kept = Arc::clone(&partition);
             let its_world = Arc::clone(&world);
             spawn(&world, who, 0, async move {
@@ -228,7 +230,8 @@ pub fn start_operator(world: &Arc<World>) {
             let all: Vec<&str> = all.iter().map(String::as_str).collect();
             its_world.call_begins(who);
             let changed = if calm {
-                // The operator removes the marks by three calls, and repeats a failed call.
+                // In the calm phase, the operator removes its marks by three calls. If a call
+                // fails, the operator repeats all three.
                 match (group.pause(&all, false).await, group.pin(&all, None).await) {
                     (Ok(_), Ok(_)) => group.bar(&all, None).await,
                     (failed, Ok(_)) | (_, failed) => failed,

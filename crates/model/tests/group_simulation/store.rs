@@ -1,5 +1,5 @@
-//! The store of one process. It adds latency, loss, repetition and errors to requests to the
-//! bucket.
+//! The store of one process. The store passes requests to the bucket, and adds latency, loss,
+//! repetition and errors.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,11 +33,11 @@ pub struct Course {
     pub again: Option<Duration>,
     pub applied: bool,
     pub answered: Result<bool, Determinacy>,
-    /// A write fault that replaces the other fields.
+    /// If set, this write fault applies instead of the other fields.
     pub spoiled: Option<WriteCourse>,
 }
 
-/// A request that may still take effect.
+/// Registers a request in the world while the request may still take effect.
 struct UnderWay(Arc<World>, u64);
 
 impl UnderWay {
@@ -133,7 +133,7 @@ impl SimStore {
 }
 
 impl SimStore {
-    /// Records that this process knows the assignment.
+    /// If the answer shows an assignment to this process, records that the process knows it.
     fn note_seen(&self, request: &Request, answer: &Answer) {
         let seen = match (request, answer) {
             (Request::Get { key, .. }, Ok(Reply::Got(GetOutcome::Found(_))))
@@ -181,7 +181,7 @@ impl SimStore {
     }
 }
 
-/// Carries a request to the bucket, independently of its sender.
+/// Delivers a request to the bucket, even if the sender has stopped or given up.
 async fn carry(
     world: Arc<World>,
     who: Who,
@@ -273,7 +273,8 @@ fn apply(world: &Arc<World>, who: Who, request: &Request) -> Reply {
     reply
 }
 
-/// Returns the request. If the request seals a session, its greatest seen assignment is removed.
+/// Returns the request. Returns the request. If the request seals a session, the greatest seen
+/// assignment is removed from the body.
 fn without_what_was_seen(request: &Request) -> Request {
     let mut request = request.clone();
     if let Request::Replace { body, .. } = &mut request

@@ -1,5 +1,5 @@
-//! Faults that affect one object or one process for minutes, while the store serves all others
-//! correctly.
+//! Faults that affect one object or one process for minutes. During such a fault, the store serves
+//! all other objects and processes correctly.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub enum Whose {
 }
 
 impl Trouble {
-    /// Adds the fault to this request if the trouble affects the request.
+    /// If the trouble affects this request, adds its fault to `course`.
     pub fn change(&self, who: Who, request: &Request, course: &mut Course) {
         let met = match &self.whose {
             Whose::Process(process) => *process == who,
@@ -93,14 +93,14 @@ pub fn begin(world: &Arc<World>, who: Who) {
     });
 }
 
-/// Returns the write faults that may last for minutes. The library would refuse a store that omits
-/// ETags for minutes as unsafe.
+/// Returns the write faults that may last for minutes. Faults that omit ETags are excluded: if they
+/// lasted for minutes, the library would refuse the store as unsafe.
 fn lasting_write_faults() -> Vec<Fault> {
     let untagged = [Fault::NoEtag, Fault::Swallow];
     WRITE_FAULTS.into_iter().filter(|it| !untagged.contains(it)).collect()
 }
 
-/// Returns the key of a session, the newest assignment, or the next one.
+/// Returns a random key: of a session, of the newest assignment, or of the next assignment.
 fn a_key(state: &mut super::world::State) -> String {
     let newest = state.bucket.newest().map_or(0, |newest| newest.get());
     let sessions = state.bucket.objects.keys().filter(|key| epoch_of(key).is_none());

@@ -93,7 +93,8 @@ pub struct State {
     pub machines: Vec<Machine>,
     pub handles: Vec<Handle>,
     pub faults: bool,
-    /// The faults of single objects and processes. They also occur in the calm phase.
+    /// The current faults of single objects and processes. Such faults also occur in the calm
+    /// phase.
     pub troubles: BTreeMap<u64, Trouble>,
     /// Keys of creates and deletions that may still take effect.
     pub under_way: BTreeMap<u64, Vec<String>>,
@@ -104,10 +105,11 @@ pub struct State {
     pub uniques: u64,
 }
 
-/// The state of a process that the simulation keeps.
+/// The state that the simulation keeps for each process.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    /// Gates of the process's application and of the library's tasks.
+    /// Gates that stop the tasks of the process: the first for its application, the second for the
+    /// library.
     pub gates: [Arc<Gate>; 2],
     pub outage: bool,
     pub alive: bool,
@@ -265,8 +267,8 @@ impl World {
         handles.filter_map(|it| Some((it.clone(), it.partition.upgrade()?))).collect()
     }
 
-    /// Returns the owner of each partition. The check of the partition passes in the owner's
-    /// process.
+    /// Returns the owner of each owned partition. A process is the owner if `Partition::check`
+    /// succeeds in it.
     pub fn owners(&self) -> BTreeMap<u32, Who> {
         let owned =
             self.running(|_| true).into_iter().filter(|(_, partition)| partition.check().is_ok());

@@ -1,5 +1,5 @@
-//! The application of a candidate. It campaigns, leads for a while, writes to the resources and
-//! resigns.
+//! The application of a candidate. The application campaigns, leads for a while, writes to the
+//! resources and resigns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,7 +86,8 @@ impl Candidate {
                 }
                 Err(loss) => return self.lost(id, &loss),
             };
-            // Only fencing protects this write, because any delay may occur after the check.
+            // Any delay may occur between the check and this write, so only fencing protects the
+            // resource.
             self.write(token).await;
             if self.world.state().faults && now() >= until {
                 break;
@@ -94,7 +95,7 @@ impl Candidate {
             if proclaimed < 2 && self.world.chance(0.05) {
                 proclaimed += 1;
                 self.world.count("proclamations");
-                // The next check reports a loss, so the result is ignored.
+                // The result of `proclaim` is ignored, because the next check reports a loss.
                 self.world.proclaims(self.who);
                 let _ = leadership.proclaim(proclaimed).await;
             }
@@ -171,7 +172,7 @@ impl Candidate {
         let (until, lease) = (self.term(), leadership.lease());
         let mut running = Box::pin(leadership.run(|token, cancelled| async move {
             self.work(token, cancelled, until).await;
-            // The leadership resigns now.
+            // The work has ended, so `run` resigns the leadership now.
             self.world.over(id, "ran");
         }));
         let patience = {

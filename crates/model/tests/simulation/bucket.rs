@@ -19,7 +19,7 @@ pub const LOCK: &str = "app/lock.json";
 /// The fields of a record that the simulation interprets, independently of the library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Body {
-    /// Token of the single object.
+    /// Token in the record of a single object. `None` in an epoch object.
     pub token: Option<u64>,
     pub nonce: Option<String>,
     pub heartbeat: u64,
@@ -63,7 +63,7 @@ pub enum Reply {
     Page(Page),
     Got(GetOutcome),
     Put(PutOutcome),
-    /// Number of deleted keys, in the order of the request.
+    /// Number of deleted keys. These are the first keys of the request.
     Deleted(usize),
 }
 

@@ -32,7 +32,7 @@ enum Call {
     Depose,
 }
 
-/// Calls that only read. They continue after the end of the faults.
+/// Calls that only read. The simulation continues to make these calls after the end of the faults.
 const LOOKS: [Call; 6] = [
     Call::Leader,
     Call::Snapshot,
@@ -54,7 +54,7 @@ const ALL: [Call; 9] = [
 ];
 
 impl Candidate {
-    /// Makes one call after another, and drops each after a while.
+    /// Makes one random call after another. Drops a call that does not return within a random time.
     pub async fn call(self, every: Duration) {
         loop {
             let (call, rest, patience) = {
@@ -64,7 +64,8 @@ impl Candidate {
                 (call, state.tail(every), state.part(self.knobs.validity))
             };
             sleep(rest.max(Duration::from_millis(1))).await;
-            // A deposition is a fault, so these calls must end with the faults.
+            // These calls may depose or drop a leader, which counts as a fault. So the calls must
+            // end before the faults end.
             let late = now() + patience >= self.world.plan.length;
             if late && matches!(call, Call::Campaign | Call::TryCampaign | Call::Depose) {
                 continue;
@@ -108,7 +109,7 @@ impl Candidate {
             }
             Call::SinceLastAnswer => {
                 assert!(!election.name().is_empty());
-                // The simulation knows no expected duration, so it only makes the call.
+                // The simulation does not know the correct duration, so it ignores the result.
                 let _ = election.since_last_answer();
             }
             Call::Campaign => self.elected_beside(election.campaign().await?),
@@ -123,7 +124,8 @@ impl Candidate {
         Ok(())
     }
 
-    /// Checks a leader that a call of this task returned. Its epoch must not be lower than before.
+    /// Passes a leader to the checkers that a call of this task returned. Its epoch must not be
+    /// lower than the epochs that earlier calls returned.
     fn saw(&self, leader: Option<&Leader>) {
         if let Some(leader) = leader {
             self.world.observed(self.who, "calls", leader.epoch.get());
@@ -154,7 +156,7 @@ impl Candidate {
         Ok(())
     }
 
-    /// Drops a leadership. Its lease must return an error afterwards.
+    /// Drops a leadership. Afterwards `check` of its lease must return an error.
     pub fn let_go(&self, leadership: Leadership, id: LeadId) {
         let lease = leadership.lease();
         self.world.over(id, "dropped");
@@ -212,7 +214,8 @@ impl Candidate {
         }
     }
 
-    /// Makes all calls that send no request at one moment.
+    /// Makes all calls that send no request. No time passes between the calls, so their results
+    /// must agree.
     fn look(&self, leadership: &Leadership) {
         let (token, left) = (leadership.token(), leadership.remaining());
         let consistent = token.is_none_or(|token| token == leadership.epoch())
@@ -268,7 +271,7 @@ impl Candidate {
 }
 
 impl World {
-    /// Checks a view of a lease that any task may hold.
+    /// Checks a view of a lease. The view may belong to any task, and may outlive the leadership.
     pub fn lease_checked(&self, id: LeadId, lease: &Lease) {
         match lease.check() {
             Ok(token) => {

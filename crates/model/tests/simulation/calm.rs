@@ -11,7 +11,7 @@ use super::member::Member;
 use super::plan::{Knobs, Plan};
 use super::world::World;
 
-/// Time from the last fault until a process leads, and the bound on this time.
+/// The time from the last fault until a process leads, with the bound on this time.
 #[derive(Debug, Clone, Copy)]
 pub struct Recovery {
     pub took: Duration,
@@ -24,8 +24,8 @@ pub async fn calm(world: &Arc<World>) -> Option<Recovery> {
     let began = now();
     world.state().trace.line(began, "-", "CALM");
     if world.plan.foreign && world.plan.layout == Layout::SingleObject {
-        // The lock of a dead peer of the If-Match post may last longer, because the peer's wall
-        // clock may be ahead by any time.
+        // No bound holds in this case. The wall clock of a dead peer of the If-Match post may be
+        // ahead by any time, so its lock may last for any time.
         return None;
     }
     let bound = bound(&world.plan);
@@ -49,7 +49,7 @@ pub async fn calm(world: &Arc<World>) -> Option<Recovery> {
     Some(Recovery { took, bound })
 }
 
-/// Ends the faults and waits until none of their effects is in progress.
+/// Ends the faults. Waits until all stops have ended and all delayed requests have arrived.
 pub async fn end_faults(world: &World) {
     world.calm_down();
     while !is_quiet(world) {
@@ -57,7 +57,7 @@ pub async fn end_faults(world: &World) {
     }
 }
 
-/// Returns whether all delayed requests and stops, which are faults, have ended.
+/// Returns whether no delayed request and no stop of a process is in progress.
 fn is_quiet(world: &World) -> bool {
     let state = world.state();
     let stopped = |member: &Member| {
@@ -101,14 +101,14 @@ fn all_watch(world: &World) {
 /// the seal, the create and the confirm, five for the check of the store, and three in reserve.
 const ROUND_TRIPS: u32 = 12;
 
-/// A failed check of the store pauses this long before each of its five writes.
+/// Time that the store check pauses after a failure: 1.1 s before each of its five writes.
 const CHECK: Duration = Duration::from_millis(5 * 1_100);
 
 /// Rate of a clock that a time daemon slows by the maximum slew.
 const SLOWED: f64 = 1.0 - MOST_SLEWED as f64 / 1e6;
 
-/// Returns the bound on the time without a leader, by the slowest clock. The bound is the sum of
-/// validity × (1 + drift) and these waits of the protocol:
+/// Returns the bound on the time without a leader. The waits are measured by the slowest clock. The
+/// bound is the sum of validity × (1 + drift) and these waits of the protocol:
 ///
 /// - one poll, until the candidate sees the last renewal. A candidate that backs off polls once per
 ///   validity, and a candidate that polls only at the lapse sees the renewal one lapse later;
@@ -142,8 +142,8 @@ fn bound(plan: &Plan) -> Duration {
         if plan.candidates.iter().any(|it| it.check_store) { CHECK } else { Duration::ZERO };
     let waits = delay + polls + checks;
     let local = validity.mul_f64(1.0 + plan.drift) + validity / 10 + validity / 5 + waits;
-    // A dead peer of Morling's post can leave an unsealed epoch above another unsealed epoch. Then
-    // two leases must lapse.
+    // A dead peer of Morling's post may leave its unsealed epoch above another unsealed epoch. Then
+    // both leases must lapse, one after the other.
     let lapses = if plan.foreign { 2 } else { 1 };
     (local.mul_f64(1e6 / slowest) + plan.rtt * ROUND_TRIPS) * lapses
 }

@@ -16,7 +16,8 @@ fn failure(broken: Broken) -> Outcome {
     failed.unwrap_or_else(|| panic!("{broken:?} is not caught by I8"))
 }
 
-/// Returns the processes that believe that they lead at a moment.
+/// Returns the intervals of the drawing that contain the moment `at`. In each interval, a process
+/// believes that it leads.
 fn leading(outcome: &Outcome, at: Duration) -> Vec<Interval> {
     let drawing = outcome.drawing.as_ref().expect("a failure is drawn");
     let leading = drawing.intervals.iter().filter(|i| i.from <= at && at <= i.until);
@@ -25,8 +26,8 @@ fn leading(outcome: &Outcome, at: Duration) -> Vec<Interval> {
 
 #[test]
 fn an_overlap_is_drawn_with_two_leaders() {
-    // Two broken variants ignore a lost lease. The clocks of the third variant do not run in
-    // suspends.
+    // The first two of these broken variants ignore the loss of a lease. In the third variant, the
+    // clocks do not run during a suspend.
     for broken in [Broken::TokenKept, Broken::RefusalIgnored, Broken::ClockStopsInSuspend] {
         let outcome = failure(broken);
         let violation = outcome.violation.as_ref().expect("the run failed");

@@ -149,8 +149,8 @@ fn stop(world: &Arc<World>, who: Who, fault: Fault) {
         }
         gates[0].open();
         if let Fault::Suspend = fault {
-            // Timers did not run during the stop. So the timers of the library fire up to one
-            // second after the application continues.
+            // Timers do not run during a suspend. So the timers of the library fire up to one
+            // second after the application has continued.
             let slice = world.state().part(Duration::from_secs(1));
             sleep(slice).await;
         }

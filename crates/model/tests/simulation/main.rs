@@ -58,7 +58,8 @@ fn a_seed_has_one_timeline() {
     for seed in 0..8 {
         let first = traced(seed);
         assert!(first.lines().count() > 100, "the timeline of seed {seed} is too short:\n{first}");
-        // The second run is on another thread, after another seed.
+        // The second run of the seed follows a run of another seed on a new thread. So no state of
+        // a thread may affect a run.
         let second = std::thread::spawn(move || {
             traced(seed + 1);
             traced(seed)
@@ -78,12 +79,14 @@ fn tracing_does_not_change_the_timeline() {
     }
 }
 
-// Variants with errors in leases and waits. Two processes lead, or a process leads too long.
+// The following tests show that errors in leases and waits are caught: two processes lead at the
+// same time, or a process leads for too long.
 
 #[test]
 fn broken_lease_from_the_answer_is_caught() {
     caught(Broken::LeaseFromAnswer, 20, &["I7"]);
-    // A longer round trip increases the error of the lease.
+    // The error of the lease grows with the round trip. With longer round trips, the leases of two
+    // leaders also overlap.
     let slow = |plan: Plan| Plan { rtt: plan.rtt * 5, ..plan };
     caught_in(Broken::LeaseFromAnswer, 100, &["I8"], slow);
 }
@@ -215,7 +218,8 @@ fn broken_resource_that_forgets_is_caught() {
     caught(Broken::ResourceForgets, 100, &["fencing"]);
 }
 
-/// Asserts that one of the first `within` seeds fails in one of the checkers `by`.
+/// Runs the broken variant with the seeds below `within`. Asserts that a run fails, and that the
+/// first failure comes from one of the checkers `by`.
 fn caught(broken: Broken, within: u64, by: &'static [&'static str]) {
     caught_in(broken, within, by, |plan| plan);
 }

@@ -6,11 +6,12 @@ use std::time::Duration;
 use tenure_model::clock::SimClock;
 use tenure_model::gate::Gate;
 
-/// The state of a process that the simulation needs.
+/// The state that the simulation keeps for each process.
 #[derive(Debug, Clone)]
 pub struct Member {
     pub label: String,
-    /// Gates of the process's application and of the library's tasks.
+    /// Gates that stop the tasks of the process: the first for its application, the second for the
+    /// library.
     pub gates: [Arc<Gate>; 2],
     pub clock: Arc<SimClock>,
     pub outage: Option<Outage>,

@@ -120,7 +120,8 @@ async fn live(world: &Arc<World>) -> Option<Recovery> {
     }
     let operator = plan.operator.then(|| peers::join_operator(world));
     inject(world, &mut slots, &others, operator).await;
-    // A live foreign peer may hold the newest epoch for any time, so all foreign peers are killed.
+    // A foreign peer that lives may hold the newest epoch for any time. So all foreign peers are
+    // killed before the calm phase.
     foreign.into_iter().for_each(|who| kill(world, who));
     for (number, slot) in slots.iter().enumerate() {
         if plan.survivor.is_some_and(|survivor| survivor != number) {
@@ -128,8 +129,8 @@ async fn live(world: &Arc<World>) -> Option<Recovery> {
         }
     }
     if let Some(operator) = operator.filter(|_| plan.restores) {
-        // A late create of a killed restoring may also hold an epoch. So the restoring is finished
-        // after all creates have arrived.
+        // The create of a killed restoring may arrive late and hold an epoch. So the operator
+        // finishes the restoring only after all creates have arrived.
         end_faults(world).await;
         peers::finish_restoring(world, operator).await;
     }

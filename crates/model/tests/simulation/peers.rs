@@ -36,12 +36,14 @@ pub fn depose(world: &Arc<World>, operator: Who) {
         let Ok(GetOutcome::Found(object)) = store.get(&key, None, 1 << 16).await else { return };
         let record: Value =
             serde_json::from_slice(&object.body).expect("every peer writes valid records");
-        // A deposition is a fault.
+        // A deposition counts as a fault, so the operator does not depose a leader after the faults
+        // have ended.
         let sealed = record["expired"] == true || record["expires_at"].as_f64() == Some(0.0);
         if sealed || record["nonce"].is_null() || !its_world.state().faults {
             return;
         }
-        // The single object may hold a greater epoch by now.
+        // With a single object, the object that was just read may have a greater epoch than
+        // expected.
         let epoch = record["token"].as_u64().unwrap_or(epoch);
         let dead = its_world.is_dead(epoch, record["nonce"].as_str());
         let Some(only) = Epoch::new(epoch) else { return };
@@ -50,7 +52,7 @@ pub fn depose(world: &Arc<World>, operator: Who) {
             true => operator.depose_dead(Some(only)).await,
             false => operator.depose(Some(only)).await,
         };
-        // An error leaves the outcome unknown. The operator ignores it.
+        // After an error, the outcome is unknown. The operator ignores the error.
         if let Ok(Deposed::Sealed { .. }) = deposed {
             its_world.count(if dead { "dead leaders deposed" } else { "depositions" });
         }
@@ -67,7 +69,7 @@ pub fn restore_for_a_while(world: &Arc<World>, operator: Who) {
             let (rtt, mut state) = (world.plan.rtt, world.state());
             if state.rng.bool() { state.part(rtt * 12) } else { world.plan.longest_validity() }
         };
-        // A restoring is a fault, so it must end with the faults.
+        // A restoring counts as a fault, so it must end before the faults end.
         if now() + patience >= world.plan.length {
             continue;
         }
@@ -85,7 +87,8 @@ pub fn restore_for_a_while(world: &Arc<World>, operator: Who) {
     }
 }
 
-/// Restores until no restoring holds an epoch. No process can lead before this.
+/// Repeats the restore until no restoring holds an epoch. While an epoch is held, no process can
+/// lead.
 pub async fn finish_restoring(world: &Arc<World>, operator: Who) {
     while world.held().is_some() {
         restore(world, operator, false).await;
@@ -93,7 +96,8 @@ pub async fn finish_restoring(world: &Arc<World>, operator: Who) {
     }
 }
 
-/// Restores the election. `above`: sometimes restores above an epoch that a restoring holds.
+/// Restores the election. If `above` is true and a restoring holds an epoch, sometimes restores
+/// above this epoch instead of finishing it.
 async fn restore(world: &Arc<World>, operator: Who, above: bool) {
     let (epoch, wait) = {
         let held = world.held();
@@ -122,7 +126,7 @@ impl World {
         (!body.sealed && body.ended.as_deref() == Some("restored")).then_some(newest)
     }
 
-    /// Returns whether the writer of this nonce was killed.
+    /// Returns whether the process that created the epoch with this nonce was killed.
     fn is_dead(&self, epoch: u64, nonce: Option<&str>) -> bool {
         let state = self.state();
         let mut writes = state.book.writes.iter();
@@ -160,7 +164,8 @@ pub fn start_if_match(world: &Arc<World>, expires_in: Duration) -> Who {
 }
 
 /// Starts a node of Morling's post. The node creates the next epoch when the newest epoch is
-/// expired or old. It never seals or confirms, and touches its lock file unconditionally.
+/// expired or old. The node never seals an epoch and never confirms its create. It touches its lock
+/// file unconditionally.
 pub fn start_foreign(world: &Arc<World>, validity: Duration) -> Who {
     let who = join(world, "morling", machine(world, 1_000_000));
     let store = SimStore::new(world, who);
@@ -211,8 +216,8 @@ impl World {
 
     fn touch(&self, who: Who, epoch: u64, body: Bytes) {
         let mut state = self.state();
-        // In the simulation, a touch never creates a compacted object again. The simulation
-        // excludes such a touch, and also a wiped prefix.
+        // A real node may create a compacted object again by a touch. The simulation excludes this
+        // case, and also a wiped prefix.
         if state.bucket.epoch(epoch).is_some() {
             state.bucket.put(&key_of(epoch), body, now());
             state.note(who, &format!("touches epoch {epoch}"));

@@ -15,7 +15,8 @@ use super::plan::{Broken, CompactorKnobs, Knobs};
 use super::store::{LEADS, SimStore};
 use super::world::{Who, World};
 
-/// Adds a process. The clocks of a machine outlive its processes.
+/// Adds a process on the machine with this clock. A machine keeps its clock when its process ends
+/// and another process starts.
 pub fn join(world: &Arc<World>, label: &str, clock: Arc<SimClock>) -> Who {
     let mut state = world.state();
     let who = Who(state.members.len());
@@ -66,12 +67,13 @@ fn process(world: &Arc<World>, who: Who) -> Process {
     let clock = Arc::clone(&world.state().members[who.0].clock);
     let process = Process::system().with_clock(clock).with_entropy(Arc::clone(world) as Arc<_>);
     let world = Arc::clone(world);
-    // The library spawns only tasks of leaders.
+    // The library spawns tasks only for leaders, so each such task is marked as the task of a
+    // leader.
     process.with_spawner(move |task| spawn(&world, who, 1, LEADS.scope((), task)))
 }
 
-/// Creates the election of an operator. Its settings let each call end soon after the faults,
-/// because a deposition is a fault.
+/// Creates the election of an operator. A deposition counts as a fault, so the settings let each
+/// call of the operator end soon after the faults.
 pub fn operators(store: Arc<SimStore>) -> Election {
     let (world, who) = (Arc::clone(&store.world), store.who);
     let builder = Election::builder(store, "app").layout(world.plan.layout).name("operator");
@@ -140,7 +142,7 @@ pub fn start_candidate(world: &Arc<World>, knobs: &Knobs, clock: Arc<SimClock>) 
     who
 }
 
-/// Periodically requests a poll from the followers of this election.
+/// Periodically makes the followers of this `Election` poll, as an application may do.
 async fn hear(world: Arc<World>, election: Election, knobs: Knobs) {
     loop {
         let part = {

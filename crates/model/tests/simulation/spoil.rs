@@ -1,4 +1,4 @@
-//! Changes the answers of broken processes.
+//! Changes the answers that broken processes receive.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::store::SimStore;
 type SpoiledAnswer = Result<Reply, StoreError>;
 
 impl SimStore {
-    /// Returns the answer as this process interprets it. The request lasted for `took`.
+    /// Returns the answer as a broken process interprets it. `took` is the duration of the request.
     pub fn spoil(&self, request: &Request, answer: SpoiledAnswer, took: Duration) -> SpoiledAnswer {
         let clock = || Arc::clone(&self.world.state().members[self.who.0].clock);
         match (self.world.plan.broken, request) {
@@ -63,8 +63,8 @@ impl SimStore {
         }
     }
 
-    /// Returns the reply that an observer gets from its cache. An object always has the version of
-    /// its first read. Half of the listings omit the newest epoch.
+    /// Returns the reply that an observer gets from its cache. The cache returns each object in the
+    /// version of its first read. Half of the listings omit the newest epoch.
     fn cached(&self, request: &Request, reply: Reply) -> Reply {
         let is_observer = self.world.state().members[self.who.0].label.ends_with("/observer");
         match (request, reply) {
@@ -106,8 +106,8 @@ fn ignore_refusal(bytes: &[u8], which: fn(&Body) -> bool, answer: SpoiledAnswer)
     }
 }
 
-/// Returns the single object with a seal as `lapsed`, as if an operator knew that the holder is
-/// dead.
+/// Changes the reply so that the single object appears sealed as `lapsed`, as if an operator had
+/// declared the holder dead.
 fn lapsed(reply: Reply) -> Reply {
     let Reply::Got(GetOutcome::Found(mut object)) = reply else { return reply };
     let mut record: Value = serde_json::from_slice(&object.body).expect("candidates write JSON");

@@ -23,7 +23,8 @@ impl World {
         pass(&gate).await;
     }
 
-    /// Wraps a task. Sometimes it stops its process between two waits.
+    /// Wraps a task of a process. Sometimes the wrapper stops the process between two waits of the
+    /// task.
     pub fn interruptible(
         self: &Arc<World>,
         who: Who,
@@ -47,7 +48,8 @@ impl World {
     }
 
     fn draws_stop(&self, state: &mut State, who: Who, probability: f64) -> bool {
-        // Stops do not accumulate.
+        // While a process is stopped, it is not stopped again. So the durations of stops do not add
+        // up.
         state.faults && !state.members[who.0].stopped && state.chance(probability)
     }
 

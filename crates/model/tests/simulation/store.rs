@@ -1,5 +1,5 @@
-//! The simulated store of one process. It adds latency, loss, repetition and errors to requests to
-//! a correct bucket.
+//! The simulated store of one process. The store passes requests to a correct bucket, and adds
+//! latency, loss, repetition and errors.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +25,8 @@ use super::words::{brief, describe, describe_answer};
 use super::world::{Who, World};
 
 tokio::task_local! {
-    /// Set while the task of a leader runs.
+    /// This value is set while a task of a leader runs. So the store recognises requests that a
+    /// leader sends.
     pub static LEADS: ();
 }
 
@@ -49,7 +50,8 @@ impl SimStore {
         Arc::new(SimStore { world: Arc::clone(world), who, cache: Mutex::default() })
     }
 
-    /// Waits until a broken leader abandons this request.
+    /// Returns when a broken leader abandons this request. Never returns for other requests and
+    /// other processes.
     async fn gives_up(&self, request: &Request, leads: bool) {
         match (self.world.plan.broken, request) {
             (Broken::ReadsGivenUp, Request::Get { .. }) if leads => {
@@ -102,7 +104,7 @@ impl SimStore {
         self.spoil(&request, answer, now() - started)
     }
 
-    /// Records a write and the readings of the sender's clocks, before any other event.
+    /// Records a write and the readings of the sender's clocks just before the request is sent.
     fn sending(&self, request: &Request) -> Option<WriteId> {
         let (key, bytes, create) = match request {
             Request::Create { key, bytes } => (key, bytes, true),
@@ -113,7 +115,8 @@ impl SimStore {
         let sent = state.members[self.who.0].clock.truth();
         let body = parse(bytes)?;
         let epoch = epoch_in(key, Some(&body))?;
-        // An acquisition of the single object overwrites the previous epoch.
+        // A candidate acquires a single object by a replacement, so a replacement with a new nonce
+        // counts as a create.
         let takes = body.token.is_some() && !body.sealed && {
             let known = |write: &Write| write.body.nonce == body.nonce;
             !state.book.sent_by(self.who, epoch).any(known)
@@ -146,7 +149,7 @@ impl SimStore {
     }
 }
 
-/// Carries a request to the bucket, independently of its sender.
+/// Delivers a request to the bucket, even if the sender has stopped or given up.
 struct Carrier {
     world: Arc<World>,
     who: Who,

@@ -75,9 +75,9 @@ const OF_EPOCH_FILES: [&str; 7] = [
 pub struct Summary {
     runs: usize,
     total: Counts,
-    /// The longest time from the last fault until a process led, and its seed.
+    /// The longest time from the last fault until a process led, with the seed of its run.
     slowest: Option<(Duration, u64)>,
-    /// The greatest ratio of a recovery time to its bound, and its seed.
+    /// The greatest ratio of a recovery time to its bound, with the seed of its run.
     closest: Option<(f64, u64)>,
 }
 

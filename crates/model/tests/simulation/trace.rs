@@ -1,9 +1,11 @@
-//! The timeline of a run, line by line. A failure prints it, and the determinism test compares it.
+//! The timeline of a run, line by line. A failed run prints its timeline, and the determinism test
+//! compares the timelines of two runs.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// A timeline. It is off by default, because writing the lines takes longer than the simulation.
+/// A timeline. By default it records no lines, because their formatting takes longer than the
+/// simulation.
 #[derive(Debug, Default)]
 pub struct Trace {
     on: bool,

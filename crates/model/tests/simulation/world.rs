@@ -63,7 +63,7 @@ pub struct State {
     pub in_flight: u64,
     pub last_token: Option<Duration>,
     pub resource: Resources,
-    /// An operator that is about to depose the next created epoch.
+    /// An operator that deposes the holder of the next epoch as soon as the epoch is created.
     pub lurking: Option<Who>,
     pub violation: Option<Violation>,
     pub uniques: u64,
@@ -100,13 +100,13 @@ impl World {
         Arc::new(World { plan, state: Mutex::new(state), over, calm, led })
     }
 
-    /// Ends the faults and all idle times.
+    /// Ends the faults and all sleeps in `idle`.
     pub fn calm_down(&self) {
         self.state().faults = false;
         self.calm.notify_waiters();
     }
 
-    /// Sleeps for this duration, but at most until the calm phase.
+    /// Sleeps for this duration. Returns earlier if the calm phase begins.
     pub async fn idle(&self, duration: Duration) {
         let mut calm = std::pin::pin!(self.calm.notified());
         calm.as_mut().enable();
@@ -181,7 +181,7 @@ impl World {
         }
     }
 
-    /// Records that a campaign of this process has returned.
+    /// Records that a campaign of this process has returned this leadership.
     pub fn granted(&self, who: Who, leadership: &Leadership) -> LeadId {
         let epoch = leadership.epoch().get();
         let mut state = self.state();
@@ -248,7 +248,7 @@ impl World {
         self.see_in(&mut state, &Event::Observed { who, by, epoch });
     }
 
-    /// Records the current leader of the lasting observer.
+    /// Records the leader that the lasting observer of this process sees now.
     pub fn watches(&self, who: Who, leader: Option<u64>) {
         self.state().members[who.0].watched = Some(leader);
     }
@@ -320,7 +320,8 @@ impl State {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    /// Counts the kind of end of the previous epoch. The summary requires events of S1 and S2.
+    /// Counts how the previous epoch ended. The summary requires that the ends of the liveness
+    /// rules S1 and S2 have occurred.
     fn count_succession(&mut self, epoch: u64) {
         let before = self.book.leads.iter().rev().find(|lead| lead.epoch < epoch);
         let Some(before) = before.cloned() else { return };

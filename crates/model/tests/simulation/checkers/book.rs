@@ -21,7 +21,7 @@ pub struct Write {
     pub create: bool,
     /// True readings of the sender's clocks just before the request.
     pub sent: Moment,
-    /// True if the sender's wall clock may end its lease.
+    /// True if the sender also ends its lease by its wall clock.
     pub by_wall: bool,
     /// Step of the store that first applied the write, if any.
     pub applied: Option<u64>,
@@ -63,20 +63,21 @@ pub struct Seal {
 pub struct Book {
     pub writes: Vec<Write>,
     by_sender: BTreeMap<(Who, u64), Vec<WriteId>>,
-    /// First pages of the LISTs after each epoch, by process. The value is the last such page that
-    /// arrived before the first renewal.
+    /// For each process and each epoch, the first page of the LIST that may confirm the grant of
+    /// this epoch. If several such pages arrived before the first renewal, the last of them.
     confirms: BTreeMap<(Who, u64), Seen>,
     pub grants: BTreeMap<u64, Grant>,
-    /// The first seal of each epoch and nonce.
+    /// For each epoch and each nonce in it, the first seal.
     seals: BTreeMap<(u64, Option<String>), Seal>,
     pub leads: Vec<Lead>,
     pub step: u64,
 }
 
 impl Write {
-    /// Returns the time since the write was sent, by the clock that shows the longest time. The
-    /// boot and the wall clock have the same slew. So the gain of the wall clock on the boot clock
-    /// is added to the time that the raw clock shows.
+    /// Returns the time since the write was sent, by the clock that shows the longest time. A time
+    /// daemon slews the boot clock and the wall clock equally, and does not slew the raw clock. So
+    /// the time by the raw clock includes the time that the wall clock has gained on the boot
+    /// clock.
     fn passed(&self, now: Moment) -> Duration {
         let nanos =
             |now: Duration, then: Duration| now.as_nanos() as i128 - then.as_nanos() as i128;
@@ -112,20 +113,21 @@ impl Book {
 
     pub fn received(&mut self, page: Seen) {
         let Some((who, epoch)) = self.last_create(&page) else { return };
-        // After a renewal, the process already leads. A seal is not a renewal, because another call
-        // of the process may send it.
+        // If the process has sent a renewal, it already leads, and the page confirms nothing. A
+        // seal does not count as a renewal, because another call of the process may have sent it.
         if self.sent_by(who, epoch).any(|write| !write.create && !write.body.sealed) {
             return;
         }
-        // An observer of the same process may later list after this epoch, too.
+        // An observer of the same process may later send the same LIST. Its page must not replace a
+        // page that shows a greater epoch.
         let greater = page.newest > Some(epoch);
         if !greater || !self.confirms.contains_key(&(who, epoch)) {
             self.confirms.insert((who, epoch), page);
         }
     }
 
-    /// Returns the process and the epoch of the create that a page may confirm. Such a page lists
-    /// the keys after the created epoch.
+    /// Returns the process and the epoch of the create that this page may confirm. A page confirms
+    /// a create if it lists the keys after the created epoch.
     fn last_create(&self, page: &Seen) -> Option<(Who, u64)> {
         let mut creates = self.by_sender.range((page.who, 0)..=(page.who, u64::MAX)).rev();
         let (&(who, epoch), _) = creates.find(|((_, epoch), _)| key_of(*epoch) == page.after)?;
@@ -136,8 +138,8 @@ impl Book {
         self.confirms.get(&(who, epoch))
     }
 
-    /// Returns the write that won an epoch, in the form of a page. On a single object, this write
-    /// is the grant.
+    /// Returns a page at the step of the write that won the epoch. On a single object no LIST
+    /// confirms a grant, so this write replaces the confirming page.
     pub fn won(&self, who: Who, epoch: u64) -> Option<Seen> {
         let mut writes = self.sent_by(who, epoch).filter(|write| write.create);
         let step = writes.find_map(|write| write.applied)?;
@@ -162,7 +164,8 @@ impl Book {
         self.left_of(lead, clock, |_| true)
     }
 
-    /// Returns the remaining lease of the create, without renewals.
+    /// Returns the remaining lease at a moment of the holder's clocks, if the lease had not been
+    /// renewed since the create.
     pub fn left_of_creation(&self, lead: &Lead, clock: Moment) -> Duration {
         self.left_of(lead, clock, |write| write.create)
     }
@@ -180,7 +183,7 @@ impl Book {
         writes.map(left).max().unwrap_or_default()
     }
 
-    /// Returns the writes that took effect and extend this lease.
+    /// Returns the writes that took effect and started or extended this lease.
     fn extending<'a>(&'a self, lead: &'a Lead) -> impl Iterator<Item = &'a Write> {
         self.sent_by(lead.who, lead.epoch).filter(|write| {
             write.applied.is_some()

@@ -1,5 +1,5 @@
-//! A lease never returns Ok after its holder has dropped, resigned or lost the leadership. This
-//! includes all views of the lease.
+//! After the holder has dropped, resigned or lost the leadership, `check` never returns Ok. This
+//! also holds for all views of the lease.
 
 use super::{Checker, Event, View};
 

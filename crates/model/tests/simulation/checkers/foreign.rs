@@ -1,10 +1,10 @@
-//! A candidate never seals the epoch of a live peer of Morling's post. A process that seals such an
-//! epoch as lapsed has read the same state of the object for the whole lapse, by the process's
-//! clock. The state is the ETag and `Last-Modified`.
+//! A candidate never seals the epoch of a live peer of Morling's post. A process may seal such an
+//! epoch as lapsed only if all its reads during the whole lapse, by its own clock, showed the same
+//! state of the object. The state is the ETag and `Last-Modified`.
 //!
-//! The checker uses the reads of all calls of the process, with the times of their answers. Stores
-//! date objects in whole seconds. So two touches within a second are one state for the checker,
-//! too.
+//! The checker uses the reads of all calls of the process, with the times of their answers. The
+//! dates of objects have whole seconds, so a process cannot distinguish two touches within a
+//! second. The checker treats them as one state, too.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use super::{Checker, Event, View};
 use crate::sim::world::Who;
 
 type EntryState = (ETag, Option<DateTime<Utc>>);
-/// A state, and the times of its first and its last read.
+/// A state, the time of the first read that showed it, and the time of the last such read.
 type Read = (EntryState, Moment, Moment);
 
 #[derive(Debug, Default)]
 pub struct SealedOnlyWhenDead {
-    /// States of each foreign epoch that each process has read.
+    /// For each process and each foreign epoch, the states that the process has read.
     read: BTreeMap<(Who, u64), Vec<Read>>,
 }
 

@@ -1,10 +1,10 @@
-//! I4: a sealed epoch object (with the granted nonce) is never unsealed or renewed. If it is sealed
-//! between its create and its confirm, the epoch may be granted, and the library reports the loss
-//! with the grant.
+//! I4: a sealed epoch object (with the granted nonce) is never unsealed or renewed. If the object
+//! is sealed between its create and its confirm, the epoch may still be granted. The library then
+//! reports the loss together with the grant.
 //!
-//! The checker tests the report as follows. No write may extend the lease of such a grant, so that
-//! the lease and the tokens end. If another process has sealed the epoch, the library must not
-//! report a resignation of the holder.
+//! The checker tests the end of such a grant as follows. No write may extend its lease, so the
+//! lease and the tokens end. If another process has sealed the epoch, the library must not report a
+//! resignation of the holder.
 
 use super::{Checker, Event, View, Write};
 use crate::sim::bucket::Body;
@@ -19,8 +19,8 @@ impl Checker for SealIsFinal {
 
     fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
         match event {
-            // A create with this nonce must not take effect again after its epoch was sealed and
-            // compacted.
+            // After an epoch was sealed and compacted, a delayed create with the same nonce must
+            // not take effect.
             Event::Created { write: Write { epoch, body, who: process, .. } } => {
                 match view.book.seal(*epoch, body.nonce.clone()) {
                     Some(_) => Err(format!("{process} created the sealed epoch {epoch} again")),
@@ -72,7 +72,7 @@ fn replaced(write: &Write, before: &Body) -> Result<(), String> {
     if before.nonce != body.nonce {
         return Err(format!("epoch {epoch} got another nonce from {process}"));
     }
-    // A peer of the If-Match post writes no heartbeat, but a new `expires_at`.
+    // A renewal by a peer of the If-Match post has a new `expires_at`, but no heartbeat.
     let foreign = body.token.is_some() && body.nonce.is_none();
     if before.heartbeat >= body.heartbeat && !foreign {
         return Err(format!("the heartbeat of epoch {epoch} did not increase"));

@@ -54,7 +54,8 @@ impl Leadership {
         let sent = self.sent.entry(process).or_default();
         sent.push_back(now());
         let sent = of(sent);
-        // Each proclaim costs a write, and a LIST if renewals are verified.
+        // Each call of `proclaim` costs up to two requests: a write, and a LIST if renewals are
+        // verified.
         let proclaimed = 2 * self.proclaimed.get_mut(&process).map(of).unwrap_or_default();
         let most = knobs.most_requests() + proclaimed;
         if sent > most {

@@ -105,8 +105,8 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
         Box::<fencing::NeverLower>::default(),
         Box::<observer::NeverBack>::default(),
     ];
-    // With `store_clock_margin`, candidates may conclude from the store's dates that a live peer is
-    // dead.
+    // With `store_clock_margin`, a candidate judges a peer by the dates of the store, and may take
+    // a live peer as dead.
     let by_dates = plan.candidates.iter().any(|knobs| knobs.store_clock_margin.is_some());
     if plan.foreign && !by_dates {
         checkers.push(Box::<foreign::SealedOnlyWhenDead>::default());

@@ -2,8 +2,9 @@
 //! the previous epoch. If the holder may not know of the seal, or the epoch is not sealed, the
 //! delay starts at the end of the holder's lease.
 //!
-//! A successor sees a seal after the seal took effect, and the successor's timer ends after the
-//! holder's lease. So the checker uses the earliest possible start of the delay.
+//! A successor starts this delay when it sees the seal, or when its timer for the lease ends. The
+//! seal has taken effect before, and the lease of the holder has ended before. So the checker
+//! measures from the earliest possible start of the delay.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,10 +16,11 @@ use super::{Checker, Event, View, Write};
 
 #[derive(Debug, Default)]
 pub struct Waited {
-    /// Time of the first seal of each epoch, and the values of `ended` in all its seals.
+    /// For each epoch, the time of its first seal, and the values of `ended` in all its seals.
     seals: BTreeMap<u64, (Duration, Vec<String>)>,
-    /// Violations by pending creates, by nonce. A candidate that has missed the last renewal may
-    /// send a create early. Only a create that takes effect is a violation.
+    /// Possible violations. The key is the nonce of a create that was sent too early. A candidate
+    /// that has missed the last renewal may send such a create, so only a create that takes effect
+    /// is a violation.
     early: BTreeMap<Option<String>, String>,
 }
 
@@ -52,7 +54,7 @@ impl Waited {
     fn creates(&self, write: &Write, view: &View<'_>) -> Result<(), String> {
         let plan = view.plan;
         let Some(knobs) = (view.knobs)(write.who) else { return Ok(()) };
-        // The delay is measured by the fastest possible clock.
+        // The checker converts the delay to simulated time by the fastest possible clock.
         let fastest = plan.candidates.iter().map(|knobs| knobs.rate).max().unwrap_or_default();
         let fastest = fastest + fastest * MOST_SLEWED.unsigned_abs() / 1_000_000;
         let (before, delay) = (write.epoch - 1, knobs.takeover_delay);

@@ -4,17 +4,20 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
     Nothing,
-    /// The lease starts at the answer to a write instead of its sending.
+    /// A leader counts its lease from the answer to a write, and not from the moment at which it
+    /// sent the write.
     LeaseFromAnswer,
-    /// A follower's timer starts before the request that shows the ETag.
+    /// A follower counts the lapse from the moment before its request, and not from the answer that
+    /// shows the ETag.
     TimerFromRequest,
-    /// The boot and the wall clock do not run in suspend either.
+    /// Like the monotonic clock, the boot clock and the wall clock do not run during a suspend.
     ClockStopsInSuspend,
     /// The library treats a refused renewal as done.
     RefusalIgnored,
     /// The application continues with its token, and does not check it again.
     TokenKept,
-    /// A candidate takes over a deposed epoch as if the holder knew of the deposition.
+    /// A candidate takes over a deposed epoch without a wait, as if the holder already knew of its
+    /// deposition.
     DepositionNotWaited,
     /// The store accepts a create of an existing object.
     StoreCreatesAgain,
@@ -30,7 +33,8 @@ pub enum Broken {
     TokenGuessed,
     /// The library treats a refused resignation as done.
     RefusedSealCounts,
-    /// An observer that restarts continuously reads through a cache without expiry.
+    /// An observer reads through a cache whose entries never expire. The observer is created again
+    /// for each observation.
     ObserverBehindACache,
     /// The clock of one candidate runs at four times the rate.
     ClockRuns,
@@ -40,7 +44,7 @@ pub enum Broken {
     Panics,
     /// The machine has no raw clock, so all clocks are slewed.
     RawRepeatsBoot,
-    /// The application drops a leadership that another part still holds.
+    /// One part of the application drops a leadership, but another part still holds a clone of it.
     DroppedButKept,
     /// The date of an object never changes after a process has first read it.
     DatesStand,
@@ -48,8 +52,8 @@ pub enum Broken {
     ReadsGivenUp,
     /// Candidates ignore the takeover delay on which they agreed.
     TakeoverDelayIgnored,
-    /// A compactor treats an epoch that a restoring holds as ended. The next restoring reads no
-    /// data in this epoch.
+    /// A compactor treats an epoch as ended although a restoring holds it, and the next restoring
+    /// ignores the data in this epoch.
     HeldSaysNothing,
     /// A candidate takes over before the holder's lease has lapsed.
     LapseNotWaited,

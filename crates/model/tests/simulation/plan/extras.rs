@@ -36,8 +36,8 @@ impl Plan {
 
     pub(super) fn slew(&mut self, rng: &mut Rng) {
         self.stops.slew = rng.u32(4..=8);
-        // A leader that cannot renew believes until the end of its lease. The faults below let a
-        // part of this lease pass in a suspend or a pause.
+        // An outage keeps a leader from renewing, so it believes until the end of its lease. The
+        // other faults let a part of this lease pass during a suspend or a pause.
         self.stops.outage += 3;
         self.stops.blackout += 1;
         self.stops.suspend += 2;
@@ -46,7 +46,8 @@ impl Plan {
         }
     }
 
-    /// Removes the drift and rare polls, because they hide a clock that is one twelfth too fast.
+    /// Makes the effect of slewed clocks visible. The drift and long poll intervals would hide a
+    /// clock that is one twelfth too fast, so this function removes them.
     fn show_slewing(&mut self) {
         self.drift = 0.0;
         for candidate in &mut self.candidates {
@@ -56,7 +57,8 @@ impl Plan {
         }
     }
 
-    /// Adds applications that make all calls during their campaigns, and selects the survivor.
+    /// Sometimes adds applications that make random calls during their campaigns. Sometimes lets
+    /// only one candidate survive the faults.
     pub(super) fn add_calls(&mut self) {
         let rng = &mut Rng::with_seed(self.seed ^ 0xca11_ed01);
         let (run, survives) = if self.foreign { (0.8, 0.5) } else { (0.3, 0.2) };
@@ -74,8 +76,9 @@ impl Plan {
         }
     }
 
-    /// Leaves one candidate with a foreign peer. A lone candidate shows the effects of its calls
-    /// best, because no other process, restart or deletion helps its campaign.
+    /// Removes all candidates but one, so that it competes only with a foreign peer. A lone
+    /// candidate shows the effects of its calls best, because no other process, restart or deletion
+    /// helps its campaign.
     fn leave_one_beside_a_foreign_peer(&mut self, watches: bool) {
         self.candidates.truncate(1);
         self.candidates[0].calls = Some(self.candidates[0].validity / 2);
@@ -151,9 +154,9 @@ impl Plan {
         self.compactors.push(CompactorKnobs { keep: 1, min_age, interval });
     }
 
-    /// Favours slow polls. The drift, the jitter before a seal and every renewal hide a timer that
-    /// starts too early by one round trip. The error shows when a slow poll reads the last renewal
-    /// of a leader.
+    /// Favours slow polls, for a timer that starts too early by one round trip. The drift, the
+    /// jitter before a seal and every further renewal hide this error. It appears only when a slow
+    /// poll reads the last renewal of a leader.
     pub(super) fn favour_slow_polls(&mut self) {
         self.drift = 0.0;
         self.rtt /= 10;

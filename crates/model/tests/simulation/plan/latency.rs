@@ -1,4 +1,4 @@
-//! Latencies of each kind of request. Each phase has its own latencies.
+//! Latencies of each kind of request. Each phase has other latencies.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ pub struct Phase {
     pub longer: [Duration; 4],
 }
 
-/// Returns phases of up to eight validities. In each phase some kinds of requests take up to `most`
-/// longer.
+/// Returns phases of up to eight validities. In each phase, the round trips of some kinds of
+/// requests take longer, by up to `most`.
 pub fn phases(rng: &mut Rng, validity: Duration, most: Duration, length: Duration) -> Vec<Phase> {
     let mut phases = Vec::new();
     let mut until = Duration::ZERO;

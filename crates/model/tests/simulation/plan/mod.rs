@@ -35,7 +35,8 @@ pub struct Plan {
     /// True if a peer of Morling's post takes part. The peer creates epochs without a seal, and
     /// touches its lock unconditionally.
     pub foreign: bool,
-    /// The only candidate that survives the end of the faults. `None` if all survive.
+    /// The only candidate that lives after the end of the faults. `None` if no candidate is killed
+    /// then.
     pub survivor: Option<usize>,
     pub operator: bool,
     /// True if the operator also restores the election. A restore suspends the guarantees I4 to I6
@@ -72,24 +73,26 @@ pub struct Knobs {
     /// Polls only when the lease may have lapsed.
     pub at_lapse: bool,
     pub priority_delay: Duration,
-    /// Names a successor when it resigns. The successor may not exist.
+    /// Names a successor in its resignation. The named process may not exist.
     pub names: bool,
-    /// Receives requests to poll from time to time.
+    /// From time to time, the application requests a poll.
     pub hears: bool,
     pub takeover_delay: Duration,
     pub store_clock_margin: Option<Duration>,
     pub verify_renewals: bool,
     pub check_store: bool,
     pub resign_on_drop: bool,
-    /// Rate of its clock: millionths of a local second per simulated second.
+    /// Rate of the candidate's clock, in microseconds per simulated second.
     pub rate: u64,
     /// Calls `try_campaign` in a loop instead of `campaign`.
     pub tries: bool,
-    /// Runs two concurrent campaigns of one `Election`. They share their knowledge.
+    /// Runs two concurrent campaigns of one `Election`. The two campaigns share their knowledge of
+    /// the store.
     pub doubled: bool,
     /// Observes during its campaign, with the same `Election`.
     pub watches: bool,
-    /// Maximum time between two other calls during its campaigns. `None` means no such calls.
+    /// Maximum time between two random calls that the application makes during its campaigns.
+    /// `None` means no random calls.
     pub calls: Option<Duration>,
 }
 
@@ -114,9 +117,10 @@ pub struct Network {
     pub unavailable_after: f64,
     /// One of the testkit's write faults affects a write.
     pub spoiled: f64,
-    /// A process stops right before it sends a request, or when its answer has arrived.
+    /// A process stops just before it sends a request, or just after the answer to a request has
+    /// arrived.
     pub stop_here: f64,
-    /// A process stops between two waits, before any code.
+    /// A process stops when one of its tasks is polled, so between any two waits.
     pub stop_anywhere: f64,
 }
 
@@ -231,7 +235,7 @@ impl Plan {
         // Some candidates have another validity. An observer must use the validity of the record,
         // and not its own validity.
         let validity = if rng.f64() < 0.2 { validity.mul_f64(2.0) } else { validity };
-        // Two processes may share a name. A unique name belongs to one process.
+        // Two processes may share a name, but only if the name is not declared unique.
         let name_is_unique = rng.f64() < 0.3;
         let shared = !name_is_unique && rng.f64() < 0.3;
         Knobs {
@@ -268,8 +272,8 @@ impl Plan {
     }
 
     /// Returns whether I4 to I6 are guaranteed: no peer creates without a seal, and no create is
-    /// repeated after the deletion of its epoch. A peer of the If-Match post writes by
-    /// compare-and-swap.
+    /// repeated after the deletion of its epoch. A peer of the If-Match post is allowed, because
+    /// all its writes are compare-and-swap.
     pub fn ordered(&self) -> bool {
         self.layout == Layout::SingleObject || self.follows_section_4()
     }
@@ -286,7 +290,7 @@ impl Plan {
         !self.foreign && !self.beyond_drift && (!self.twice_after_compaction || verified)
     }
 
-    /// Returns the maximum delay until a request is applied again, in validities.
+    /// Returns the maximum delay between the two effects of a repeated request, in validities.
     pub fn repeats_within(&self) -> u32 {
         if self.twice_after_compaction { 12 } else { 3 }
     }
@@ -318,7 +322,8 @@ fn network(rng: &mut Rng) -> Network {
     if rng.f64() < 0.1 {
         return Network::default();
     }
-    // Most runs have few kinds of faults. Each kind occurs often enough to coincide with others.
+    // Each run has only some kinds of faults. So each of these kinds occurs often enough to
+    // coincide with the others.
     let mut chance = |most: f64| if rng.bool() { most * rng.f64() } else { 0.0 };
     Network {
         tail: chance(0.2),
@@ -359,8 +364,8 @@ fn stops(rng: &mut Rng, validity: Duration, broken: Broken) -> Stops {
         _ => {}
     }
     if stops.machine_pause > 0 {
-        // Only the wall clock of a paused machine can end a lease, because the boot clock does not
-        // run during the pause.
+        // While the host pauses a machine, only its wall clock continues and can end a lease. So
+        // the plan must not set this clock back.
         stops.wall_back = 0;
     }
     stops

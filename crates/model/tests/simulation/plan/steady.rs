@@ -2,9 +2,10 @@
 //! leader keeps its leadership.
 //!
 //! A round trip has a maximum duration, and each process loses at most one answer within 1.25 times
-//! the longest validity. The maximum duration follows from the longest time to the next successful
-//! renewal, with one lost answer. Let R be the renew interval, T = validity / 5 the request
-//! timeout, and L the longest round trip. The time consists of:
+//! the longest validity. The maximum duration of a round trip follows from the longest time between
+//! two successful renewals, if one answer is lost. Let R be the renew interval, T = validity / 5
+//! the request timeout, and L the longest round trip. The time between two successful renewals
+//! consists of:
 //!
 //! - R until the next renewal, and L for a pending GET of the next epoch;
 //! - T for the renewal with the lost answer, and validity / 50 for the pause after it;
@@ -13,8 +14,8 @@
 //! - L for the refused renewal, L for reading the record back, and L for a LIST that verifies the
 //!   renewal.
 //!
-//! So R + T + validity / 50 + 6 L must be less than the validity. Answers within the request
-//! timeout are not sufficient: with L = T the left side exceeds the validity.
+//! So R + T + validity / 50 + 6 L must be less than the validity. It is not sufficient that each
+//! answer arrives within the request timeout: with L = T the left side exceeds the validity.
 
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ use fastrand::Rng;
 use super::latency::phases;
 use super::{Knobs, Network, Plan, Stops};
 
-/// Maximum rate of clocks over simulated time, with half of the drift and with slewing.
+/// Maximum rate of a clock relative to simulated time. It includes half of the drift, and the
+/// slewing.
 const FASTER: f64 = 1.2;
 /// Maximum number of requests that a leader abandons early before an extension of its lease.
 const SHORT_ATTEMPTS: usize = 3;
@@ -50,7 +52,8 @@ impl Plan {
         }
         let longest = self.candidates.iter().map(Knobs::longest_round_trip).min();
         let longest = longest.expect("the plan has candidates");
-        // A usual round trip takes up to one and a half times its mean.
+        // A round trip outside of the phases takes up to one and a half times `rtt`. With the
+        // additional latency of a phase, it takes at most `longest`.
         self.rtt = self.rtt.min(longest / 3);
         let (validity, most) = (self.longest_validity(), longest - self.rtt.mul_f64(1.5));
         self.phases = phases(rng, validity, most, self.length);
@@ -62,14 +65,16 @@ impl Knobs {
         self.renew.unwrap_or(self.validity / 3)
     }
 
-    /// Returns L of the module's documentation, reduced by a twentieth of the validity.
+    /// Returns the longest round trip, L in the module's documentation. The calculation keeps a
+    /// twentieth of the validity in reserve.
     fn longest_round_trip(&self) -> Duration {
         let validity = self.validity;
         let used = self.renew_interval() + validity / 5 + validity / 50 + validity / 20;
         (validity - used).div_f64(6.0 * FASTER)
     }
 
-    /// Returns the maximum number of requests of a leader of a steady run in one validity.
+    /// Returns the maximum number of requests that a leader sends during one validity of a steady
+    /// run.
     ///
     /// The leader sends renewals, each with a LIST if renewals are verified, and two GETs of the
     /// next epoch. At most two answers are lost in a validity. Each lost answer costs another
@@ -81,7 +86,8 @@ impl Knobs {
         renewals + 2 + 2 * for_a_loss
     }
 
-    /// Returns the shortest simulated time of one validity of this candidate's clocks.
+    /// Returns the shortest simulated time in which one validity passes on the clocks of this
+    /// candidate.
     pub fn shortest_validity(&self) -> Duration {
         self.validity.div_f64(FASTER)
     }
