@@ -89,22 +89,23 @@ impl ElectionBuilder {
     }
 
     /// The caller asserts that no two living processes have this name. In its first campaign, a
-    /// process with this setting seals an epoch whose record has the same name, and does not wait
-    /// for its lapse. The process always gets a new epoch. Default: false.
+    /// process with this setting seals an epoch whose record has the same name, without a wait for
+    /// the lapse of this epoch. The process always gets a new epoch. Default: false.
     pub fn name_is_unique(mut self, unique: bool) -> ElectionBuilder {
         self.settings.name_is_unique = unique;
         self
     }
 
-    /// The caller asserts that the machine is never paused from outside, as a virtual machine is
-    /// for a live migration or a snapshot. With this setting, no step of the wall clock ends a
-    /// lease. Default: false.
+    /// The caller asserts that nothing outside the machine ever pauses it. A live migration or a
+    /// snapshot pauses a virtual machine, for example. With this setting, no step of the wall clock
+    /// ends a lease. Default: false.
     ///
-    /// After a pause of the machine, only the wall clock may show that time has passed. So the
-    /// lease also ends if the wall clock moves ahead of the other clocks by the remaining time of
-    /// the lease ([`Loss::WallClockAhead`](crate::Loss::WallClockAhead)). If a person or a daemon
-    /// sets the wall clock forward by this time, the lease ends too. On systems other than Linux
-    /// the machine must not sleep either, because the other clocks stop during sleep.
+    /// After a pause of the machine, only the wall clock may show that time has passed. So without
+    /// this setting, the lease also ends if the wall clock moves ahead of the other clocks by the
+    /// remaining time of the lease ([`Loss::WallClockAhead`](crate::Loss::WallClockAhead)). If a
+    /// person or a daemon sets the wall clock forward by this time, the lease ends too. On systems
+    /// other than Linux the machine must not sleep either, because the other clocks stop during
+    /// sleep.
     pub fn machine_is_never_paused(mut self, never: bool) -> ElectionBuilder {
         self.settings.never_paused = never;
         self
@@ -152,8 +153,8 @@ impl ElectionBuilder {
 
     /// Sets the longest duration of a request, including credentials and name resolution: 10 ms to
     /// validity / 5. If a listing reads past pages without a key, this limit applies to each page.
-    /// For the listing of a leader (`verify_renewals`) it applies to all pages together. Default:
-    /// validity / 5.
+    /// If a leader lists to verify a renewal (`verify_renewals`), the limit applies to all pages
+    /// together. Default: validity / 5.
     pub fn request_timeout(mut self, timeout: Duration) -> ElectionBuilder {
         self.settings.request_timeout = Some(timeout);
         self
@@ -179,9 +180,10 @@ impl ElectionBuilder {
         self
     }
 
-    /// Makes a renewal count only after a LIST has shown no greater epoch, for stores behind
-    /// proxies that resend PUTs. Cost: one more LIST at each renewal. On a single object this
-    /// setting changes nothing, because no repeated PUT can succeed there. Default: false.
+    /// Sets whether a renewal counts only after a LIST has shown no greater epoch. Use this setting
+    /// for a store behind a proxy that resends PUTs. Cost: one more LIST at each renewal. On a
+    /// single object this setting changes nothing, because no repeated PUT can succeed there.
+    /// Default: false.
     pub fn verify_renewals(mut self, verify: bool) -> ElectionBuilder {
         self.settings.verify_renewals = verify;
         self
@@ -189,9 +191,9 @@ impl ElectionBuilder {
 
     /// Adds a wait before the create if the previous epoch did not end by resignation, for guarded
     /// resources that cannot check tokens: at most 24 h. The wait counts from the first sight of
-    /// the seal (on a single object, from the lapse). After a deposition or a restore it counts
-    /// from the end of the old lease, if that is later. Every candidate must use the same value.
-    /// Default: 0.
+    /// the seal (on a single object, from the lapse). After a deposition or a restore, the wait
+    /// counts from the later of this time and the end of the old lease. Every candidate must use
+    /// the same value. Default: 0.
     pub fn takeover_delay(mut self, delay: Duration) -> ElectionBuilder {
         self.settings.takeover_delay = delay;
         self

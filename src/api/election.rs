@@ -25,8 +25,8 @@ use crate::protocol::depose::DeposeOrder;
 /// # Runtime
 /// Campaigns, observers and the operator's calls need a Tokio runtime with timers
 /// (`#[tokio::main]`, or `enable_all` of `tokio::runtime::Builder`). Otherwise they return
-/// [`NoRuntime`](crate::ErrorKind::NoRuntime) before their first request. (Tokio panics if timers
-/// are missing. The check catches that panic. With `panic = "abort"` the panic ends the process
+/// [`NoRuntime`](crate::ErrorKind::NoRuntime) before their first request. (If timers are missing,
+/// Tokio panics, and tenure catches the panic. With `panic = "abort"` the panic ends the process
 /// before the first request.) The task that renews a leadership runs on the runtime in which its
 /// campaign ended: keep that runtime running until the leadership ends.
 ///
@@ -113,8 +113,8 @@ impl Election {
     ///
     /// # Errors
     /// As [`campaign`](Election::campaign), and [`Unavailable`](crate::ErrorKind::Unavailable)
-    /// after three failures in a row. The failed call may have created an epoch object, and then
-    /// its lease lapses.
+    /// after three failures in a row. If the failed call has created an epoch object, the lease of
+    /// this epoch lapses.
     pub async fn try_campaign(&self) -> Result<CampaignOutcome, Error> {
         let caller = Span::current();
         let campaign = async {
@@ -150,9 +150,9 @@ impl Election {
     /// Returns the holder of the newest epoch, or `None` if that epoch is sealed. Cost: LIST and
     /// GET; one GET on a single object.
     ///
-    /// The holder may be unconfirmed, and its lease may have lapsed. Only an observer that has
-    /// followed the epoch for a whole validity knows whether the lease has lapsed
-    /// ([`observe`](Election::observe)).
+    /// The holder may still be waiting for the grant of the epoch, or its lease may have lapsed.
+    /// Only an observer that has followed the epoch for a whole validity knows whether the lease
+    /// has lapsed ([`observe`](Election::observe)).
     ///
     /// # Errors
     /// The errors of [`snapshot`](Election::snapshot).
@@ -204,7 +204,7 @@ impl Election {
 
     /// Makes the pending campaigns and observers of this `Election` and its clones poll now. Use
     /// this method if another source, such as a bucket notification, tells the application of a
-    /// change. Calls during such a poll are merged.
+    /// change. Several calls during one poll have the effect of one call.
     ///
     /// The call is only a hint: decisions use the store's answers. Cost: at most one GET, or LIST
     /// and GET, for each campaign or observer.
@@ -292,9 +292,10 @@ impl Election {
     /// operators, after the loss of the epoch objects. The call may be repeated.
     ///
     /// `epoch` must be at least the greatest token that any guarded resource has seen, and at least
-    /// the greatest that any process remembers ([`NewestDeleted`](crate::ErrorKind::NewestDeleted)
-    /// names it). With a lower `epoch`, resources refuse the next leaders' tokens, or tokens are
-    /// granted twice.
+    /// the greatest epoch that any process remembers. The error
+    /// [`NewestDeleted`](crate::ErrorKind::NewestDeleted) names the epoch that a process remembers.
+    /// With a lower `epoch`, resources refuse the next leaders' tokens, or tokens are granted
+    /// twice.
     ///
     /// The call deposes the leader of a lower epoch, and the successor waits for the end of that
     /// lease. A leader without its epoch object notices the loss at its next renewal. Successors

@@ -238,7 +238,7 @@ impl CompactorBuilder {
     /// by the store's clock. Default: 1 h.
     ///
     /// If the validity in the newest epoch is not shorter than `min_age`, the least age is that
-    /// validity plus 1 s (C5), because a leader renews at least once in its validity.
+    /// validity plus 1 s (C5), because a leader renews at least once per validity.
     ///
     /// An age of at least 1 h keeps the promise of one leader (P2) even if requests arrive late or
     /// twice. Use a lower age only in tests. With 0, objects of any age and objects without a date

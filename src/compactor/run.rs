@@ -112,7 +112,8 @@ impl<'a> Run<'a> {
         loop {
             let page = self.page_ahead().await?;
             let last = page.rest.is_none();
-            // Request the next page now, because each batch waits for a read of the newest epoch.
+            // Request the next page now, because the deletion of each batch first waits for a read
+            // of the newest epoch.
             page.rest.into_iter().for_each(|after| self.list_ahead(after));
             for listed in page.epochs {
                 self.see(listed)?;

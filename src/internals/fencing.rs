@@ -86,8 +86,8 @@ pub fn folder(prefix: &str) -> Result<String, Error> {
     Ok(Keys::new(prefix)?.prefix().to_owned())
 }
 
-/// Waits for `first`, doubled `doublings` times, at most `longest`, minus a random part of up to
-/// half.
+/// Waits for a random time, between half of a delay and the whole delay. The delay is `first`,
+/// doubled `doublings` times, but at most `longest`.
 pub async fn back_off(process: &Process, first: Duration, longest: Duration, doublings: u32) {
     sleep(process, Backoff { first, longest }.jittered(doublings, process)).await;
 }

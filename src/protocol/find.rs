@@ -37,7 +37,8 @@ impl Number for NonZeroU64 {
 /// The place after which a listing starts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum After {
-    /// After the key of this number, even if no such key exists. 0 means the start of the listing.
+    /// After the key of this number, even if this key does not exist. 0 means the start of the
+    /// listing.
     Number(u64),
     /// After a foreign key.
     Key(String),
@@ -82,7 +83,7 @@ pub enum SuccessorStatus<N = Epoch> {
 }
 
 impl SuccessorSearch {
-    /// Creates the question about numbers greater than this one.
+    /// Creates the question whether an epoch greater than `number` exists.
     pub fn new(number: u64) -> SuccessorSearch {
         SuccessorSearch { number, at: After::Number(number) }
     }
@@ -110,8 +111,8 @@ impl SuccessorSearch {
 /// The search for the newest epoch.
 ///
 /// The driver lists one page from [`next_page`](Search::next_page) and passes it to
-/// [`handle`](Search::handle), until `handle` returns the newest epoch. A page that fails is listed
-/// again; a search never has two pages under way.
+/// [`handle`](Search::handle), until `handle` returns the newest epoch. If the LIST of a page
+/// fails, the driver sends this LIST again. A search never has two pages under way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Search<N = Epoch> {
     /// Greatest known epoch. A listing must show this epoch or a greater one.

@@ -219,7 +219,7 @@ pub enum Answer {
     /// The object exists, and its body is not a record. The driver keeps the details for the error.
     Unreadable,
     NotModified,
-    /// The object of a GET or of a conditional overwrite does not exist.
+    /// The object to read or to overwrite does not exist.
     Missing,
     /// The store applied the write.
     Done {

@@ -68,8 +68,8 @@ impl Lease {
         self.check().ok()
     }
 
-    /// Returns the remaining time of the lease, by the clock that shows the least time. Returns
-    /// zero after a loss.
+    /// Returns the remaining time of the lease, by the clock that shows the least remaining time.
+    /// Returns zero after a loss.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         match self.check() {

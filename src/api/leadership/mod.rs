@@ -151,8 +151,8 @@ impl Leadership {
     ///
     /// The name is a preference: if no candidate has the name, the other candidates campaign after
     /// that wait. Candidates with `poll_interval(None)` wait for a sixth of their validity instead.
-    /// A successor with `poll_interval(None)` takes over only at its next poll, so call its
-    /// [`refresh`](crate::Election::refresh).
+    /// A successor with `poll_interval(None)` takes over only at its next poll. So in the
+    /// successor's process, call [`refresh`](crate::Election::refresh).
     ///
     /// # Errors
     /// As [`resign`](Leadership::resign), and [`InvalidInput`](ErrorKind::InvalidInput) for a name

@@ -112,7 +112,7 @@ async fn errors_name_keys_out_of_order_or_at_the_start() {
     assert_eq!(error.kind(), ErrorKind::UnsafeStore);
     let store = run_of(vec![(lock(0), page(&[&lock(0)], false))]);
     assert_eq!(refused(store).await.kind(), ErrorKind::UnsafeStore);
-    // Foreign keys must be in order too.
+    // A listing is also unsafe if only its foreign keys are out of order.
     let store = run_of(vec![(lock(0), page(&["app/lock-b", "app/lock-a"], false))]);
     assert_eq!(refused(store).await.kind(), ErrorKind::UnsafeStore);
 }
@@ -153,7 +153,8 @@ async fn objects_without_both_dates_are_never_old_enough() {
     }
 }
 
-/// Runs a compactor that keeps one of the epochs 1 to 5, and answers the deletion with `outcome`.
+/// Runs a compactor that keeps one of the epochs 1 to 5. The store answers the deletion with
+/// `outcome`.
 async fn with_answer(
     outcome: Result<Vec<(String, StoreError)>, StoreError>,
 ) -> Result<Report, Error> {

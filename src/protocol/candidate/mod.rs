@@ -276,7 +276,7 @@ impl Candidate {
             CandidateState::Read { epoch }
             | CandidateState::Poll { sighting: Sighting { epoch, .. } }
             | CandidateState::LookAgain { sighting: Sighting { epoch, .. } } => list(epoch),
-            // A pause prevents a busy loop if the store refuses each create for no reason.
+            // A pause prevents a busy loop if the store refuses creates of a missing object.
             CandidateState::ReadOwn { epoch, .. } => list(epoch).paused(),
             CandidateState::Find { .. } => self.find().denied(),
             // The denied create may still take effect, so the next create has another nonce.

@@ -49,7 +49,7 @@ pub enum NewestBody {
     Held,
     /// The validity of the record, if it has one.
     Validity(Option<Duration>),
-    /// The object was deleted meanwhile, so its epoch was superseded.
+    /// The object was deleted after the listing, so its epoch is superseded.
     Gone,
 }
 
@@ -99,7 +99,7 @@ impl Compaction {
     /// Takes the body of a listed epoch. Call [`may_go`](Self::may_go) again before each later
     /// deletion.
     ///
-    /// A leader shows a sign of life at least once in its validity. So this method raises `min_age`
+    /// A leader shows a sign of life at least once per validity. So this method raises `min_age`
     /// above each validity that was read (C5). A `min_age` of 0 switches this rule off.
     pub fn handle_read(&mut self, epoch: Epoch, body: NewestBody) {
         self.read = Some((epoch, body));
@@ -136,7 +136,7 @@ impl Compaction {
         superseded && self.newest.front().is_some_and(|oldest| self.may_go(*oldest))
     }
 
-    /// Returns the greatest epoch seen, unless it was read or the plan has stopped.
+    /// Returns the greatest epoch seen, or `None` if its object was read or the plan has stopped.
     pub fn newest_unread(&self) -> Option<Epoch> {
         let read = self.read.map(|(epoch, _)| epoch);
         self.newest().filter(|newest| !self.stopped && read != Some(*newest))
@@ -202,8 +202,8 @@ mod tests {
     /// The body of a record without a validity.
     const NO_VALIDITY: NewestBody = NewestBody::Validity(None);
 
-    /// Returns the rule that is violated if `deleted` is deleted from this listing. All tests here
-    /// use this check.
+    /// Returns the first wrong decision if exactly `deleted` is deleted from this listing, or
+    /// `None` if each decision is right. All tests here use this check.
     fn violation(
         listing: &[Listed],
         deleted: &[Epoch],

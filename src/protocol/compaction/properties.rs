@@ -12,16 +12,17 @@ use tenure_testkit::properties::cases;
 /// The next event of a story.
 #[derive(Debug, Clone)]
 enum Deed {
-    /// A candidate creates the epoch `beyond` above the newest.
+    /// A candidate creates an epoch. Its number exceeds the newest epoch by `beyond`.
     Create { beyond: u64 },
     /// A candidate resumes after a pause and creates a compacted epoch again.
     CreateAgain { which: prop::sample::Index },
-    /// A compactor lists its next page, of `page` epochs.
+    /// A compactor lists its next page, which has at most `page` epochs.
     List { compactor: usize, page: usize },
     /// The store carries out a deletion that was sent. With `again`, the store repeats the deletion
     /// later.
     Delete { compactor: usize, which: prop::sample::Index, again: bool },
-    /// A restore holds the epoch `beyond` above the newest, or seals the held epoch.
+    /// If an epoch is held, the restore seals this epoch. Otherwise a restore holds a new epoch,
+    /// whose number exceeds the newest epoch by `beyond`.
     Restore { beyond: u64 },
     /// A compactor is killed and starts again. The store may still carry out its earlier deletions.
     Restart { compactor: usize },
@@ -125,7 +126,7 @@ impl World {
         self.epochs.iter().rev().find(|epoch| Some(**epoch) != self.held).copied()
     }
 
-    /// Lists a page. At the end of the listing, reads the newest epoch that it showed.
+    /// Lists a page. At the end of the listing, reads the newest epoch of the listing.
     fn list(&mut self, compactor: usize, page: usize) {
         let (plan, after) = &mut self.compactors[compactor];
         let later = self.epochs.iter().filter(|epoch| epoch.get() > *after).take(page);

@@ -1,8 +1,8 @@
 //! The leader's part of both state machines: it renews, reads a refused write back, looks for a
 //! greater epoch, and resigns.
 //!
-//! In the layout of a single object a leader sends no LIST and no GET of a next epoch. A successor
-//! overwrites the object that this leader renews.
+//! In the layout of a single object a leader sends no LIST and no GET of a next epoch, because a
+//! successor overwrites the object that this leader renews.
 
 use super::find::{After, SuccessorSearch, SuccessorStatus};
 use super::message::{Answer, EpochEnd, Lost, Nonce, Request, Sighting, Step, Wait, Write};
@@ -65,7 +65,7 @@ enum Doing {
     Retry,
 }
 
-/// The part of a machine that leads.
+/// The state of a machine while it leads.
 ///
 /// The surrounding machine passes each input to [`handle`](LeadingState::handle), which consumes
 /// the state. The result is the next state, an abandoned epoch, or the loss.

@@ -10,7 +10,7 @@ fn lost(lost: Lost) -> Option<Event> {
     Some(Event::Lost(lost))
 }
 
-/// A leader after a first renewal (heartbeat 2) of unknown effect.
+/// Returns a leader whose first renewal (heartbeat 2) has an unknown effect.
 fn in_doubt() -> Play {
     let mut play = Play::leading();
     play.input(Input::RenewDue);
@@ -47,7 +47,8 @@ fn a_refused_renewal_adopts_an_earlier_own_renewal() {
     play.renews("c", 3, Answer::Refused);
     assert_eq!(play.event, None);
     play.gets(2, held(1, 2, "landed"));
-    // The lease counts from the attempt that took effect.
+    // The lease counts from the renewal with heartbeat 2, which took effect, and not from the
+    // refused renewal.
     assert_eq!(play.event, extended(2));
     play.input(Input::RenewDue);
     play.renews("landed", 4, done("d"));

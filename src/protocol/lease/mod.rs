@@ -39,7 +39,7 @@ impl Drift {
 /// take the current time. [`sealed_here`](LapseTimer::sealed_here) only records a seal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LapseTimer {
-    // The last unsealed record that restarted the timer.
+    // The record whose reading started the timer.
     epoch: Epoch,
     nonce: Option<Nonce>,
     heartbeat: u64,

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::env::moment::Moment;
 
-/// Minimum wait after `expires_at`. Wall clocks synchronised by NTP differ by less.
+/// Minimum wait after `expires_at`. Wall clocks that NTP synchronises differ by less than this
+/// margin.
 const MIN_MARGIN: Duration = Duration::from_secs(5);
 
 /// Returns the time from the first receipt of a body that has only an expiry time to the lapse of

@@ -1,5 +1,5 @@
-//! Checks pages of listings from stores with and without order. The pages take the path of a driver
-//! and a compactor: page, [`EpochsOfPage`], [`Search`] or [`Compaction`].
+//! Checks pages of listings from stores with and without order. As in a driver or a compactor, each
+//! page becomes an [`EpochsOfPage`], and a [`Search`] or a [`Compaction`] takes its epochs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -16,12 +16,12 @@ use tenure::record::listing::{EpochsOfPage, key_of};
 use tenure::store::{Entry, Page, StoreErrorKind};
 
 const PREFIX: &str = "app";
-/// Maximum number of requests of a search. A search leaps at most 25 times, and then halves the
-/// remaining interval of ten digits.
+/// Maximum number of requests of a search. A search leaps at most 25 times, and then bisects an
+/// interval of numbers of up to ten digits.
 const MAX_QUESTIONS: usize = 64;
 
-/// A store that lists in order: keys under the prefix, each with its age in seconds, and the
-/// lengths of consecutive pages.
+/// A store that lists its keys in order. Each key has an optional age in seconds. The lengths of
+/// consecutive pages are given.
 #[derive(Debug, Clone)]
 pub struct Shelf {
     pub keys: Keys,

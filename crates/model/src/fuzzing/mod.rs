@@ -34,8 +34,8 @@ pub fn record(body: &[u8]) {
     };
     let text = std::str::from_utf8(body).expect("JSON is UTF-8");
     assert!(text.trim_start().starts_with('{'), "a record is a JSON object");
-    // `Value` cannot represent every number and every escape of an ignored field. Then there is no
-    // second reading to compare with.
+    // `Value` cannot represent every number and every escape of an ignored field. In this case the
+    // check compares `expired` only with the record itself.
     let expired = match serde_json::from_str::<Value>(text) {
         Ok(value) => value["expired"].as_bool().expect("a record has the field `expired`"),
         Err(_) => record.expired,

@@ -1,4 +1,4 @@
-//! Deletions by other programs, and restores: the settings of rules D1 to D12 of
+//! Deletions by other programs, and restores: settings that check rules D1 to D12 of
 //! docs/design/groups.md.
 
 use super::setting::{Broken, Budget, Group};
@@ -86,8 +86,8 @@ fn broken_plan_that_ignores_greater_assignments() {
     broken(Broken::IgnoresGreater, deleted(2, 2, budget), "G1");
 }
 
-/// The session that shows assignment 2 is unreadable. If a member treats this session as missing,
-/// it can create the same numbers again.
+/// All assignments are deleted, and the session that shows assignment 2 is unreadable. If a member
+/// treats this session as missing, it can create assignment 2 again.
 #[test]
 fn broken_first_assignment_despite_an_unreadable_session() {
     let budget = Budget { wipes: 1, unread: 2, ..CALM };

@@ -88,8 +88,8 @@ impl Object {
         Sighting { epoch: Epoch::FIRST, etag: self.etag(), seen }
     }
 
-    /// Returns the sealed object, with the greatest assignment that its member has seen. `forgets`
-    /// drops this assignment.
+    /// Returns the sealed object, with the greatest assignment that its member has seen. If
+    /// `forgets` is true, the sealed object does not show this assignment.
     pub fn sealed(&self, ended: End, forgets: bool) -> Object {
         let seen = self.seen().filter(|_| !forgets);
         let data = seen.map(|seen| Data { seen: Some(seen), ..Data::default() });

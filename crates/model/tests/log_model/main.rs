@@ -172,14 +172,16 @@ fn broken_append_during_an_unknown_append() {
     caught(broken(Broken::ForgetsUnknown, &[1, 2], budget), "believed");
 }
 
-/// A reader that ignores the floor returns an entry that filled a trimmed number.
+/// A late create may fill the number of a trimmed object. A reader that ignores the floor returns
+/// this late entry.
 #[test]
 fn broken_reading_without_the_floor() {
     let budget = Budget { reads: 1, unknown: 1, twice: 1, ..TRIM };
     caught(broken(Broken::ReadsWithoutFloor, &[1, 2], budget), "read");
 }
 
-/// A reader that reads the floor before the entry returns an entry that filled a trimmed number.
+/// A trim and a late create may come between a read of the floor and a read of the entry. A reader
+/// that reads the floor first returns this late entry.
 #[test]
 fn broken_reading_the_floor_first() {
     let budget = Budget { reads: 1, ..TRIM };

@@ -19,7 +19,7 @@ pub struct History {
     pub grants: Vec<Grant>,
     /// Names of the properties that this path has broken.
     broken: Vec<&'static str>,
-    /// The last epoch with a crashed leader, or 0.
+    /// The epoch of the last leader that crashed, or 0.
     pub crashed: Number,
     /// Recorded only in a random walk.
     pub past: Past,
@@ -259,7 +259,7 @@ pub fn properties(setting: &Setting) -> Vec<Property<Game>> {
         Property::<Game>::always("no failure", |_, world| holds(world, "no failure")),
         // An observer writes nothing.
         Property::<Game>::always("observer", |_, world| holds(world, "observer")),
-        // In a random walk, a candidate is elected after this state if no further fault occurs.
+        // From each state of a random walk, a candidate is elected if no further fault occurs.
         Property::<Game>::always("no dead end", |game, world| game.goes_on(world)),
         // A renewal extends the lease only while no greater epoch exists.
         Property::<Game>::always("verified", |_, world| holds(world, "verified")),

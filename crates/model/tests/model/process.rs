@@ -26,8 +26,9 @@ pub struct Process {
     pub confirmed: bool,
     /// True if the process crashed before.
     pub reborn: bool,
-    /// State of a process with a unique name. The fields are the nonces since the last start, the
-    /// nonces from before it, and whether the first campaign after a restart runs.
+    /// The next three fields belong to a process with a unique name: the nonces that it drew since
+    /// its last start, the nonces that it drew before, and whether its first campaign after a
+    /// restart is in progress.
     pub drawn: Vec<NonceNumber>,
     pub inherited: Vec<NonceNumber>,
     pub reclaims: bool,

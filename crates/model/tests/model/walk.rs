@@ -185,7 +185,8 @@ impl Game {
 }
 
 /// Walks the path of a seed. Returns the names of the discovered properties. If a property of
-/// `always` does not hold, also returns a description of the path to it.
+/// `always` does not hold, also returns a description of the path to the state in which it does not
+/// hold.
 fn go(seed: u64, setting: &Setting) -> (Vec<&'static str>, Option<String>) {
     let game = Game { setting: drawn(seed, setting) };
     // With this target the checker makes exactly one walk.

@@ -31,7 +31,7 @@ pub struct World {
     pub left: Budget,
     pub morling: Peer,
     pub history: History,
-    /// For each epoch, the greatest nonce in the store or in a pending request.
+    /// For each epoch, the greatest number of a nonce in the store or in a pending request.
     pub used: [u8; SLOTS],
     /// Number of steps. The model counts steps only in a random walk, where all states are
     /// different.
@@ -89,8 +89,9 @@ pub enum Action {
     PeerTouches(Number),
 }
 
-/// The input, if any, after which a process immediately sends its request. The model omits a wait
-/// between them, because a request that is sent later is equivalent to a request that arrives late.
+/// The input, if any, after which a process immediately sends its request. The model has no wait
+/// between the input and the request, because a request that is sent later is equivalent to a
+/// request that arrives late.
 pub type Due = Option<Input>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -46,7 +46,7 @@ impl SinglePlay {
         SinglePlay { machine: SingleCandidate::new(rules, greatest.map(e)), event: None }
     }
 
-    /// A candidate that follows epoch 4, with nonce 9 and ETag `a`.
+    /// Returns a candidate that follows epoch 4, with nonce 9 and ETag `a`.
     fn following() -> SinglePlay {
         let mut play = SinglePlay::new(CANDIDATE, None);
         play.looks(held(4, 9, 2, "a"));
@@ -54,7 +54,7 @@ impl SinglePlay {
         play
     }
 
-    /// The leader of epoch 5, with nonce 1, heartbeat 1 and ETag `c`.
+    /// Returns the leader of epoch 5, with nonce 1, heartbeat 1 and ETag `c`.
     fn leading() -> SinglePlay {
         let mut play = SinglePlay::following();
         play.input(Input::Lapsed);

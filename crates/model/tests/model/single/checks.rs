@@ -17,7 +17,7 @@ pub struct SingleHistory {
     pub acquired: Vec<Won>,
     pub granted: Vec<Won>,
     broken: Vec<&'static str>,
-    /// The last token with a crashed leader, or 0.
+    /// The token of the last leader that crashed, or 0.
     pub crashed: u8,
     /// True if a candidate was elected after a release.
     pub succeeded: bool,
@@ -120,7 +120,8 @@ pub fn properties(
         Property::<SingleGame>::always("I5", |_, world| holds(world, "I5")),
         // An acquisition raises the token by one. No other write changes the token.
         Property::<SingleGame>::always("token", |_, world| holds(world, "token")),
-        // Between a writer's first read of the object and its overwrite, no other write occurred.
+        // Between a writer's first read of a content and its overwrite of this content, no other
+        // write takes effect.
         Property::<SingleGame>::always("no ABA", |_, world| holds(world, "no ABA")),
         Property::<SingleGame>::always("honest", |_, world| holds(world, "honest")),
         Property::<SingleGame>::always("own", |_, world| holds(world, "own")),

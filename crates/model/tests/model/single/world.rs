@@ -30,8 +30,8 @@ pub struct SingleWorld {
     pub writes: u8,
 }
 
-/// A pending write, and the number of earlier writes of the object. The number is taken when the
-/// writer first reads the content that the pending write overwrites.
+/// A pending write. `since` is the number of writes that the object had when the writer first read
+/// the content to overwrite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SingleMessage {
     pub wire: SingleWire,
@@ -69,8 +69,9 @@ pub enum SingleAction {
     PeerReleases,
 }
 
-/// The input, if any, after which a process immediately sends its request. The model omits a wait
-/// between them, because a request that is sent later is equivalent to a request that arrives late.
+/// The input, if any, after which a process immediately sends its request. The model has no wait
+/// between the input and the request, because a request that is sent later is equivalent to a
+/// request that arrives late.
 pub type SingleDue = Option<Input>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
