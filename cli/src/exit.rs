@@ -80,7 +80,8 @@ pub fn code_of(kind: ErrorKind) -> u8 {
         ErrorKind::AccessDenied => ACCESS_DENIED,
         ErrorKind::NoSuchStore | ErrorKind::Unavailable => UNAVAILABLE,
         ErrorKind::LeadershipLost => LEASE_LOST,
-        // Corrupt, too new, exhausted, deleted: an operator must examine the store first.
+        // A record is corrupt, too new or deleted, or the epochs are exhausted. An operator must
+        // examine the store first.
         _ => UNSAFE,
     }
 }

@@ -147,7 +147,7 @@ fn find_threads(count: usize) -> io::Result<()> {
 
 fn carry_out(verb: Verb) -> Result<u8, Failure> {
     // Requests to a directory run on blocking threads. The elections of a sidecar share a small
-    // number of them, because each thread uses memory.
+    // number of such threads, because each thread uses memory.
     let blocking = if matches!(verb, Verb::Serve(_)) { 16 } else { 512 };
     let no_threads = |error| Failure::new(exit::OS, format!("cannot start threads: {error}"));
     find_threads(WORKERS + 2).map_err(no_threads)?;

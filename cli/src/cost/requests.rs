@@ -136,8 +136,9 @@ fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<Row> {
         // member creates its session, writes it again, and finds the assignment. Each other member
         // releases a partition, and the coordinator reads the release.
         ("changes", None, changes, [3.0 + others, 1.0, 4.0 + members, 0.0, 0.0]),
-        // The coordinator creates and confirms an assignment. All other members read it and search
-        // for the next one. The members with new partitions confirm it.
+        // The coordinator creates and confirms an assignment. All other members read the
+        // assignment, and search for the next assignment. The members with new partitions confirm
+        // the assignment.
         ("changes", None, changes * ASSIGNMENTS, [1.0, members, 2.0 * others, 0.0, 0.0]),
         // A run of the compactor lists the last possible assignment, all assignments, and the
         // sessions.

@@ -172,8 +172,8 @@ async fn refuse_what_is_not_meant(
     }
 }
 
-/// Makes one run. The first signal stops it after the deletions in flight. The second signal stops
-/// it immediately.
+/// Makes one run. The first signal stops the run after the deletions in flight. The second signal
+/// stops the run immediately.
 async fn run_once(
     compactor: &AnyCompactor,
     signals: &mut Signals,

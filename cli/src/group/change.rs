@@ -115,7 +115,7 @@ impl Operated {
         Ok(Operated { group, before, json: at.json })
     }
 
-    /// Prints the changed partitions among the named ones, or among all.
+    /// Prints the changed partitions. With `names`, omits all other partitions.
     fn report(
         &self,
         after: &GroupSnapshot,

@@ -15,7 +15,7 @@ pub struct GroupEnd {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
     /// CMD got SIGTERM because the lease was at risk, and was not killed. The lease may have been
-    /// renewed since.
+    /// renewed after the SIGTERM.
     Terminated,
     /// CMD was killed because the lease was about to end, or because
     /// [`Group::kill`](super::Group::kill) was called.

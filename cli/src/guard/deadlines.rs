@@ -63,8 +63,8 @@ impl DeadlineTimer {
         self.deadlines = self.deadlines.brought_forward(now);
     }
 
-    /// Returns the signal to send now: SIGTERM at the first call after its deadline, and SIGKILL at
-    /// every call after its deadline. A renewal allows another SIGTERM.
+    /// Returns the signal to send now: SIGTERM at the first call after the deadline for SIGTERM,
+    /// and SIGKILL at every call after the deadline for SIGKILL. A renewal allows another SIGTERM.
     pub fn due(&mut self, now: Moment) -> Option<Due> {
         if reached(self.deadlines.kill_at, now) {
             return Some(Due::Kill);

@@ -1,7 +1,7 @@
 //! The living descendants of a process.
 //!
-//! On Linux this module finds them in /proc, in any process group or session. On other systems it
-//! knows only the process group of CMD.
+//! On Linux this module finds the descendants in /proc, in any process group or session. On other
+//! systems it finds only the process group of CMD.
 
 use std::io;
 use std::time::Duration;
@@ -56,10 +56,11 @@ impl KillPace {
     }
 }
 
-/// Sends SIGKILL to all descendants of this process. Returns whether any of them got it.
+/// Sends SIGKILL to all descendants of this process. Returns whether any descendant got the signal.
 pub fn kill_own(group: Option<GroupId>) -> bool {
     // A process that repeatedly forks and ends is always an orphan and so a child of this process.
-    // It ends before a read of all processes is complete, so these rounds read only the children.
+    // Such a process may end before a read of all processes is complete, so these rounds read only
+    // the children.
     let children = (0..LOOKS_AT_CHILDREN).filter(|_| {
         let children = proc::children();
         children.iter().filter(|child| kill(**child, Signal::SIGKILL).is_ok()).count() > 0
@@ -68,7 +69,7 @@ pub fn kill_own(group: Option<GroupId>) -> bool {
     kill_all(&living(Pid::this(), group), group) || any_child
 }
 
-/// Sends SIGKILL to these processes. Returns whether any of them got it.
+/// Sends SIGKILL to these processes. Returns whether any process got the signal.
 ///
 /// The numbers in `living` were read just before. The kernel assigns process numbers in sequence,
 /// so it has not reused these numbers. The signal also goes to the whole group, in order to reach a
@@ -127,7 +128,7 @@ mod proc {
         let processes = std::fs::read_dir("/proc").ok()?.flatten();
         let stat = |process: std::fs::DirEntry| {
             let pid = process.file_name().to_str()?.parse().ok()?;
-            // An error means that the process has ended since.
+            // An error means that the process has ended since its directory was listed.
             let stat = std::fs::read(process.path().join("stat")).ok()?;
             parse(Pid::from_raw(pid), &String::from_utf8_lossy(&stat))
         };

@@ -1,6 +1,6 @@
 //! The file that contains the epoch while CMD may run.
 //!
-//! The guard writes it before CMD starts, and removes it when CMD ends or must end.
+//! The guard writes the file before CMD starts, and removes it when CMD ends or must end.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

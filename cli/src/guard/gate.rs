@@ -1,4 +1,5 @@
-//! The gate: the process that becomes CMD. It first asks the kernel to kill it if the guard dies.
+//! The gate: the process that becomes CMD. Before this, it asks the kernel to kill this process if
+//! the guard dies.
 
 use std::ffi::OsString;
 use std::io;
@@ -23,7 +24,7 @@ pub struct GateArgs {
     pub command: Vec<OsString>,
 }
 
-/// Executes the command in this process. The kernel kills it if the guard `parent` dies.
+/// Executes the command in this process. The kernel kills this process if the guard `parent` dies.
 ///
 /// Returns only if the command cannot be executed.
 pub fn run(parent: i32, command: &[OsString]) -> Failure {

@@ -18,7 +18,8 @@ use super::pipes::Pipes;
 use super::tenure_binary::Tenure;
 use crate::output::print::millis;
 
-/// The guard and the standby. Dropping it closes the pipe of the orders, and the guard ends CMD.
+/// The guard and the standby. Dropping this value closes the pipe of the orders, and then the guard
+/// ends CMD.
 #[derive(Debug)]
 pub struct GuardProcess {
     standby: Child,

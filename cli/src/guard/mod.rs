@@ -1,6 +1,6 @@
 //! Runs CMD and ends it and all its descendants before the end of the lease.
 //!
-//! Each process starts the next one:
+//! Each process starts the next process in this list:
 //!
 //! 1. `tenure` contains the *supervisor*, a task that sends new deadlines to the guard.
 //! 2. The *standby* waits for the end of the guard.

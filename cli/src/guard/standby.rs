@@ -49,7 +49,7 @@ pub fn run(tenure: &Tenure, args: &GuardArgs, say: impl Fn(&'static str, &str)) 
     Ok(())
 }
 
-/// Kills all descendants until none is left. Returns whether any of them was killed.
+/// Kills all descendants until none is left. Returns whether any descendant was killed.
 fn end_all() -> bool {
     let mut pace = KillPace::default();
     let mut killed = false;

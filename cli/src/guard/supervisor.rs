@@ -56,7 +56,7 @@ pub struct Supervisor {
     unanswered: bool,
     /// Number of signal orders that the guard has not answered.
     signals: u32,
-    /// Signals to send after the guard has answered earlier ones.
+    /// Signals that this task sends after the guard has answered earlier signal orders.
     waiting: Vec<Signal>,
     /// Time of the first check that found the deadlines unanswered, by the boot clock.
     unanswered_since: Option<Duration>,

@@ -38,7 +38,7 @@ impl fmt::Display for Listen {
     }
 }
 
-/// A server at an address or at a socket file. Dropping it ends the server.
+/// A server at an address or at a socket file. Dropping this value ends the server.
 #[derive(Debug)]
 #[must_use = "dropping it ends the server"]
 pub enum ServingAt {

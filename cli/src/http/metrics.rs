@@ -31,8 +31,8 @@ pub struct MetricsArg {
 }
 
 impl MetricsArg {
-    /// Installs the recorder and serves its metrics. Runs before the store is opened, so that all
-    /// requests are counted.
+    /// Installs the recorder and serves its metrics. The caller must call this function before it
+    /// opens the store, so that all requests are counted.
     pub fn add_to(self, sites: &mut Sites) -> Result<(), Failure> {
         let Some(address) = self.metrics_addr else { return Ok(()) };
         let failed =

@@ -19,7 +19,7 @@ const AFTER_A_FAILURE: Duration = Duration::from_millis(100);
 /// The greatest number of connections in the accept queue, unless the system allows fewer.
 pub(super) const MOST_QUEUED: u32 = 1024;
 
-/// A running server. Dropping it ends the server and closes all connections.
+/// A running server. Dropping this value ends the server and closes all connections.
 #[derive(Debug)]
 #[must_use = "dropping it ends the server"]
 pub struct Serving {

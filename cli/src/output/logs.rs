@@ -144,7 +144,7 @@ fn write(line: String) {
     stderr::write(line.into_bytes(), left_out);
 }
 
-/// Limits warnings of store failures to one per minute and kind of error.
+/// Limits the warnings about store failures to one warning per minute for each kind of error.
 #[derive(Debug, Default)]
 pub struct Throttle(Option<(Duration, ErrorKind)>);
 
@@ -213,8 +213,8 @@ impl FormatTime for Utc {
 }
 
 /// The format `2026-11-20T23:12:00Z tenure: elected: epoch 3`. The text after `tenure:` begins with
-/// the level unless it is INFO. For an event of a library, it also contains the target and the
-/// spans.
+/// the level unless it is INFO. For an event of a library, the text also contains the target and
+/// the spans.
 struct Lines;
 
 impl<S, N> FormatEvent<S, N> for Lines

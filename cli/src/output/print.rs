@@ -58,13 +58,13 @@ pub async fn reader_left() {
     }
 }
 
-/// Returns whether stdout is a terminal. If it is, the output has columns.
+/// Returns whether stdout is a terminal. On a terminal, the output has columns.
 pub fn is_for_the_eye() -> bool {
     io::stdout().is_terminal()
 }
 
 /// Writes lines to stdout and flushes it. Colours are used on a terminal, or if `CLICOLOR_FORCE` is
-/// set. `NO_COLOR` disables them, and so does `TERM=dumb` unless `CI` is set.
+/// set. `NO_COLOR` disables colours, and so does `TERM=dumb` unless `CI` is set.
 pub fn print_styled(lines: &str) -> Result<Reader, Failure> {
     match AutoStream::choice(&io::stdout()) {
         ColorChoice::Never => print(&strip_str(lines).to_string()),

@@ -33,7 +33,7 @@ pub fn validity(poll: Duration, longest: Duration) -> Duration {
 /// The failure that ends a watch. `None` if a signal came, or the reader of stdout has left.
 pub type WatchEnd = Option<Failure>;
 
-/// An observed change. `--json` prints its serialized form.
+/// An observed change. `--json` prints the serialized change.
 pub trait Change: Serialize {
     /// Returns the change for CMD, with variables escaped for a terminal.
     fn for_exec(&self) -> ExecChange;

@@ -1,5 +1,5 @@
 //! The difference between the local clock and the store's clock. Each answer of the store gives
-//! bounds for it.
+//! bounds for this difference.
 
 use std::time::Duration;
 

@@ -149,8 +149,8 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
     Ok(report.exit_code())
 }
 
-/// Deletes the keys of this probe. Returns the remaining keys. After the first signal the cleanup
-/// continues; a second signal ends it.
+/// Deletes the keys of this probe. Returns the remaining keys. The cleanup continues after the
+/// first signal, and ends at the second signal.
 async fn clean_up(
     meter: &Meter,
     signals: &mut Signals,

@@ -37,7 +37,7 @@ pub fn command(text: &str) -> Result<String, String> {
 const GRACE: Duration = Duration::from_secs(10);
 /// The interval between checks for the end of the group.
 const LOOK: Duration = Duration::from_millis(20);
-/// The longest value in the environment; a longer one is replaced by an empty value. Linux cannot
+/// The longest value in the environment; a longer value is replaced by an empty value. Linux cannot
 /// start a process with a value of 128 KiB.
 const LONGEST_VALUE_BYTES: usize = 100_000;
 
@@ -54,7 +54,7 @@ pub struct ExecChange {
 }
 
 /// Runs CMD for the newest change of each partition or of the election. If several changes of one
-/// partition arrive while CMD runs, only the last one is used.
+/// partition arrive while CMD runs, CMD runs only for the last of these changes.
 #[derive(Debug)]
 pub struct Exec {
     changes: UnboundedSender<ExecChange>,

@@ -9,7 +9,7 @@ use crate::output::print::in_ms;
 
 const SHORTEST_KILL_MARGIN: Duration = Duration::from_millis(200);
 
-/// The checked margins of one run.
+/// The margins of one run, which [`Margins::with`] has checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Margins {
     /// Time from SIGTERM to SIGKILL.

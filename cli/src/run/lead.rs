@@ -162,7 +162,7 @@ pub async fn lead(
     Ok(Outcome::Lost { why, asked_to_end })
 }
 
-/// Starts CMD. Breaks if the leadership ends before CMD has started.
+/// Starts CMD. Breaks the control flow if the leadership ends before CMD has started.
 async fn start(
     job: &Job,
     environment: &[(&str, String)],

@@ -202,8 +202,8 @@ impl Api {
     }
 }
 
-/// Returns whether a candidate can have this name. With this check, an invalid successor is refused
-/// before the leadership ends.
+/// Returns whether a candidate can have this name. This check refuses an invalid successor before
+/// the leadership ends.
 fn is_name(name: &str) -> bool {
     (1..=256).contains(&name.len()) && !name.chars().any(char::is_control)
 }

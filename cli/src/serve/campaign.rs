@@ -195,8 +195,8 @@ impl ServedTask<Candidacy> {
     }
 }
 
-/// Resigns the epoch. Returns whether the epoch is sealed. If it is, other candidates do not wait
-/// until it lapses.
+/// Resigns the epoch. Returns whether the epoch is sealed. Other candidates do not wait for the
+/// lapse of a sealed epoch.
 async fn resign(leadership: Leadership, successor: Option<String>) -> bool {
     let epoch = leadership.epoch();
     let outcome = match successor {

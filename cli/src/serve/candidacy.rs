@@ -234,8 +234,8 @@ mod tests {
         assert!(lease.check().is_ok() && lease.remaining() > MARGIN, "{:?}", lease.remaining());
         assert_eq!(candidacy.leadership(), None);
         assert!(candidacy.now().leads.is_none());
-        // The store still names this candidate as the holder. A reply must not name it as the
-        // leader.
+        // The store still names this candidate as the holder. A reply must not name this candidate
+        // as the leader.
         let mut changes = candidacy.election.observe();
         changes.next().await.expect("the watch polls").expect("the store works");
         assert_eq!(candidacy.election.last_seen().map(|seen| seen.is_held()), Some(true));

@@ -70,7 +70,7 @@ impl ServedRole {
     }
 }
 
-/// Wakes the streams of one election or group, and its task.
+/// Wakes the streams and the task of one election or group.
 #[derive(Debug)]
 pub struct Changes(watch::Sender<u64>);
 

@@ -15,7 +15,7 @@ use crate::exit::{self, Failure};
 /// The treatment of a missing directory. A bucket or a table is never created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfMissing {
-    /// Create the directory: a candidate creates its election.
+    /// Create the directory, because a candidate creates its election.
     Create,
     /// Fail, because the path of a missing election is most likely mistyped.
     Refuse,

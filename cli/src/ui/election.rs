@@ -59,7 +59,7 @@ struct EpochSpan {
     from: Option<i64>,
     until: Option<i64>,
     end: String,
-    /// Name of the process that ended it, and its reason.
+    /// Name of the process that ended the epoch, and the reason that it gave.
     by: Option<String>,
     reason: Option<String>,
 }

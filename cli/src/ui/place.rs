@@ -23,7 +23,7 @@ use crate::store::url::StoreUrl;
 const MOST_FOLLOWED: usize = 500;
 /// Interval of the searches for new elections, groups and jobs.
 const SEARCH_EVERY: Duration = Duration::from_secs(60);
-/// Interval of the searches until one has succeeded.
+/// Pause before a retry after a failure, such as a failed search.
 const RETRY_EVERY: Duration = Duration::from_secs(5);
 
 /// The card of a store.
@@ -36,7 +36,7 @@ struct StoreCard<'a> {
     followed: usize,
     /// Names of the places that are not followed.
     others: Vec<String>,
-    /// False if the search ended at its bound.
+    /// False if the search ended at its maximum number of LISTs.
     complete: bool,
 }
 

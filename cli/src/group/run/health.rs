@@ -65,7 +65,8 @@ struct OwnedView {
     partition: String,
     number: u32,
     token: u64,
-    /// True if this member owns the partition now and has not asked its CMD to end.
+    /// True if this member owns the partition now, and has not asked the CMD of the partition to
+    /// end.
     owned: bool,
     lease_remaining_ms: u128,
 }

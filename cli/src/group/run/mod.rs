@@ -181,8 +181,8 @@ async fn run_as(
 }
 
 /// Returns when no CMD of a predecessor with the same name can run. `--unique-name` implies that
-/// the predecessor is dead, but its guards give each CMD a grace period before they kill it. The
-/// join then ends the predecessor's session without a wait.
+/// the predecessor is dead, but its guards give each CMD a grace period before they kill the CMD.
+/// The join then ends the predecessor's session without a wait.
 async fn outlast_predecessor(group: &Group, name: &str, margins: Margins) {
     let owns = |snapshot: &GroupSnapshot| {
         let own = |owner: usize| snapshot.members.get(owner).is_some_and(|it| it.name == name);

@@ -26,7 +26,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         self.pace.next()
     }
 
-    /// Sends SIGTERM to the group of CMD, unless it got one before, and to the orphans.
+    /// Sends SIGTERM to the orphans and to the group of CMD, unless the group already got SIGTERM.
     pub(super) fn ask_to_end(&mut self) {
         let living = self.living();
         // The group gets SIGTERM only once, because many programs end without a cleanup at the
@@ -37,8 +37,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         self.ask_orphans_to_end(&living);
     }
 
-    /// Sends SIGTERM once to each orphan outside the group of CMD. The other processes have a
-    /// parent, which may shut them down in a specific order.
+    /// Sends SIGTERM once to each orphan outside the group of CMD. Every other descendant has a
+    /// parent, which may shut down its children in a specific order.
     pub(super) fn ask_orphans_to_end(&mut self, living: &[Living]) {
         let own = Pid::this();
         let group = self.group.map(GroupId::leader);

@@ -1,7 +1,7 @@
-//! The guard: the parent of CMD and of every orphan among its descendants. It ends all of them
-//! before the lease ends, even if `tenure` is stopped or dead.
+//! The guard: the parent of CMD and of every orphan among its descendants. The guard ends all these
+//! processes before the lease ends, even if `tenure` is stopped or dead.
 //!
-//! It runs no async code, so that its event loop depends on as little code as possible.
+//! The guard runs no async code, because its event loop must depend on as little code as possible.
 
 mod args;
 mod events;
@@ -234,8 +234,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
     /// Reports that no descendant is left.
     fn gone(&mut self) {
         self.alarm.clear();
-        // `tenure` may resign the epoch after this report, so the removal of the epoch file must
-        // end before.
+        // `tenure` may resign the epoch after this report, so the epoch file must be removed before
+        // the report.
         self.removal.take().into_iter().for_each(Removal::wait);
         self.report(GuardReport::Gone);
     }

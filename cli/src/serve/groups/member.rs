@@ -247,7 +247,8 @@ impl Member {
         None
     }
 
-    /// Marks the partition as revoked. It stays owned until the application has released it.
+    /// Marks the partition as revoked. The partition stays owned until the application has released
+    /// it.
     pub fn revoked(&self, name: &str) {
         if let Some(owned) = lock(&self.state).owned.get_mut(name) {
             owned.revoked = true;

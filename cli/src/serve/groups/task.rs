@@ -29,7 +29,7 @@ enum MembershipOver {
     GivenUp(&'static str),
 }
 
-/// A membership and its planned end.
+/// A membership, and the reasons for its planned end.
 struct Following<'a> {
     task: &'a mut ServedTask<Member>,
     membership: Membership,
