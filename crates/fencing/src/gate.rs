@@ -18,7 +18,7 @@ use crate::error::Stale;
 /// token, no action under a lower token occurs.
 ///
 /// **Authenticate first.** The gate believes every token: one request with a token that was never
-/// granted makes it refuse all leaders until the service restarts.
+/// granted makes the gate refuse all leaders until the service restarts.
 /// [`Election::newest_epoch`](tenure::Election::newest_epoch) returns the greatest token that can
 /// be real.
 ///
@@ -59,8 +59,8 @@ struct Permits {
     inside: BTreeMap<Epoch, usize>,
 }
 
-/// The permit that [`Gate::enter`] returns. Until it is dropped, `enter` returns no permit for a
-/// greater token.
+/// The permit that [`Gate::enter`] returns. Until this permit is dropped, `enter` returns no permit
+/// for a greater token.
 #[must_use = "a permit that is dropped immediately guards nothing"]
 pub struct GatePermit {
     gate: Gate,

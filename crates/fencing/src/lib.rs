@@ -1,8 +1,8 @@
 //! Guards for the writes of a leader. They refuse the tokens of former leaders.
 //!
 //! A leader may pause between its check and its write, and write after another leader was elected.
-//! An election cannot prevent this late write. The resource must refuse it. This crate has a guard
-//! for each kind of resource:
+//! An election cannot prevent this late write. The resource must refuse the late write. This crate
+//! has a guard for each kind of resource:
 //!
 //! | resource | guard |
 //! | --- | --- |

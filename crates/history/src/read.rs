@@ -162,7 +162,7 @@ impl Reader {
         }
     }
 
-    /// Reads an epoch object. Returns `None` if the compactor deleted it after the listing.
+    /// Reads an epoch object. Returns `None` if the compactor deleted the object after the listing.
     async fn object(
         &self,
         epoch: Epoch,

@@ -84,7 +84,7 @@ pub enum Fault {
     Hidden,
     /// A deletion has no effect, and returns success.
     Claim,
-    /// A write is refused although its condition is true. It has no effect.
+    /// A write is refused although its condition is true. The write has no effect.
     Refuse,
     /// A write takes effect, although its condition is false.
     IgnoreCondition,

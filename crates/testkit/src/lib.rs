@@ -83,8 +83,8 @@ pub mod time;
 #[cfg(test)]
 pub mod type_names;
 
-/// Declares modules that only tenure's own tests use. Their API is not stable, and has no complete
-/// docs.
+/// Declares modules that only tenure's own tests use. The API of these modules is not stable, and
+/// its docs are not complete.
 macro_rules! internal {
     ($($(#[$condition:meta])* $module:ident),* $(,)?) => {$(
         $(#[$condition])*

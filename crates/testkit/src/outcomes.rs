@@ -6,7 +6,7 @@ use tenure::store::{
     Determinacy, ETag, GetOutcome, Object, PutOutcome, StoreError, StoreErrorKind,
 };
 
-/// Secret key of the first user of the doubles of S3 and DynamoDB. No error may contain it.
+/// Secret key of the first user of the doubles of S3 and DynamoDB. No error may contain this key.
 pub const SECRET_KEY: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
 
 /// Panics unless the result is an error of this kind and this determinacy that contains these

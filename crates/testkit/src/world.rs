@@ -111,7 +111,7 @@ impl World {
         page.entries.iter().filter_map(|entry| number(&entry.key)).collect()
     }
 
-    /// Creates an object. Panics if it exists.
+    /// Creates an object. Panics if the object already exists.
     pub async fn create(&self, name: &str, body: impl Into<Vec<u8>>) {
         let body = body.into().into();
         let outcome = self.store.inner().create(&format!("app/{name}"), body).await.unwrap();

@@ -37,8 +37,8 @@ pub use reset::GateState;
 /// instances.
 ///
 /// **Authenticate first.** The gate believes every token: one request with a token that was never
-/// granted makes it refuse all leaders, even after a restart. Admit only tokens of authenticated
-/// senders, and compare tokens above [`newest`](DurableGate::newest) with
+/// granted makes the gate refuse all leaders, even after a restart. Admit only tokens of
+/// authenticated senders, and compare tokens above [`newest`](DurableGate::newest) with
 /// [`Election::newest_epoch`](tenure::Election::newest_epoch). [`GateState`] describes the repair
 /// of a gate that has admitted a wrong token.
 ///

@@ -1,4 +1,4 @@
-//! The reset of a gate, which repairs it.
+//! The reset of a gate: an operator repairs a gate by a reset.
 
 use tenure::internals::fencing::require_timers;
 use tenure::store::StoreError;

@@ -13,9 +13,9 @@
 //! ```
 //!
 //! **Authentication comes before the layer.** A token is a claim of its sender, and the gate keeps
-//! the greatest: one request with `Fencing-Token: 9999999999` makes it refuse every real leader
-//! from then on. So let only authenticated senders reach the layer. Where the service can reach the
-//! election's store, the layer should also [verify](FenceLayer::verify) new tokens.
+//! the greatest token: one request with `Fencing-Token: 9999999999` makes the gate refuse every
+//! real leader from then on. So let only authenticated senders reach the layer. Where the service
+//! can reach the election's store, the layer should also [verify](FenceLayer::verify) new tokens.
 //!
 //! The header is `Fencing-Token`, with a decimal number, such as `Fencing-Token: 7`. The client and
 //! the service can agree on another name. The body of a refusal is `application/problem+json` (RFC
@@ -90,11 +90,11 @@ pub struct TokenLayer {
 /// after the request of a newer leader was admitted, no request of an older leader takes effect in
 /// this process.
 ///
-/// **A client that disconnects.** HTTP servers such as hyper drop the handler when its client
-/// disconnects, even while the handler calls its backend. So an admitted request runs in a separate
-/// task, which keeps the permit. The task completes even if the caller no longer waits for the
-/// response. If the client disconnects before the admission, the request has no effect. A panic of
-/// the inner service is resumed in the caller.
+/// **A client that disconnects.** HTTP servers such as hyper drop the handler of a request when the
+/// client disconnects, even while the handler calls its backend. So an admitted request runs in a
+/// separate task, which keeps the permit. The task completes even if the caller no longer waits for
+/// the response. If the client disconnects before the admission, the request has no effect. A panic
+/// of the inner service is resumed in the caller.
 ///
 /// The task needs a Tokio runtime; without one the future panics. The inner service, its future,
 /// its response and its error must be `Send + 'static`. The task has the caller's [`tracing`] span,

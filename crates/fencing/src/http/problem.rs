@@ -79,7 +79,7 @@ impl Problem {
     pub(super) fn of(error: &FencingError) -> Problem {
         match error.stale() {
             Some(stale) => Problem::stale(stale),
-            // The client does not see the store's error. The gate has logged it.
+            // The response omits the store's error. The gate has logged this error.
             None if may_pass(error) => Problem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "urn:tenure:gate-unavailable",

@@ -16,10 +16,10 @@ pub(super) struct LogLine {
     nonce: Nonce,
     /// Number of the writer's claim. In a claim: number of the previous claim.
     claim: u64,
-    /// In a claim: number of the newest entry before it.
+    /// In a claim: number of the newest entry before the claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     claims_after: Option<u64>,
-    /// In a claim: count of the fences directly below it, if any.
+    /// In a claim: count of the fences directly below the claim, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fences: Option<u64>,
     /// In a fence: number directly below the first number that was free when the fence was created.

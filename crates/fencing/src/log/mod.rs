@@ -39,9 +39,9 @@ pub use writer::LogWriter;
 ///   writer.
 /// - A reader sees each number with its first object or not at all.
 ///
-/// **Limits.** The data of a reader may be outdated when it uses them. A trim needs no token: the
-/// caller must know that no leader, present or future, needs the trimmed entries. If objects are
-/// deleted by other means, a paused writer may create them again. So delete only with
+/// **Limits.** The data of a reader may be outdated when the reader uses them. A trim needs no
+/// token: the caller must know that no leader, present or future, needs the trimmed entries. If
+/// objects are deleted by other means, a paused writer may create them again. So delete only with
 /// [`trim`](FencedLog::trim), and configure no lifecycle rules.
 ///
 /// **The objects.** The keys are `<prefix>/%020d`, from 1 on without gaps. An object is a line of
@@ -49,8 +49,8 @@ pub use writer::LogWriter;
 /// so the numbers of the entries have gaps. If an older writer was busy during the claim, there are
 /// fences below the claim. Fences are not entries either. `<prefix>/trim` records the trimmed
 /// numbers. Claims and the fences below them are never deleted, because they refuse the next append
-/// of a paused older writer. They cost one object of 150 bytes for each call of `open` and for each
-/// fence.
+/// of a paused older writer. Each call of `open` and each such fence leaves one object of 150
+/// bytes.
 ///
 /// # Examples
 ///

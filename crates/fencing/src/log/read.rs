@@ -62,7 +62,7 @@ impl FencedLog {
                     }
                 },
             };
-            // Only a marker that is read after the objects shows that they were not trimmed.
+            // Only a marker that is read after the objects shows that the objects were not trimmed.
             if self.marker_patiently().await?.floor > number.max(1) {
                 missing = None;
                 continue;

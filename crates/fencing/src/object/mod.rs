@@ -34,16 +34,16 @@ pub use writer::ObjectWriter;
 /// If an epoch has several writers, only the last one that opened can write; the others get
 /// [`FencingError::Replaced`].
 ///
-/// **Limits.** The data of a reader may be outdated when it uses them. The object is protected from
-/// old leaders, but not from writes or deletions by other means. If the key has an object of
-/// another kind, each call fails and leaves that object unchanged.
+/// **Limits.** The data of a reader may be outdated when the reader uses them. The object is
+/// protected from old leaders, but not from writes or deletions by other means. If the key has an
+/// object of another kind, each call fails and leaves that object unchanged.
 ///
 /// **The object.** One line of JSON, `{"tenure_object":1,"epoch":7,"nonce":"…", "written":true}`,
 /// then the body. The body must fit into memory and into one request of the store. The line is in
 /// the body, because a claim must change the ETag, which `If-Match` compares. On S3 a change of the
 /// metadata does not change the ETag. After a busy older writer has delayed an `open`, the object
-/// `<key>.reservation` exists: one line with the greatest delayed epoch. The reservation may be
-/// deleted at any time.
+/// `<key>.reservation` exists. It contains one line with the greatest epoch whose `open` was
+/// delayed. The reservation may be deleted at any time.
 ///
 /// # Examples
 ///
@@ -179,8 +179,9 @@ impl FencedObject {
     ///   written.
     /// - [`FencingError::LeaseEnding`]: the lease of the token is at risk or has ended.
     /// - [`FencingError::Failed`]: the errors of [`read`](FencedObject::read), after several
-    ///   attempts. [`ErrorKind::Unavailable`] also after 64 refusals, if other writers continue and
-    ///   ignore the reservation. The claim may have taken effect: open the object again.
+    ///   attempts. The kind is also [`ErrorKind::Unavailable`] after 64 refusals, if other writers
+    ///   continue and ignore the reservation. The claim may have taken effect: open the object
+    ///   again.
     ///   [`ErrorKind::NoRuntime`]: nothing was sent; call this method in a Tokio runtime with
     ///   timers.
     pub async fn open(&self, token: impl Into<Token>) -> Result<ObjectWriter, FencingError> {

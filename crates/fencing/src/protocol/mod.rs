@@ -51,8 +51,8 @@ pub use trim::{Floor, Sweep};
 ///    driver handles an answer.
 /// 2. The driver sends the request. After a failure without an effect, the driver sends the same
 ///    request again. If the effect of a create is unknown, the answer is [`LogAnswer::Unknown`].
-/// 3. [`handle`](Writer::handle) receives the answer, and a nonce that was never used. It ignores
-///    an answer that does not belong to the request.
+/// 3. [`handle`](Writer::handle) receives the answer, and a nonce that was never used. `handle`
+///    ignores an answer that does not belong to the request.
 ///
 /// | request | answers |
 /// | --- | --- |
@@ -61,8 +61,9 @@ pub use trim::{Floor, Sweep};
 /// | [`LogRequest::Create`] | [`LogAnswer::Created`], [`LogAnswer::Refused`], [`LogAnswer::Unknown`] |
 /// | [`LogRequest::Floor`] | [`LogAnswer::Floor`] |
 ///
-/// Then the writer has [ended](Writer::ended), or it has a [position](Writer::standing) and accepts
-/// an [`append`](Writer::append). Only [`withdraw`](Writer::withdraw) gives up an append.
+/// When `request` returns `None`, the writer has [ended](Writer::ended), or it has a
+/// [position](Writer::standing) and accepts an [`append`](Writer::append). Only
+/// [`withdraw`](Writer::withdraw) gives up an append.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Writer {
     epoch: Epoch,

@@ -116,7 +116,7 @@ impl Writer {
     }
 
     /// Creates the claim at the number after `top`. `below` is the header of the newest entry or
-    /// claim, which has the number `number`. All objects above it up to `top` are fences.
+    /// claim, which has the number `number`. All objects above that number up to `top` are fences.
     fn claim_after(&self, top: u64, number: u64, below: Option<Header>, fresh: Nonce) -> State {
         let Some(next) = top.checked_add(1) else { return State::Ended(Ended::Full) };
         let last = below.map_or(0, |below| below.last_entry(number));

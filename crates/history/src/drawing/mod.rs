@@ -110,7 +110,7 @@ pub enum Mark {
     Lost,
     /// The leader crashed.
     Crashed,
-    /// A greater epoch was created without a seal of this one.
+    /// A greater epoch was created although this epoch was not sealed.
     Superseded,
     /// The candidate sealed its own epoch before it led.
     GivenUp,

@@ -1,4 +1,5 @@
-//! Untrusted text in a drawing. It is cut, escaped, and cannot change the direction of other text.
+//! Untrusted text in a drawing. The functions cut and escape such text, and remove characters that
+//! change the direction of other text.
 
 use std::time::Duration;
 

@@ -114,7 +114,8 @@ impl GcsState {
         Ok(answer)
     }
 
-    /// Returns the object that a reader sees. In a public bucket it can come from the cache.
+    /// Returns the object that a reader sees. In a public bucket, the object can come from the
+    /// cache.
     fn readable(&mut self, key: &str) -> Option<GcsObject> {
         let stored = self.objects.get(key).cloned();
         if !self.quirks.public {

@@ -24,7 +24,7 @@ pub struct Tally {
     pub undecided: u32,
     /// Number of races that violated the guarantee.
     pub broken: u32,
-    /// The first violation. The serialized tally omits it.
+    /// The first violation. The serialized tally omits this text.
     #[serde(skip)]
     pub first: Option<String>,
 }

@@ -280,8 +280,8 @@ impl<'a> Page<'a> {
             Subject::Owners => (owned(several), MUTED),
         };
         let tip = escaped(&tip);
-        // The height of the bar shows which share of the bar's width the intervals cover. It is
-        // always less than the height of a single epoch's bar.
+        // The height of the bar shows which share of the bar's width the intervals cover. This
+        // height is always less than the height of the bar of a single epoch.
         let tall = (height * block.share()).max(2.0).min(height - 3.0);
         let y = y + height - tall;
         self.put(format_args!(
