@@ -1,11 +1,12 @@
-//! Untrusted text in a drawing. The functions cut and escape such text, and remove characters that
-//! change the direction of other text.
+//! Untrusted text in a drawing. The functions cut and escape such text. They also escape characters
+//! that change the direction of other text.
 
 use std::time::Duration;
 
 use tenure::internals::plain;
 
-/// Returns the text without control characters, escaped for XML content and attributes.
+/// Returns the text on one line, with its control characters escaped, and escaped for XML content
+/// and attributes.
 pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in plain(text).chars() {
