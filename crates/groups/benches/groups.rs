@@ -67,8 +67,8 @@ fn all_but_one(partition: usize) -> Option<usize> {
     Some(partition % (MEMBERS - 1))
 }
 
-/// Returns the owner of a partition. A member that has left owned some partitions, which have no
-/// owner now.
+/// Returns the owner of a partition. One more member has left, and its former partitions have no
+/// owner.
 fn and_one_more(partition: usize) -> Option<usize> {
     Some(partition % (MEMBERS + 1)).filter(|member| *member < MEMBERS)
 }

@@ -80,7 +80,7 @@ pub struct SessionsReport {
     pub listed: u64,
     /// Number of sessions that this run deleted, or in a dry run would have deleted.
     pub deleted: u64,
-    /// Number of kept sessions: they live, the newest assignment names them, they have seen a
+    /// Number of kept sessions: they are alive, the newest assignment names them, they have seen a
     /// greater assignment, or they are younger than [`Report::min_age_ms`].
     pub kept: u64,
     /// Number of sessions that the store did not delete. The next run tries them again.
@@ -242,7 +242,7 @@ impl GroupCompactor {
             let id = session_of(self.assignments.prefix(), &entry.key);
             let Some(id) = id else { continue };
             report.sessions.listed += 1;
-            // Treat an object without a date as new, as for epochs.
+            // Treat an object without a date as new, like the compactor of epochs.
             let age = age(page.served_at, entry.last_modified).unwrap_or_default();
             if age >= least_age {
                 old.push((id, entry.key.clone()));
@@ -265,7 +265,7 @@ impl GroupCompactor {
     ) -> Result<Vec<(SessionId, String, Option<Epoch>)>, Error> {
         let read = |(id, key): (SessionId, String)| async move {
             let outcome = self.assignments.get(&key, Record::MAX_READ_BYTES).await?;
-            // Keep objects that are not records of this version.
+            // Keep an object that this version cannot read as a record.
             let GetOutcome::Found(object) = outcome else { return Ok::<_, Error>(None) };
             let record = Record::of_single_object(&object).ok().flatten();
             let ended = record.filter(|(_, record)| record.expired);

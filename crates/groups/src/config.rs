@@ -214,8 +214,8 @@ impl GroupBuilder {
     }
 
     /// Sets whether this member leaves the group once work of [`run`](Group::run) is overdue
-    /// ([`revocation_deadline`](GroupBuilder::revocation_deadline)). The member then releases its
-    /// other partitions as their work returns. Once only overdue work remains, the member stops its
+    /// ([`revocation_deadline`](GroupBuilder::revocation_deadline)). The member then releases each
+    /// other partition once its work returns. Once only overdue work remains, the member stops its
     /// renewals. When the session lapses, the partitions move although the work still runs. The
     /// guarded resources must refuse the lower tokens of that work. The process joins again once
     /// all work has returned. Default: false.
@@ -241,8 +241,8 @@ impl GroupBuilder {
     /// has answered before rejects a request as [invalid](tenure::ErrorKind::InvalidInput) or
     /// [unsupported](tenure::ErrorKind::UnsafeStore): another server may answer in its place.
     ///
-    /// The attempts are up to 5 s apart. The log has the first of several consecutive failures. A
-    /// member with a session retries without a limit.
+    /// The attempts are up to 5 s apart. The log contains only the first of several consecutive
+    /// failures. A member with a session retries without a limit.
     pub fn retry_denied(mut self, during: impl Into<Option<Duration>>) -> GroupBuilder {
         self.election = self.election.retry_denied(during);
         self

@@ -25,7 +25,8 @@ impl EndedSessions {
         self.records().contains_key(&id)
     }
 
-    /// Returns the record that a read would find, if the listed tag is the tag of the earlier read.
+    /// If the listed tag equals the tag of the earlier read, returns the record of that read. A new
+    /// read would return the same record.
     pub(super) fn record(&self, id: SessionId, listed: &ETag) -> Option<SessionRecord> {
         let records = self.records();
         records.get(&id).filter(|it| listed.names_the_same(&it.etag)).cloned()

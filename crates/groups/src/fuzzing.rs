@@ -44,7 +44,7 @@ fn assert_kept(read: Option<&Value>, written: &[u8]) {
     }
 }
 
-/// Asserts that the message does not quote the body, as messages reach logs.
+/// Asserts that the message does not quote the body, because messages reach logs.
 fn check_message(why: &BadAssignment) {
     const STARTS: [&str; 3] =
         ["its body has ", "it has format ", "its body is not an assignment: "];

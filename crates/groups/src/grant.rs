@@ -77,7 +77,7 @@ impl Grant {
         })
     }
 
-    /// Returns the end as the [`Loss`] of a leadership.
+    /// Returns the end in the form of the [`Loss`] of a leadership.
     pub(super) fn loss_of_a_term(&self) -> Option<Loss> {
         self.end.get().map(|end| match end {
             End::Released => Loss::Resigned,

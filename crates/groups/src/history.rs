@@ -20,7 +20,7 @@ pub struct Assignments(EpochObjects);
 pub struct AssignmentObject {
     /// Time of the assignment's creation, by the store's clock. An assignment is never overwritten.
     pub created: Option<DateTime<Utc>>,
-    /// Time of the read, by the same clock.
+    /// Time of the read, by the store's clock.
     pub served_at: Option<DateTime<Utc>>,
     /// Content of the assignment, or the reason why it cannot be read.
     pub group: Result<GroupSnapshot, String>,

@@ -92,8 +92,8 @@ impl Group {
         }
     }
 
-    /// Runs one step of a join, and logs the first transient failure of the join. The code that
-    /// retries denied requests logs denials.
+    /// Runs one step of a join, and logs the first transient failure of the join. This function
+    /// logs no denials, because the code that retries denied requests logs them.
     async fn telling<T>(&self, told: &mut bool, part: impl Future<Output = T>) -> T {
         let mut part = pin!(part);
         loop {

@@ -46,16 +46,16 @@
 //! # Guarantees
 //!
 //! - Each (partition, token) is granted to at most one session, and the tokens of a partition only
-//!   grow. This holds under any clocks, pauses and crashes, and for lost, delayed and repeated
-//!   requests.
+//!   grow. Both statements hold under any clocks, pauses and crashes, and for lost, delayed and
+//!   repeated requests.
 //! - At any moment at most one member believes that it owns a partition, if the rates of any two
 //!   machines' clocks differ by less than
 //!   [`clock_drift_max`](GroupBuilder::clock_drift_max).
 //! - A live member keeps its partitions until it releases them, however slow the store is.
 //!
-//! A member that is paused between a check and a write may write after its lease has ended, as may
-//! a leader of an election. The guarded resource must refuse lower tokens (package
-//! `tenure-fencing`).
+//! A member that is paused between a check and a write may write after its lease has ended. The
+//! same is true of the leader of an election. The guarded resource must refuse lower tokens
+//! (package `tenure-fencing`).
 //! # Cost
 //!
 //! | step | requests |

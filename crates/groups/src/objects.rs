@@ -44,7 +44,7 @@ pub(super) struct Objects {
 /// The result of one read of a session.
 #[derive(Debug, Clone)]
 pub(super) enum Seen {
-    /// The session has the tag of the last read.
+    /// The session still has the tag of the last read.
     Unchanged,
     Session(Box<SessionBody>),
     /// The object is not a session.
@@ -195,7 +195,8 @@ impl Objects {
         let mut owned = assignment.clone();
         let session = Session { id: SessionId::from_bits(0), nonce: Nonce::from_bits(0) };
         let name = "n".repeat(MAX_NAME_BYTES);
-        // The last of eleven members owns all partitions, because its index has two digits.
+        // The owner and the target of each partition are the last of eleven members, because its
+        // index has two digits.
         owned.members = (0..=10)
             .map(|id| Member::new(Session { id: SessionId::from_bits(id), ..session }, &*name))
             .collect();

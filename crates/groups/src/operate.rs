@@ -100,7 +100,7 @@ impl Group {
         self.mark(names, Mark::Paused(paused)).await
     }
 
-    /// Ends the reservations of these partitions that a member made by
+    /// Ends the reservations that a member made for these partitions by
     /// [`leave_for`](Group::leave_for). Any member may own them from now on. Partitions without a
     /// reservation do not change.
     ///

@@ -62,8 +62,8 @@ impl Partition {
         Partition { grant: Arc::clone(&self.grant), ownership: Arc::clone(&self.ownership) }
     }
 
-    /// Waits until this member no longer owns the partition. Returns the reason as the [`Loss`] of
-    /// a leadership.
+    /// Waits until this member no longer owns the partition. Returns the reason in the form of the
+    /// [`Loss`] of a leadership.
     async fn loss(&self) -> Loss {
         let ended = async {
             loop {
@@ -117,8 +117,9 @@ impl Partition {
         self.grant.loss().map_or(Ok(self.token()), Err)
     }
 
-    /// Returns the remaining time of the ownership without a renewal, by the clock with the least
-    /// remaining time. Returns zero once the partition is lost. No request.
+    /// Returns the time until the ownership ends if the session is not renewed. Of the clocks of
+    /// this machine, the one with the least remaining time counts. Returns zero once the partition
+    /// is lost. No request.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         match self.grant.loss() {
@@ -127,9 +128,9 @@ impl Partition {
         }
     }
 
-    /// Returns the time at which the ownership ends without a renewal, on each clock of this
-    /// machine. The ownership ends when the first clock reaches its time. Each renewal moves this
-    /// time. No request.
+    /// Returns the time at which the ownership ends if the session is not renewed, on each clock of
+    /// this machine. The ownership ends when the first clock reaches its time. Each renewal moves
+    /// this time. No request.
     #[must_use]
     pub fn ends_at(&self) -> Moment {
         self.ownership.lease.ends_at()

@@ -217,7 +217,7 @@ fn exists(newest: &Arc<Assignment>) -> GroupRestored {
     GroupRestored::Exists(GroupSnapshot::of(Some(newest)))
 }
 
-/// Returns the outcome for an unfinished restore that created this hold.
+/// Returns the outcome of a call that finds this hold of another, unfinished restore.
 fn other(held: &Assignment) -> GroupRestored {
     GroupRestored::Unfinished(Epoch::new(held.epoch.get() - 1).unwrap_or(Epoch::FIRST))
 }

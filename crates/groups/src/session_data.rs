@@ -51,7 +51,8 @@ pub(crate) const MAX_DATA_BYTES: usize = Record::MAX_WRITTEN_BYTES - RECORD_BYTE
 /// The greatest length of the data without releases, in bytes. Some releases always fit.
 pub(crate) const MAX_SAID_BYTES: usize = MAX_DATA_BYTES - 2 * 1024;
 
-/// The greatest number of partitions in the releases of one session. Longer releases are invalid.
+/// The greatest number of partitions in the releases of one session. Data with more releases is
+/// invalid.
 const MAX_RELEASES: usize = 1_000_000;
 
 /// Returns the `data` of a session in at most `room` bytes, with the first releases that fit, and

@@ -133,7 +133,7 @@ impl GroupSnapshot {
 pub(super) struct Follower {
     pub(super) reader: Reader,
     pub(super) objects: Objects,
-    /// Metrics, for an observer.
+    /// Metrics of the observed group; present only for an observer.
     sight: Option<GroupSight>,
 }
 

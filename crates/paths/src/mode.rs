@@ -8,13 +8,13 @@
 /// Consistency in a Shared Data Base*, 1976).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Mode {
-    /// A folder below is read.
+    /// A descendant of the folder is read.
     ReadAncestor,
     /// The folder is read.
     Read,
-    /// A folder below is written.
+    /// A descendant of the folder is written.
     WriteAncestor,
-    /// The folder is read, and a folder below is written.
+    /// The folder is read, and a descendant of it is written.
     ReadAndWriteAncestor,
     /// The folder is written.
     Write,

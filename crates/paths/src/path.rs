@@ -11,10 +11,10 @@ use tenure::{Error, ErrorKind};
 /// The path of a pseudo-folder, such as `/`, `/a` or `/a/b`.
 ///
 /// A path starts with a slash and does not end with one, except the root `/`. No component is
-/// empty, `.` or `..`, so each folder has exactly one path. Its key has at most
+/// empty, `.` or `..`, so each folder has exactly one path. The key of a path has at most
 /// [`MAX_KEY_BYTES`](Path::MAX_KEY_BYTES). Components have no other restrictions. Both `/a/b` and
 /// `/a/b/c` may be keys of objects, so every path is also a folder. A path represents the object at
-/// [`key`](Path::key) and all objects below.
+/// [`key`](Path::key) and all objects below this key.
 ///
 /// Paths are ordered by component, with ancestors first: `/a`, `/a/b`, `/a!`.
 /// [`parent`](Path::parent) and `clone` do not allocate.
@@ -76,7 +76,7 @@ impl Path {
     }
 
     /// Returns the path without the leading slash: the key of the object at this path. The keys of
-    /// the objects below start with this key and a slash. The key of the root is empty.
+    /// the objects below this path start with this key and a slash. The key of the root is empty.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.as_str()[1..]

@@ -66,7 +66,7 @@ fn unknown_fields_stay_with_their_member_or_partition() {
         .replace(r#""name":"worker-1""#, r#""rack":7,"name":"worker-1""#)
         .replace(r#""name":"orders-2""#, r#""heat":[1],"name":"orders-2""#);
     let mut read = decode(body.as_bytes()).unwrap();
-    // The next assignment has one member and one partition less.
+    // Make the next assignment: remove one member and one partition.
     read.assignment.members.remove(0);
     read.assignment.partitions.remove(0);
     read.assignment.coordinator = None;

@@ -54,7 +54,7 @@ impl MemberTask {
     }
 
     /// Returns the sessions of the members that have the same name as a joining session. Since the
-    /// last read, the member may have resigned its session and reserved its partitions for its
+    /// last read, such a member may have resigned its session and reserved its partitions for its
     /// name.
     fn predecessors(&self) -> BTreeSet<SessionId> {
         let participant = &self.participant;

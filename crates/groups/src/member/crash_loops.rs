@@ -12,8 +12,8 @@ use crate::doubled;
 use crate::protocol::{Assignment, Session};
 use tenure::Moment;
 
-/// A session relapses if it ends within this number of validities after it was added. If the
-/// session lapses, its member was already silent for the last of these validities.
+/// A name relapses if its session ends within this number of validities after the session was
+/// added. If the session lapses, its member was already silent for the last of these validities.
 const STABLE: u32 = 3;
 /// The longest delay, in validities.
 const LONGEST: u32 = 8;

@@ -51,7 +51,7 @@ impl FailingPartitions {
     }
 
     /// Returns the partitions with a reservation that has expired. A new coordinator does not know
-    /// the begin of a reservation, so it waits for the full duration again.
+    /// the time at which a reservation began, so it waits for the full duration again.
     pub(super) fn kept_enough(
         &mut self,
         now: Moment,

@@ -1,4 +1,4 @@
-//! The sessions as one member has listed and read them.
+//! The sessions that one member has listed and read.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -23,8 +23,8 @@ pub(super) struct PlanAdvice {
 }
 
 impl PlanAdvice {
-    /// Adds the memory to the evidence for a plan. Joining members wait for other joining members,
-    /// up to the rebalance delay. Returns the remaining wait.
+    /// Adds the remembered facts to the evidence for a plan. Joining members wait for other joining
+    /// members, up to the rebalance delay. Returns the remaining wait.
     pub(super) fn add_to(
         &mut self,
         evidence: &mut Evidence,

@@ -11,7 +11,7 @@ pub(super) struct PollReport {
     pub(super) unread: bool,
     /// Whether the planned assignment was too large.
     pub(super) too_large: bool,
-    /// Number of consecutive polls with an unread session.
+    /// Number of consecutive polls in which a read or a seal of a session failed.
     unread_polls: u32,
     /// The last failure that was reported since the last completed poll.
     reported: Option<String>,

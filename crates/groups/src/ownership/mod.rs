@@ -249,9 +249,9 @@ impl Ownership {
         }
     }
 
-    /// Waits until one request timeout after the end of the lease. A running task of the member
-    /// reports the loss earlier, so the runtime of the task has ended. This method depends on no
-    /// other task.
+    /// Waits until one request timeout after the end of the lease. If the task of the member were
+    /// still running, it would have reported the loss earlier. So the runtime of the task has
+    /// ended. This method depends on no other task.
     pub(super) async fn is_abandoned(&self) -> Loss {
         loop {
             let over = self.lease.ends_at().boot.saturating_add(self.cx.request_timeout());
@@ -286,7 +286,7 @@ impl Ownership {
         self.state().tell(notice);
     }
 
-    /// Puts the data of the session into its next renewal, which costs no request.
+    /// Puts the data of the session into its next renewal. This costs no additional request.
     pub(super) fn carry(&self, leadership: &Leadership) {
         leadership.renew_with(self.data());
     }

@@ -96,9 +96,9 @@ impl Holdings {
         self.releasing.iter().any(|(begun, _)| *begun == release)
     }
 
-    /// Applies an assignment that is newer than all previous assignments, or the newest one again
-    /// once it is `confirmed`. Only a confirmed assignment grants partitions. Any assignment can
-    /// take partitions.
+    /// Applies an assignment. It must be newer than all previous assignments, or the newest one
+    /// again once it is `confirmed`. Only a confirmed assignment grants partitions. Any assignment
+    /// can take partitions.
     pub fn note(&mut self, assignment: &Assignment, confirmed: bool) -> Vec<Change> {
         let mut changes = Vec::new();
         let named: BTreeMap<_, _> = assignment.owned_by(self.session).collect();
@@ -199,7 +199,7 @@ mod tests {
         assert!(!own.gains(&back));
         assert_eq!(own.note(&back, true), []);
         assert_eq!(own.releasing().len(), 1);
-        // The partition is granted again.
+        // A later assignment grants the partition again, under a new token.
         assert_eq!(own.note(&assignment(5, 1, 5), true), [Change::Granted(release(5))]);
         assert_eq!(own.releasing(), []);
     }

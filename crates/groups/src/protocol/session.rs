@@ -45,8 +45,8 @@ pub struct SessionRecord {
     pub heartbeat: u64,
     pub etag: ETag,
     pub ended: Option<EpochEnd>,
-    /// Data of the member; `None` before the second write. A session without data may be a late
-    /// create (GO3).
+    /// Data of the member; `None` before the second write. A session without data may come from a
+    /// create that took effect late (GO3).
     pub data: Option<SessionData>,
 }
 

@@ -102,8 +102,8 @@ async fn regression_a_coordinator_with_an_unreadable_session_is_replaced() {
     a.kill();
     wait(VALIDITY * 2).await;
     let d = fleet.member("d").await;
-    // The partitions of the dead coordinator do not move, because its session cannot be read as
-    // ended.
+    // The partitions of the dead coordinator do not move, because no read has shown that its
+    // session ended.
     wait(POLL * 4).await;
     assert!(!d.owned().is_empty());
     assert_eq!(b.owned().len() + c.owned().len() + d.owned().len(), 8);

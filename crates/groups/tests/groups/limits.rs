@@ -278,8 +278,8 @@ impl Layer for Later {
     }
 }
 
-/// Before the fix, a live session in a later format counted as missing, so its partitions got
-/// second owners.
+/// Before the fix, a live session in a later format counted as missing, so its partitions were
+/// granted to other members, too.
 #[tokio::test(start_paused = true)]
 async fn regression_a_session_of_a_later_format_is_not_missing() {
     let fleet = Fleet::new(4);

@@ -58,7 +58,7 @@ impl Fleet {
         self.node_behind(&self.store, name)
     }
 
-    /// Returns the settings of a new process with another path to the store.
+    /// Returns the settings of a new process that accesses the store of the fleet through `store`.
     pub fn node_behind(&self, store: &FaultStore, name: &str) -> GroupBuilder {
         let process = process(&self.clock, self.seed.fetch_add(1, Ordering::Relaxed));
         Group::builder(Arc::new(store.clone()), "app")

@@ -332,8 +332,8 @@ async fn a_member_that_seals_its_session_reads_no_assignment() {
     assert!(since.iter().all(|(_, key)| key.contains("members/")), "{asked:?}");
 }
 
-/// The remedy of docs/how-to/recover.md: the operator writes the last readable assignment again
-/// with a greater number.
+/// Tests the remedy of docs/how-to/recover.md: the operator writes the last readable assignment
+/// again with a greater number.
 #[tokio::test(start_paused = true)]
 async fn an_operator_repairs_an_unreadable_assignment() {
     let fleet = Fleet::new(4);

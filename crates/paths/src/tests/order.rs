@@ -288,7 +288,7 @@ impl Subject for Unfair {
     }
 }
 
-/// Returns the first failure among the stories of proptest's generator.
+/// Returns the first failure that the random stories of proptest find.
 #[track_caller]
 fn caught<S: Subject>(subject: impl Fn() -> S) -> String {
     use proptest::test_runner::{Config, TestError, TestRunner};

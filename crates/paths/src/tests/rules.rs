@@ -117,7 +117,7 @@ fn modes_are_compatible_as_in_the_table() {
     }
 }
 
-/// The combination of two modes excludes exactly the modes that one of them excludes.
+/// The combination of two modes excludes a mode if and only if one of the two excludes it.
 #[test]
 fn a_combined_mode_excludes_the_modes_of_both() {
     for (one, other) in pairs_of_modes() {

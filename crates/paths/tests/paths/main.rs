@@ -92,7 +92,8 @@ fn a_copy_excludes_conflicting_operations() {
     assert_eq!(locks.locked_paths(), 0);
 }
 
-/// By the rule of Charemza's post, another call could write to /a/c during this read of /a.
+/// The modes of Charemza's post would let another call write to /a/c during this read of /a. The
+/// modes of this crate do not.
 #[test]
 fn a_call_that_reads_above_its_write_excludes_other_writers() {
     let locks = PathLocks::new();

@@ -15,7 +15,7 @@ enum Stage {
 /// A model of an application that receives each event immediately.
 #[derive(Default)]
 pub(super) struct Application {
-    /// All grants, in their order.
+    /// All granted partitions, in the order of the grants.
     pub(super) partitions: Vec<Partition>,
     stages: BTreeMap<PartitionNumber, (Epoch, Stage)>,
     pub(super) to_release: Vec<Partition>,

@@ -7,7 +7,7 @@ pub(super) enum Broken {
     Nothing,
     /// A grant is reported in one critical section and recorded in the next.
     TellsBeforeItKeeps,
-    /// The application learns that a partition was taken before `check` of this partition fails.
+    /// The event about a taken partition is sent before `check` of this partition fails.
     TellsBeforeItTakes,
     /// A release is recorded in one critical section, and ends the grant in the next.
     ReleasesBeforeItGivesUp,

@@ -60,7 +60,7 @@ impl World {
         self.news.notify_waiters();
     }
 
-    /// Checks the invariants. No task is in a critical section.
+    /// Checks the invariants. The caller must ensure that no task is in a critical section.
     pub(super) fn look(&self) {
         let state = self.ownership.state.try_lock().expect("no task is in a critical section");
         let application = self.application.lock().unwrap();

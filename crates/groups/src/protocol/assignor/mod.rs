@@ -183,11 +183,11 @@ enum Choice {
 /// plans this assignor chooses one that moves the fewest shares away from a holder. Of these plans
 /// it chooses one that moves the fewest shares that are not [failing](Share::is_failing).
 ///
-/// Marks can make this balance impossible. Then the plan has as few shares as possible above a
-/// ceiling or missing below a floor, and the sum of count² / weight is the least. With equal
-/// weights the plan also has the least maximum and the greatest minimum. A share moves away from a
-/// permitted holder only where that improves the balance. With marks the plan can move one share
-/// more than necessary.
+/// Marks can make this balance impossible. In this case the plan minimizes the number of shares
+/// above the ceilings plus the number missing below the floors. Of all such plans it has the least
+/// sum of count² / weight. With equal weights the plan also has the least maximum and the greatest
+/// minimum. A share moves away from a permitted holder only if the move improves the balance. With
+/// marks the plan can move one share more than necessary.
 ///
 /// # Examples
 /// A third member joins two members with three partitions each.

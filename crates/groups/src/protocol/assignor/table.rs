@@ -193,9 +193,10 @@ impl<'a> Table<'a> {
 
     /// Moves shares away from the fullest seats until the balance no longer improves.
     ///
-    /// A chain removes a share of the highest remaining rank, and later chains add only shares of
-    /// lower ranks. So a seat that gave a share away needs no new entry in `room`. Closed seats
-    /// stay closed, because no chain from a closed seat reaches a seat with room.
+    /// Each chain removes a share of the highest remaining rank. Later chains add only shares of
+    /// lower ranks, so they never add a share to a seat that gave one away. Such a seat needs no
+    /// new entry in `room`. Closed seats stay closed, because no chain from a closed seat reaches a
+    /// seat with room.
     pub(super) fn level(&mut self) {
         let by_rank = |table: &Self, seat: usize| {
             let gives = table.held[seat].last();

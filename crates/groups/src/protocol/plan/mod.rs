@@ -20,7 +20,8 @@ pub struct Evidence {
     pub ended: BTreeSet<Session>,
     /// Releases that were read in the owner's session.
     pub released: BTreeSet<(Session, Release)>,
-    /// Members with sessions that were read as live after the plan's base assignment was read (R3).
+    /// New members. Each of their sessions was read as live after the assignment from which the
+    /// plan starts was read (R3).
     pub joining: Vec<Member>,
     /// Members that get no more partitions: they leave, or their session has lapsed and is not
     /// sealed.
@@ -28,8 +29,8 @@ pub struct Evidence {
     /// Recent failures of the work on each partition (GC8): the names of the members where it
     /// failed, and whether the back-off of each member still runs.
     pub failures: BTreeMap<PartitionNumber, BTreeMap<Arc<str>, bool>>,
-    /// Ended sessions with partitions that are reserved for the session's name, and the duration of
-    /// the reservation (GW6, GW7).
+    /// Ended sessions whose partitions are reserved for the name of the session, each with the
+    /// duration of the reservation (GW6, GW7).
     pub parked: BTreeMap<Session, Duration>,
     /// Partitions with a reservation that has expired.
     pub kept_enough: BTreeSet<PartitionNumber>,
@@ -61,7 +62,7 @@ impl Planner<'_> {
         let epoch = now.epoch.next()?;
         let mut next = Assignment { epoch, nonce, ..now.clone() };
         if next.assignor.is_empty() {
-            // A restore may make an assignment without the name of an assignor.
+            // Set the name of the assignor, because an assignment of a restore may have none.
             next.assignor = self.assignor.name().into();
         }
         for partition in &mut next.partitions {
@@ -83,7 +84,8 @@ impl Planner<'_> {
         let stays = |it: &Member| !evidence.ended.contains(&it.session) || owns(it.session);
         next.members.retain(stays);
         for joining in &evidence.joining {
-            // A member with the same id and another nonce must first be removed.
+            // If the assignment names a member with the same id and another nonce, an earlier plan
+            // must first remove it.
             if next.session(joining.session.id).is_none() {
                 next.members.push(joining.clone());
             }
@@ -149,8 +151,8 @@ impl Planner<'_> {
     }
 
     /// Calls the assignor, twice if shares are failing. The first call places the healthy shares.
-    /// The plan takes only the seats of failing shares from the second call, so that no healthy
-    /// share moves for a failing one.
+    /// The second call determines only the seats of the failing shares, so no healthy share moves
+    /// because of a failing one.
     fn assign<'a>(&self, seats: &[Seat<'a>], shares: &[Share<'a>]) -> Vec<Option<usize>> {
         let free = |share: &Share<'a>| match share.is_failing {
             true => Share { avoid: &[], ..*share },
@@ -186,7 +188,7 @@ impl Planner<'_> {
     ) {
         match partition.owner {
             Some(owner) if wanted == Some(owner) => partition.target = None,
-            // The target is `None` if the partition is paused, or if its owner leaves and no other
+            // `wanted` is `None` if the partition is paused, or if its owner leaves and no other
             // member exists. The owner keeps such a partition until its release.
             Some(_) if !self.only_ownerless => partition.target = wanted,
             Some(_) => {}

@@ -1,8 +1,9 @@
 //! Follows the newest assignment, confirms it, and creates the next one.
 //!
-//! Readers and writers confirm by the same code (GA4): a LIST begins after the assignment was read
-//! or created, and shows no greater one. The reader is a value. At most one request is in progress.
-//! The driver decides when to poll and how long to wait.
+//! Readers and writers confirm an assignment by the same code (GA4). An assignment is confirmed if
+//! a LIST begins after the assignment was read or created, and shows no greater one. The reader is
+//! a value. At most one request is in progress. The driver decides when to poll and how long to
+//! wait.
 
 use std::sync::Arc;
 
@@ -71,7 +72,7 @@ enum State {
     /// The next attempt to create the draft needs a fresh nonce.
     NeedNonce(Draft),
     Idle,
-    /// The failed request is repeated after a pause.
+    /// The request of the inner state failed, and is repeated after a pause.
     Pause(Box<State>),
     Failed(ReaderFailure),
 }

@@ -38,7 +38,7 @@ pub struct SessionReader {
     awaited: BTreeSet<SessionId>,
     /// Sessions that this round listed but could not read.
     in_doubt: BTreeSet<SessionId>,
-    /// Sessions with a seal that was refused or not answered. The next round reads them.
+    /// Sessions whose seal was refused or not answered. The next round reads these sessions.
     unsealed: BTreeSet<SessionId>,
     task: Task,
 }
@@ -258,7 +258,7 @@ impl SessionReader {
             SessionAnswer::Found(id, record) => {
                 self.unsealed.remove(&id);
                 let session = Session { id, nonce: record.nonce };
-                // These ends are final and need no wait (R1).
+                // A resigned or lapsed session has ended, and no wait is needed (R1).
                 if matches!(record.ended, Some(EpochEnd::Resigned | EpochEnd::Lapsed)) {
                     self.ended.insert(session);
                 }

@@ -150,9 +150,9 @@ impl SessionTimers {
         }
     }
 
-    /// Returns the time until the next session lapses, or the next wait ends, if no tag changes. A
-    /// listing at that time shows the lapse sooner than the next poll. Returns `None` if no session
-    /// can lapse and no wait can end.
+    /// Returns the time until the next session lapses or the next wait ends, on the assumption that
+    /// no tag changes. A listing at that time shows the lapse sooner than the next poll. Returns
+    /// `None` if no session can lapse and no wait can end.
     pub fn until_lapse(&self, now: Moment) -> Option<Duration> {
         let left = |timer: &SessionTimer| {
             let tagged = timer.tag.as_ref().map(|(_, since)| *since).filter(|_| !timer.over);

@@ -168,8 +168,8 @@ impl Group {
     }
 
     /// Returns the distance of these counts from the balance that [`StickyAssignor`] promises. The
-    /// first number counts the shares above a ceiling or missing below a floor. The second is
-    /// twelve times the sum of count² / weight.
+    /// first number is the number of shares above the ceilings plus the number missing below the
+    /// floors. The second number is twelve times the sum of count² / weight.
     fn imbalance(&self, counts: &[usize]) -> (usize, usize) {
         let proportions = self.proportions(counts.iter().sum());
         let each = counts.iter().zip(proportions).zip(&self.seats);
@@ -285,8 +285,8 @@ fn stable(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Checks that without marks and with equal weights a join moves at most ⌈N / (M + 1)⌉ shares, all
-/// to the new seat.
+/// Checks groups without marks and with equal weights: a join moves at most ⌈N / (M + 1)⌉ shares,
+/// all to the new seat.
 fn join(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let before = group.assign(assignor);
     let mut group = group.held_as(&before);
