@@ -192,8 +192,8 @@ impl ElectionBuilder {
     /// Adds a wait before the create if the previous epoch did not end by resignation, for guarded
     /// resources that cannot check tokens: at most 24 h. The wait counts from the first sight of
     /// the seal (on a single object, from the lapse). After a deposition or a restore, the wait
-    /// counts from the later of this time and the end of the old lease. Every candidate must use
-    /// the same value. Default: 0.
+    /// counts from the first sight of the seal or from the end of the old lease, whichever is
+    /// later. Every candidate must use the same value. Default: 0.
     pub fn takeover_delay(mut self, delay: Duration) -> ElectionBuilder {
         self.settings.takeover_delay = delay;
         self

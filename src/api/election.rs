@@ -172,8 +172,8 @@ impl Election {
         Driver::observer(&self.cx).snapshot().await
     }
 
-    /// Returns the greatest epoch that was created, or `None` before the first. Cost: LIST; one GET
-    /// on a single object.
+    /// Returns the greatest epoch that was created, or `None` before the first epoch. Cost: LIST;
+    /// one GET on a single object.
     ///
     /// No token greater than the result was granted before the call. An epoch object exists before
     /// its epoch is granted, so the result is at least the token of each leader elected before the

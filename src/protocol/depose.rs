@@ -43,8 +43,8 @@ impl DeposeOrder {
             let seal = Verdict::Seal { heartbeat: 1, ended };
             return if self.force { seal } else { Verdict::NeedsForce };
         };
-        // The seal raises the heartbeat by exactly one (O1). An observer of the last renewal can
-        // then tell that no later renewal happened (E9).
+        // The seal raises the heartbeat by exactly one (O1). So an observer that has seen the last
+        // renewal can tell that no later renewal happened (E9).
         let seal = Verdict::Seal { heartbeat: seen.heartbeat.saturating_add(1), ended };
         match seen.ended {
             Some(_) if self.force && seen.is_waited_for() => seal,

@@ -43,7 +43,7 @@ struct ClockState {
     power: Power,
     /// Error of the readings of a broken process. The readings are too early by this duration.
     behind: Duration,
-    /// A larger error of the readings at one instant only: the instant, and the error at it.
+    /// Error of the readings at a single instant. The pair has the instant and the error.
     behind_at: Option<(Duration, Duration)>,
     /// Total duration of the suspends during which the clocks of this machine did not run.
     asleep: Duration,

@@ -48,7 +48,7 @@ impl HeldEpoch {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Doing {
     Idle,
-    /// Overwrites with heartbeat `sent`.
+    /// Overwrites the object with a record that has the heartbeat `sent`.
     Renew,
     /// The store refused a write. Reads whether an earlier attempt of this leader succeeded (L3).
     ReadBack,
@@ -59,7 +59,7 @@ enum Doing {
     },
     /// Reads the next epoch (L5).
     Look,
-    /// Seals with heartbeat `sent`. The token of a single object does not change.
+    /// Seals the epoch with the heartbeat `sent`. The token of a single object does not change.
     Resign,
     /// The last write failed, or its effect is unknown.
     Retry,

@@ -360,8 +360,8 @@ impl SingleState {
         SingleState::Pause(Box::new(self))
     }
 
-    /// Returns the state in which the machine waits until access is no longer denied. The boxed
-    /// state comes next.
+    /// Returns a state that waits until access is no longer denied, and that then continues with
+    /// the state in the box.
     fn denied(self) -> SingleState {
         SingleState::Denied(Box::new(match self {
             SingleState::Poll { .. } => look(),

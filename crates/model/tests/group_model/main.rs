@@ -277,8 +277,8 @@ fn broken_session_that_joins_by_its_create() {
     broken(Broken::JoinsByCreate, group(2, 1, 5, budget), "R3");
 }
 
-/// The member reads an assignment while it seals its session. The member then believes in
-/// partitions that the next assignment gives to another member.
+/// If a member follows assignments while it seals its session, it may believe in partitions that
+/// the next assignment gives to another member.
 #[test]
 fn broken_member_that_follows_during_its_seal() {
     let budget = Budget { lost: 1, leaves: 1, ..CALM };

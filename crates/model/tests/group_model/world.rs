@@ -315,7 +315,7 @@ impl World {
         self.processes.iter().find(own)?.runs
     }
 
-    /// Checks G1 if the broken rule confuses sessions: each token belongs to one session.
+    /// If the broken rule confuses sessions, checks that each token belongs to one session (G1).
     pub fn note_beliefs(&mut self) {
         for process in &self.processes {
             let (Some(participant), Some(nonce)) = (&process.participant, process.nonce) else {

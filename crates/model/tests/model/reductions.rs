@@ -17,8 +17,8 @@ impl World {
             return;
         }
         // The possible contents of epoch objects: the current ones, and the contents that pending
-        // writes can create. A write that is sent later has a new content, so no pending write has
-        // it as its condition.
+        // writes can create. A write that is sent later has a new content, and no pending write is
+        // conditional on this content.
         let mut possible: Vec<(Number, Body)> = self.store.epochs().collect();
         let creates =
             self.wires.iter().filter(|message| matches!(message.wire, Wire::Create { .. }));

@@ -85,8 +85,8 @@ pub(super) fn story(beyond_the_drift: bool) -> impl Strategy<Value = Story> {
     let way = prop_oneof![Just(0), 0..1_000_u32, 0..400_000_u32];
     let rates = (500_000..2_000_000_u64, 0..=MAX_DRIFT_PPM, 0..=1_000_000_u64);
     let rates = rates.prop_map(move |(leader, drift, share)| {
-        // The observer's clock is at most the drift faster than the leader's. Half of the stories
-        // use the greatest rate.
+        // The observer's clock runs faster than the leader's clock by at most the drift. Half of
+        // the stories use the greatest rate of the observer's clock.
         let fastest = leader * (1_000_000 + u64::from(drift)) / 1_000_000;
         let observer = match share {
             _ if beyond_the_drift => fastest + fastest / 10,
@@ -171,7 +171,7 @@ impl Story {
         Duration::from_millis(self.validity_ms)
     }
 
-    /// Returns the writes by the time at which they took effect. The last write may be the
+    /// Returns each write with the time at which it took effect. The last write may be the
     /// operator's seal.
     fn history(&self) -> BTreeMap<u64, StoryWrite> {
         let mut history = BTreeMap::new();
