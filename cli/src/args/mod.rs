@@ -120,7 +120,8 @@ impl Verb {
             // These verbs log the address of their HTTP server.
             _ => {
                 "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,\
-                 tenure_cli::store::patience=warn,tenure_cli::http=info"
+                 tenure_cli::store::patience=warn,tenure_cli::output::watcher=warn,\
+                 tenure_cli::http=info"
             }
         }
     }
