@@ -34,7 +34,7 @@ fn an_unreachable_endpoint_exits_with_69() {
     env.retain(|(name, _)| *name != "AWS_ENDPOINT_URL");
     env.push(("AWS_ENDPOINT_URL", endpoint.clone()));
     for line in [[&["status"][..], &STORE].concat(), [&["compact"][..], &STORE].concat()] {
-        with(&env, &line).fails(69, &[&endpoint, "can be reached"]);
+        with(&env, &line).fails(69, &[&endpoint, "check the connection"]);
     }
 }
 
