@@ -112,7 +112,7 @@ impl Bucket {
             let seconds = (1.0 - rng.f64()).powf(-1.0 / TAIL_ALPHA);
             return Duration::from_secs_f64(seconds.min(LONGEST));
         }
-        // A normally distributed number, by the method of Box and Muller.
+        // Draws a normally distributed number by the method of Box and Muller.
         let radius = (-2.0 * (1.0 - rng.f64()).ln()).sqrt();
         MEDIAN.mul_f64((SIGMA * radius * (TAU * rng.f64()).cos()).exp())
     }

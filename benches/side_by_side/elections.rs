@@ -153,8 +153,8 @@ pub fn failover(size: &Size) {
     measure("single object with If-Match", IF_MATCH);
     check("p50 relative to Morling as posted", tenure.0, morling.0);
     check("p99 relative to Morling as posted", tenure.1, morling.1);
-    // The bound is the sum of one poll interval, after which a follower has seen the last renewal,
-    // three round trips, and the drift over one validity.
+    // The bound is the sum of three times: one poll interval, in which a follower sees the last
+    // renewal; three round trips; and the drift over one validity.
     let most = (POLL + ROUND_TRIP * 3).as_secs_f64() + VALIDITY.as_secs_f64() * DRIFT;
     check("p99 beyond the rest of the lease × (1 + drift)", tenure.2, most);
 }

@@ -137,8 +137,8 @@ fn group_requests(partitions: u32) -> Counts {
     })
 }
 
-/// Returns the number of requests in ten minutes with one election for each partition, without
-/// waiting candidates.
+/// Returns the number of requests in ten minutes if each partition has a separate election. Each
+/// election has a leader and no other candidates.
 fn election_requests(partitions: u32) -> Counts {
     paused().block_on(async move {
         let clock = TestClock::new();
@@ -212,7 +212,8 @@ fn join(partitions: u32, seed: u64) -> (f64, usize) {
     })
 }
 
-/// Returns the number of partitions that move while each worker restarts under its name.
+/// Restarts the workers one after another, each under its old name. Returns the number of
+/// partitions that move to another worker.
 fn rolling_restart(partitions: u32) -> usize {
     paused().block_on(async move {
         let mut scene = Scene::settled(partitions, 1).await;

@@ -111,7 +111,8 @@ struct Writer {
 }
 
 impl Writer {
-    /// Returns the number of the appended entry, or the greater epoch that refused the append.
+    /// Returns the number of the appended entry, or the greater epoch in the manifest if the append
+    /// is refused.
     async fn append(&mut self, entry: Entry) -> Result<u64, u64> {
         let mut from = 0;
         loop {

@@ -22,8 +22,8 @@ use crate::watch::Seen;
 const EXPECTED: [i32; 5] = [0, 128 + 9, 128 + 15, 69, 75];
 /// The exit code of a service, whatever the code of its child.
 const OF_SERVICES: i32 = 1;
-/// The exit codes of other candidates: the child's code, or 71 after a guard was stopped past the
-/// lease and then killed itself.
+/// The exit codes of other candidates: the code of the child, or 71. The code is 71 if the guard
+/// was stopped until after the end of the lease and then killed itself.
 const OF_OTHERS: [i32; 2] = [child::FENCED, 71];
 
 /// Returns whether this candidate is a service. Other candidates exit when their leases end, and
@@ -55,8 +55,8 @@ pub struct Fleet {
     clocks: Option<Clocks>,
     folder: PathBuf,
     validity_ns: u64,
-    /// Intervals, by epoch, in which a guard was stopped together with its child, as on a machine
-    /// that is paused as a whole. Only fencing by the epoch protects during these intervals.
+    /// Intervals, by epoch, in which a guard was stopped together with its child, as if the whole
+    /// machine was paused. Only fencing by the epoch protects during these intervals.
     pub guards_stopped: BTreeMap<u64, Seen>,
     pub unexpected: Vec<String>,
 }

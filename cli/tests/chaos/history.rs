@@ -14,7 +14,7 @@ const STACK: usize = 1 << 30;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Guarded {
     granted: u64,
-    /// The epoch in the manifest's last entry, or of a later claim.
+    /// The epoch of the last entry in the manifest, or the epoch of a claim after this entry.
     written_by: u64,
     entries: u64,
 }

@@ -73,8 +73,8 @@ impl Proxy {
         self.shared.silent.send_replace(silent);
     }
 
-    /// Cuts this number of connections, each after the server has begun to answer. The request has
-    /// then taken effect.
+    /// Cuts this number of connections, each after the server has begun to answer. At this moment,
+    /// the request of the connection has taken effect.
     pub fn cut_after(&self, answers: usize) {
         self.shared.cuts.fetch_add(answers, Ordering::Relaxed);
     }

@@ -13,7 +13,7 @@ use crate::serve::client::{Sidecar, member, parse, rest, sidecar};
 use tenure_testkit::command::eventually;
 use tenure_testkit::command::scene::Scene;
 
-/// Starts a page for everything below the directory of the scene.
+/// Starts `tenure ui` for all elections and groups below the directory of the scene.
 fn ui(scene: &Scene, options: &[&str]) -> Sidecar {
     let mut command = Command::new(TENURE);
     command.args(["ui", "--store", &scene.url(), "--listen", "127.0.0.1:0", "--poll", "200ms"]);
@@ -25,10 +25,10 @@ fn ui(scene: &Scene, options: &[&str]) -> Sidecar {
     ui
 }
 
-/// Returns the cards that a new stream shows, by their kind.
+/// Opens a new stream, and returns the cards that it shows. The key is the kind of a card.
 fn cards(ui: &Sidecar) -> BTreeMap<String, Value> {
     let events = ui.events("/events");
-    // The second regular event follows the cards.
+    // A stream sends all cards before its second `tick`, so the test waits for this event.
     let (first, _) = events.wait_for("tick", 0);
     events.wait_for("tick", first + 1);
     let cards = events.all().into_iter().filter(|(name, _)| name == "card");
@@ -36,7 +36,7 @@ fn cards(ui: &Sidecar) -> BTreeMap<String, Value> {
     cards.map(|(_, event)| (kind(&event["card"]), event["card"].clone())).collect()
 }
 
-/// Waits until the card of this kind has such contents.
+/// Waits until `holds` returns true for the card of this kind, and returns the card.
 fn shows(ui: &Sidecar, kind: &str, condition: &str, holds: impl Fn(&Value) -> bool) -> Value {
     let mut shown = Value::Null;
     eventually(condition, || {
@@ -91,7 +91,7 @@ fn all_dead_members_are_shown() {
         member.process.code();
     }
     let dead = shows(&ui, "group", "no live member", |card| alive(card) == 0);
-    // The assignment still names the dead.
+    // The assignment still names the dead members as owners.
     assert_eq!(owned(&dead), 6, "{dead}");
     assert_eq!(dead["members"][0]["state"], "lapsed", "{dead}");
 }

@@ -239,7 +239,8 @@ fn wall() -> u64 {
     now().wall.as_secs()
 }
 
-/// Returns the periods that begin during the run for each host, without the first period.
+/// Returns the periods that begin during the run by the clock of every host. The first of them is
+/// omitted.
 fn whole_periods(from: u64, until: u64) -> Vec<String> {
     let starts = (from / PERIOD + 2..until / PERIOD).map(|number| number * PERIOD);
     let date = |start| Moment::new(Duration::ZERO, Duration::ZERO, Duration::from_secs(start));

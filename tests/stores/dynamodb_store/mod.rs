@@ -255,7 +255,7 @@ async fn a_body_of_bytes_is_read() {
     assert_eq!(found(store.get("app/a", None, MAX).await).body, body("one"));
 }
 
-/// The test runs itself in a process with the variables of the double.
+/// The test runs its own program in a child process with the variables of the test server.
 #[tokio::test]
 async fn the_environment_makes_a_store() {
     const CHILD: &str = "TENURE_TEST_DYNAMODB";

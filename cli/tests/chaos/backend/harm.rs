@@ -141,7 +141,7 @@ impl Backend {
     fn come_back(&mut self) {
         (self.away_until_ns, self.lock) = (None, None);
         if let Some(trigger) = &self.trigger {
-            // The file may not exist.
+            // The file may not exist, so an error is ignored.
             let _ = std::fs::remove_file(trigger);
         }
         match &self.kind {

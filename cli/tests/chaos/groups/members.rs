@@ -15,8 +15,8 @@ use crate::lines;
 use crate::process::{Process, code, compacted, compactor};
 use crate::rampage::Victims;
 
-/// The allowed exit codes: after leaving, after a signal, and of a compactor if the store does not
-/// answer. A panic, or a member that cannot join, fails the test.
+/// The allowed exit codes: of a member that has left, of a process that a signal has killed, and of
+/// a compactor whose store does not answer. A panic, or a member that cannot join, fails the test.
 const EXPECTED: [i32; 4] = [0, 128 + 9, 128 + 15, 69];
 
 /// Number of members without faults.
@@ -246,7 +246,8 @@ impl Victims for Members {
             }
             Deed::Silence => {
                 backend.line(number)?.fall_silent(true);
-                // The delay of a request must be shorter than the minimum age of the compactor.
+                // The fault delays requests, and the delay must be shorter than the `--min-age` of
+                // the compactor.
                 self.cut.push((number, now_ns() + rng.u64(validity_ns / 4..validity_ns * 3 / 2)));
             }
             Deed::KillCompactor => {}

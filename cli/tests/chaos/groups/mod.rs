@@ -65,7 +65,8 @@ fn broken_workers_that_do_not_fence() {
     let run = Run::begin(&backend, 0);
     let stalls = Stalls::watch();
     let mut members = Members::start(&run.folder, &backend, true);
-    // Only an owner that has begun its work can continue it as a zombie.
+    // Only an owner that has begun to write can continue to write as a zombie. So the test waits
+    // until each partition is written to.
     wait_for(&mut members, &mut backend, "no partition is written to", |members| {
         members.share_all(MEMBERS) && all_written_to(members, 0)
     });

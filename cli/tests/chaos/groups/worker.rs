@@ -145,7 +145,8 @@ impl Worker {
         }
         let loss = partition.check().err().map(|loss| loss.outcome().to_owned());
         self.log.say(&Line::Ends(now_ns(), grant, loss));
-        // The group treats work that returns before its revocation as failed.
+        // If work returns before its revocation, the group treats it as failed. So this work waits
+        // for the revocation.
         partition.revoked().cancelled().await;
         Ok(())
     }
@@ -240,8 +241,8 @@ impl Worker {
         }
     }
 
-    /// Records an error, unless the store failed. Returns the greater token that refused this
-    /// token, if any.
+    /// Records an error, unless the store failed. If the log refused the token, returns the greater
+    /// token in the log.
     fn judge(&self, error: &FencingError, grant: Grant) -> Option<Epoch> {
         if let Some(stale) = error.stale() {
             self.log.say(&Line::Fenced(now_ns(), grant, stale.newest.get()));

@@ -1,5 +1,5 @@
-//! Checks the Deployment with a sidecar: runs its command on a directory, and the requests of its
-//! application.
+//! Checks the manifests with a sidecar. The tests run the command of the sidecar on a directory,
+//! and send the requests of the application.
 
 use std::process::Command;
 
@@ -63,7 +63,8 @@ fn the_sidecar_answers_the_requests_of_the_application() {
     assert!(reply.contains(r#""token":1,"#), "{reply}");
 }
 
-/// Runs each round of the script, for fewer partitions. The script needs curl.
+/// Runs each round of the application's script, with fewer partitions than the manifest has. The
+/// script needs curl.
 #[test]
 fn the_application_of_a_member_works_and_releases_partitions() {
     let documents = Yaml::load_from_str(STATEFUL_SET).expect("YAML");

@@ -63,7 +63,8 @@ impl Scene {
         self.membership = Some(self.runtime.block_on(group.join()).expect("the member joins"));
     }
 
-    /// Makes the member leave with a reservation, and another member plan.
+    /// Makes the member leave with a reservation of its partitions. Then makes another member join,
+    /// which writes the next assignment.
     fn leave_for_an_hour(&mut self) {
         let mut left = self.membership.take().expect("a member");
         left.leave_for(Duration::from_secs(3_600));

@@ -94,7 +94,7 @@ fn compact_on_a_terminal_ends_with_its_report() {
     let all = shown(&bench, "compact", &["--keep", "1", "--min-age", "0s"], &[]);
     let last = all.lines().last().unwrap_or_default();
     assert!(last.contains("deleted 4 of 5 epochs"), "{all:?}");
-    // A slow machine shows progress before the report. No line overwrites another line.
+    // On a slow machine, progress appears before the report. No line may overwrite another line.
     assert!(!all.contains(['\r', '\u{1b}']), "{all:?}");
 }
 

@@ -227,7 +227,7 @@ fn a_stopped_sidecar_has_no_tokens_of_moved_partitions() {
     let before = a.tokens();
     a.process.stop();
     settles(&[&b], &[6]);
-    // The kernel accepts the connection of a stopped process.
+    // While the sidecar is stopped, the kernel accepts connections to it.
     let ask = |name: &String| a.begin("GET", &format!("{GROUP}/partitions/{name}/token"), "");
     let waiting: Vec<_> = before.keys().map(|name| (name, ask(name))).collect();
     a.process.signal(Signal::SIGCONT);

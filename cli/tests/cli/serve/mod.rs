@@ -159,7 +159,7 @@ fn a_stopped_sidecar_does_not_lead_after_it_continues() {
     let before = a.get("/v1/elections/orders/token").1["token"].clone();
     a.process.signal(Signal::SIGSTOP);
     b.leads();
-    // The kernel accepts the connection of a stopped process.
+    // While the sidecar is stopped, the kernel accepts connections to it.
     let waiting: Vec<_> =
         (0..8).map(|_| a.begin("GET", "/v1/elections/orders/token", "")).collect();
     a.process.signal(Signal::SIGCONT);

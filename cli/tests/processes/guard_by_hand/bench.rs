@@ -51,7 +51,7 @@ pub struct Guard {
 
 impl Guard {
     /// Starts a guard and its CMD, a shell with this script and argument. The lease is long, and
-    /// leaves no grace.
+    /// CMD has no grace at the end of the lease.
     pub fn over(script: &str, argument: &Path) -> Guard {
         Guard::of("__guard", script, argument)
     }

@@ -167,7 +167,7 @@ fn a_malformed_line_is_treated_as_the_end_of_tenure() {
         let mut guard = Guard::over(STUBBORN, &file);
         number_in(&file);
         guard.tell(line);
-        // The deadlines of this guard leave no grace.
+        // By the deadlines of this guard, CMD has no grace, so the guard kills CMD without SIGTERM.
         guard.hears(&["killed", "ended 9", "gone"]);
         guard.leaves();
     }

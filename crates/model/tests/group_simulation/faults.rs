@@ -210,22 +210,19 @@ fn take(world: &Arc<World>) {
     checks::written(world, Who(0), &key, &body);
 }
 
-/// Ends all faults. Asserts that all partitions are owned and balanced within a bound. Then asserts
-/// that a single change of the membership moves only the necessary partitions.
+/// Ends all faults. Asserts that the group becomes balanced, and makes only necessary moves.
 pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(Who, Group)>) {
     {
         let mut state = world.state();
         state.faults = false;
         state.troubles.clear();
     }
-    // Stops and cuts end after their duration, and delayed requests arrive. A delayed request may
-    // renew a session that its process has abandoned. Such a session counts as a member until it
-    // lapses, so this wait includes three validities.
+    // The wait covers all stops, cuts and delayed requests. A delayed request may renew an
+    // abandoned session, which then counts as a member until it lapses.
     let held_up = world.state().held_up_until.saturating_sub(now());
     sleep(held_up + world.plan.validity * 3).await;
     if world.plan.fails {
-        // If the work on a partition has failed on a member, the group does not assign the
-        // partition to this member for ten minutes.
+        // After a failure, a member does not get the failed partition again for ten minutes.
         sleep(Duration::from_secs(600)).await;
     }
     if !repair(world, restorer).await {
@@ -273,8 +270,7 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
             );
         }
         let plan = &world.plan;
-        // The bound starts with half a validity, after which members check a session that does not
-        // renew. The other terms cover polls, the end of the work and listings.
+        // Members check a silent session after half a validity. Then they poll, stop and list.
         let soon = plan.validity / 2 + plan.poll * 10 + plan.stopping + listing(world) * 6;
         let had = before.values().any(|who| *who == gone.who);
         if !dies && had && now() - began > soon + plan.validity / 2 {
@@ -301,8 +297,7 @@ async fn unmarked(world: &Arc<World>) -> bool {
     true
 }
 
-/// Restarts a member within the time that keeps its partitions. Partitions may move only to this
-/// member.
+/// Restarts a member while its partitions are reserved. They may move only to this member.
 async fn restarted(world: &Arc<World>, slots: &mut [Slot]) -> bool {
     let chosen = world.state().rng.usize(..slots.len());
     let before = world.owners();
@@ -344,8 +339,7 @@ fn moved(before: &BTreeMap<u32, Who>, world: &World) -> Vec<(u32, Who)> {
     moved.map(|(number, who)| (*number, *who)).collect()
 }
 
-/// Makes the session of `stays` unreadable, if the plan has such faults. Other members must not
-/// wait for this session.
+/// Makes the session of `stays` unreadable. Other members must not wait for this session.
 fn unread(world: &World, stays: &Slot) -> Option<u64> {
     let mut state = world.state();
     if world.plan.faults.trouble == 0 {
@@ -367,8 +361,7 @@ fn listing(world: &World) -> Duration {
     world.plan.rtt * (pages + 4)
 }
 
-/// Returns whether the newest assignment has this number of members, all members are alive, and no
-/// partition is about to move.
+/// Returns whether `members` live members share the partitions, and no move is pending.
 fn settled(world: &World, members: usize) -> bool {
     let state = world.state();
     let lives = |id| state.book.holders.get(&id).is_some_and(|who| state.machines[who.0].alive);
@@ -379,15 +372,13 @@ fn settled(world: &World, members: usize) -> bool {
     })
 }
 
-/// Waits until each partition has an owner and all members own equal numbers of partitions. Fails
-/// if this takes longer than four validities, 20 polls, a minute of back-off, and 20 listings.
+/// Waits until each partition has an owner and all members own equal numbers of partitions.
 async fn balanced(world: &Arc<World>, slots: &[Slot], when: &str) -> bool {
     let plan = &world.plan;
     let bound = plan.validity * 4 + plan.poll * 20 + plan.stopping + Duration::from_secs(65);
     let bound = bound + listing(world) * 20;
     let until = now() + bound;
-    // While a partition moves, the numbers may be equal by chance. So the condition must hold in
-    // two consecutive checks.
+    // During a move, the numbers may be equal by chance. So two checks in a row must succeed.
     let mut seen = 0;
     loop {
         let owners = world.owners();

@@ -148,7 +148,8 @@ impl Candidate {
 
     async fn depose(&self) -> Result<(), Error> {
         let Some(leader) = self.election.leader().await? else { return Ok(()) };
-        // The record of a foreign peer does not state the validity of its lease.
+        // The deposition may fail, because the record of a foreign peer does not state the validity
+        // of its lease.
         let deposed = self.election.depose(Some(leader.epoch)).await;
         if let Ok(Deposed::Sealed { .. }) = deposed {
             self.world.count("deposed by a call");
@@ -241,7 +242,8 @@ impl Candidate {
     /// Resigns, and sometimes drops the call.
     pub async fn resign(&self, leadership: Leadership, id: LeadId) {
         let lease = leadership.lease();
-        // `check()` fails from this call on, so the belief ends at this call.
+        // From this call of `resign` on, `check` fails. So the application no longer believes that
+        // it leads.
         let lost = leadership.check().err();
         self.world.over(id, lost.as_ref().map_or("resigned", Loss::outcome));
         let successor = self.successor();

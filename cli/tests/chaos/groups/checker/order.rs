@@ -35,7 +35,8 @@ impl Story {
     /// Checks G5: no check by a member succeeds after another member was granted the partition with
     /// a greater token. Returns the minimum time between the last check and the next grant.
     pub(super) fn check_order(&self) -> Result<u64, String> {
-        // The interval from the start of the work to the last time before a successful check.
+        // For each grant, the interval from the start of the work to a time just before the last
+        // successful check.
         let mut owned: BTreeMap<Grant, Seen> = BTreeMap::new();
         for line in self.lines() {
             let at_ns = line.at_ns();

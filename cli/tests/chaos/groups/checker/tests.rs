@@ -168,9 +168,9 @@ fn broken_member_that_owns_together_with_the_next_owner() {
 #[test]
 fn broken_append_after_a_greater_claim() {
     let mut story = story();
-    // The append of the second owner gets a number below the claim of the third owner. That is
-    // correct while the append may precede the claim. Then the story moves the claim before the
-    // call of the append.
+    // The append of the second owner gets a number below the claim of the third owner. The order is
+    // correct as long as the append may precede the claim. Then the story moves the claim before
+    // the call of the append.
     story.workers[1][3] = Line::Calls(20 * SECOND + 3, entry(2, 1));
     story.workers[1][4] = Line::Appended(29 * SECOND, entry(2, 1), 4);
     refuses(&story, WELL);

@@ -114,8 +114,8 @@ fn regression_a_refusing_metadata_service_exits_with_77_and_one_line() {
     }
 }
 
-/// Only the metadata service knows the region, and this service may start after `tenure`. So a
-/// service of tenure waits for it.
+/// Only the metadata service knows the region, and this service may start after `tenure`. So `run
+/// --forever` and `watch` wait for the metadata service.
 #[test]
 fn regression_a_service_waits_for_the_region_of_its_machine() {
     for verb in [&["run", "--forever", "--", "true"][..], &["watch"]] {

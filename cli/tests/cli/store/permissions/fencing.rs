@@ -110,7 +110,7 @@ async fn the_policies_allow_the_reservation_that_stops_a_busy_old_writer() {
 
 const ONCE_PER: &str = include_str!("../../../../../deploy/iam/once-per.json");
 
-/// The writer is `tenure run --once-per`, twice in a period, in each layout.
+/// In each layout, the test runs `tenure run --once-per` twice in a period.
 #[test]
 fn the_writer_of_periods_needs_exactly_its_policy() {
     let run = |policy: &Policy| {

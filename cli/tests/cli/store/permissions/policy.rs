@@ -142,8 +142,8 @@ impl Policy {
                 less.0[place].actions.remove(which);
                 all.push((less, action.clone()));
             }
-            // The first resource is kept, because a statement without resources equals a statement
-            // without actions.
+            // The first resource is kept. Without any resource, a statement allows nothing, like a
+            // statement without its actions.
             for (which, resource) in statement.resources.iter().enumerate().skip(1) {
                 let mut less = self.clone();
                 less.0[place].resources.remove(which);
