@@ -84,7 +84,7 @@ impl Node {
         for _ in 0..self.rng.usize(0..4) {
             let call = [Call::List, Call::Get, Call::Create, Call::Replace][self.rng.usize(0..4)];
             let fault = faults[self.rng.usize(0..faults.len())];
-            // These faults apply only to writes.
+            // A late effect is possible only for writes.
             let fault = match call {
                 Call::List | Call::Get if matches!(fault, Fault::Late(_)) => Fault::FailBefore,
                 _ => fault,

@@ -37,7 +37,8 @@ async fn regression_the_driver_cancels_work_that_never_yields() {
         let mut events = lead.events();
         let run = lead.run(async |_, cancelled| {
             store.always(fault);
-            // The plain token does not look at the lease. So only the driver can cancel it.
+            // The plain token does not depend on the lease. So only the driver can cancel the
+            // token.
             let token = cancelled.token();
             spin_until(|| token.is_cancelled()) && spin_until(|| cancelled.is_cancelled())
         });
@@ -92,7 +93,7 @@ async fn work_detects_the_end_of_the_lease_without_other_tasks() {
     assert!(matches!(outcome, RunOutcome::Lost { value: true, .. }), "{outcome:?}");
 }
 
-/// The spawner drops the task of the driver, as a runtime does that is shut down.
+/// The spawner drops the task of the driver, like a runtime that is shut down.
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_the_cancellation_does_not_depend_on_the_driver() {
     let world = World::new();

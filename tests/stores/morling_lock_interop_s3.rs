@@ -2,8 +2,8 @@
 //! real time, with dates in whole seconds. `tests/protocol/morling_lock_interop.rs` has the other
 //! cases, in paused time.
 //!
-//! The test waits for a dozen seconds. It is in this program, because other tests run during the
-//! wait.
+//! The test waits for a dozen seconds. The test is in this program, because its other tests run
+//! during the wait.
 #![cfg(feature = "s3")]
 
 use std::sync::Arc;

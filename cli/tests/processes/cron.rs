@@ -109,7 +109,7 @@ fn try_takes_over_from_a_killed_leader() {
     let scene = Scene::new(TENURE);
     let leader = host(&scene, "a", &[SHORT]);
     eventually("the command runs", || !lines(&scene).is_empty());
-    // The guard is also killed, because the guard would resign.
+    // The guard is also killed, because it would resign the epoch of the killed leader.
     let guards = [leader.guard(), leader.standby()];
     leader.signal(Signal::SIGSTOP);
     kill_at_once(guards);

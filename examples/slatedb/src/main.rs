@@ -4,10 +4,10 @@
 //! cargo run -p tenure-slatedb -- my-bucket    # settings as for the AWS CLI
 //! ```
 //!
-//! The lease prevents that two live writers open the database alternately and fence each other.
-//! SlateDB's fence protects the data: after a writer has opened the database, SlateDB refuses the
-//! writes of the previous writer, even if that writer paused between the check of its lease and its
-//! write.
+//! Because of the lease, two live writers do not open the database alternately and fence each
+//! other. SlateDB's fence protects the data: after a writer has opened the database, SlateDB
+//! refuses the writes of the previous writer, even if that writer paused between the check of its
+//! lease and its write.
 
 use std::error::Error;
 use std::sync::Arc;

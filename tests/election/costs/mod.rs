@@ -180,7 +180,7 @@ impl World {
             .process(self.process(seed))
     }
 
-    /// Elects a leader at any cost.
+    /// Elects a leader. The test does not check the requests of this campaign.
     async fn leader(&self) -> Leadership {
         let store = Arc::new(self.memory.clone());
         let election = Election::builder(store, "app").validity(secs(10)).check_store(false);

@@ -153,7 +153,7 @@ impl Program {
         }
     }
 
-    /// Waits until `holds` returns true. The example must not exit before.
+    /// Waits until `holds` returns true. The example must not exit earlier.
     fn until(&mut self, condition: &str, mut holds: impl FnMut() -> bool) {
         let end = Process::system().now().boot + PATIENCE;
         while !holds() {

@@ -15,7 +15,7 @@ pub struct Body {
     pub nonce: Option<Nonce>,
     pub heartbeat: u64,
     pub ended: Option<EpochEnd>,
-    /// Number of manual edits that changed other fields.
+    /// Number of manual edits of fields that have no counterpart in this struct.
     pub edits: u32,
     pub readable: bool,
 }

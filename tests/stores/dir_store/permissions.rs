@@ -130,7 +130,7 @@ async fn a_user_who_cannot_open_the_lock_reads_settled_objects() {
     }
 }
 
-/// No writer can hold the lock, so the reader fails without a wait.
+/// The lock cannot be opened, so no writer can hold it. The reader fails without a wait.
 #[tokio::test]
 async fn an_unsettled_object_cannot_be_read_without_an_open_lock() {
     let (dir, store) = store();

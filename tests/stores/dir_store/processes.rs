@@ -152,7 +152,7 @@ impl Drop for Process {
     }
 }
 
-/// The program of a child. It has no effect when it runs as a normal test.
+/// The program of a child. The program has no effect when it runs as a normal test.
 #[tokio::test]
 async fn child_process() {
     let Some(dir) = std::env::var_os(DIRECTORY) else { return };

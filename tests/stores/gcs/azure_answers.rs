@@ -3,8 +3,8 @@
 
 use super::*;
 
-/// The store treated a foreign lease as a lost race, so the candidate always reported "waiting: A
-/// leads".
+/// Another program may hold a lease of Azure on a blob. Before the fix, the store treated the
+/// refusal as a lost race, so the candidate always reported "waiting: A leads".
 #[tokio::test]
 async fn regression_a_foreign_lease_on_a_blob_is_not_a_lost_race() {
     let server = GcsServer::start();

@@ -32,7 +32,8 @@ fn write(bench: &Bench, epoch: u64, written: DateTime<Utc>, body: &str) {
     file.set_modified(written.into()).expect("a file system with dates");
 }
 
-/// Writes a sealed epoch. The times of its election, renewal and seal are seconds after the start.
+/// Writes a sealed epoch. `at` has the times of its election, its last renewal and its seal, in
+/// seconds after `start`.
 fn seal(
     (bench, start): (&Bench, DateTime<Utc>),
     epoch: u64,

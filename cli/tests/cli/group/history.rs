@@ -240,7 +240,7 @@ fn the_picture_has_a_row_for_each_partition_and_a_colour_for_each_owner() {
     run(&bench, &["--svg", "/none/x.svg"]).fails(71, &["/none/x.svg"]);
 }
 
-/// An assignment that only ended a reservation was shown without a change.
+/// Before the fix, the table showed no change for an assignment that only ended a reservation.
 #[test]
 fn regression_the_table_shows_reservations() {
     let bench = Bench::new();

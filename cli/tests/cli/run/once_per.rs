@@ -236,7 +236,8 @@ fn regression_status_shows_the_period_its_host_and_its_exit_code() {
         .fails(70, &["once-per.json"]);
 }
 
-/// An attempt of a dead host was shown as running until another host sealed its epoch.
+/// Before the fix, the status showed an attempt of a dead host as running until another host sealed
+/// the epoch of this attempt.
 #[test]
 fn regression_an_attempt_is_unfinished_once_its_lease_has_lapsed() {
     let bench = Bench::new();

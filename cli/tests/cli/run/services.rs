@@ -90,8 +90,8 @@ fn regression_a_service_survives_transient_failures() {
     }
 }
 
-/// The unit restarts the service except after 64, so CMD's exit code must not become the exit code
-/// of the service.
+/// The unit does not restart a service that exits with 64. So the exit code of CMD must not become
+/// the exit code of the service.
 #[test]
 fn regression_exit_codes_of_cmd_and_of_a_service_differ() {
     let server = S3Server::start_blocking();
@@ -199,7 +199,8 @@ fn regression_a_failing_server_is_reported_without_text_of_the_sdk() {
     assert!(!service.said().contains("aws_smithy"), "{}", service.said());
 }
 
-/// A proxy may answer instead of a store that has worked before.
+/// A proxy may give a wrong answer instead of the store. The store has worked before, so the
+/// command must not treat it as unsafe.
 #[test]
 fn regression_one_wrong_answer_does_not_make_a_working_store_unsafe() {
     let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());

@@ -64,7 +64,7 @@ async fn stays_pending(gone: Pin<&mut impl Future<Output = (GroupEnd, Left)>>) {
     }
 }
 
-/// Returns the process ID of the guard of the shell `leader`, which is its parent.
+/// Returns the process ID of the guard. The guard is the parent process of the shell `leader`.
 fn guard_of(leader: u32) -> u32 {
     let stat = fs::read_to_string(format!("/proc/{leader}/stat")).expect("the shell runs");
     let parent = stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(1));

@@ -168,7 +168,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(orders) = &mut self.orders {
-            // An error means that the guard has ended.
+            // The write fails if the guard has already ended, so an error is ignored.
             let _ = writeln!(orders, "lease 0 0 0 0 0 0");
         }
         self.hang_up();

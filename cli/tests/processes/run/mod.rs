@@ -66,8 +66,8 @@ fn one_of_three_candidates_runs_through_kills_and_stops() {
     candidates[stopped].says(&format!("lost epoch {}", second.epoch));
     assert!(candidates[stopped].lives(), "{}", candidates[stopped].said());
 
-    // After the leader of the third epoch has ended, only the continued candidate remains. It is
-    // elected again.
+    // After the leader of the third epoch has ended, only the continued candidate remains. This
+    // candidate is elected again.
     let last = of(&third.name);
     candidates[last].signal(Signal::SIGTERM);
     // A service exits with 0 after SIGTERM.

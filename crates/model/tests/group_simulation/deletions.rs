@@ -142,8 +142,8 @@ async fn restore(world: &World, group: &Group, beyond: u64) {
     }
 }
 
-/// Lets the operator restore the group until the newest assignment is not deleted and no restoring
-/// is unfinished. Returns whether the operator succeeded in time.
+/// Lets the operator restore the group until an assignment exists above all deleted assignments,
+/// and no restoring is unfinished. Returns whether the operator succeeded in time.
 pub async fn repair(world: &Arc<World>, restorer: Option<&(Who, Group)>) -> bool {
     let Some(restorer) = restorer else { return true };
     let until = now() + world.plan.validity * 30;

@@ -124,7 +124,7 @@ impl Candidate {
         Ok(())
     }
 
-    /// Passes a leader to the checkers that a call of this task returned. Its epoch must not be
+    /// Passes the leader that a call of this task returned to the checkers. Its epoch must not be
     /// lower than the epochs that earlier calls returned.
     fn saw(&self, leader: Option<&Leader>) {
         if let Some(leader) = leader {

@@ -154,7 +154,7 @@ async fn hear(world: Arc<World>, election: Election, knobs: Knobs) {
     }
 }
 
-/// Starts an observer. The epochs of the leaders that it sees must not decrease.
+/// Starts an observer. The epochs of the leaders that the observer sees must not decrease.
 pub fn start_observer(world: &Arc<World>, knobs: &Knobs) -> Who {
     let who = join(world, "observer", machine(world, knobs.rate));
     let store = SimStore::new(world, who);

@@ -149,11 +149,11 @@ fn regression_children_of_cmd_do_not_outlive_the_watch() {
     watching.tells("a leads epoch 3");
     let sleep = Killed(number_in(&bench.path("pid")));
     watching.ends(Signal::SIGTERM);
-    // The process exits some time after the signal.
+    // A process of CMD exits some time after its signal, so the test polls.
     eventually("the process has exited", || !runs(sleep.0));
 }
 
-/// A process that is killed on drop, also if the test fails.
+/// A process that is killed on drop, even if the test fails.
 struct Killed(u32);
 
 impl Drop for Killed {

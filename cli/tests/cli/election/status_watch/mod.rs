@@ -99,8 +99,8 @@ fn status_reports_a_lapse_by_the_clock_of_the_store() {
     let bench = Bench::new();
     bench.epoch(1, &HELD.replace("30000", "1"));
     let (value, age) = status(&bench);
-    // The file and the answer may have the same date in milliseconds. The lease has then not
-    // lapsed.
+    // The file and the answer may have the same date in milliseconds. In this case, the lease has
+    // not lapsed.
     assert!(value["lapsed"] == true || age.is_some_and(|age| age <= 1), "{value}");
 }
 

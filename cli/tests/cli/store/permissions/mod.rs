@@ -20,7 +20,8 @@ use tenure::{Compactor, Election, Error, ErrorKind, Layout, Leadership};
 use tenure_testkit::s3_server::{BUCKET, S3Server};
 
 const PREFIX: &str = "app";
-/// Resource of a policy for elections in both layouts. Each layout uses a separate prefix below it.
+/// Resource of a policy for elections in both layouts. Each layout uses a separate prefix below
+/// `app/`.
 const ANY: &str = "app/*";
 const CANDIDATE: &str = include_str!("../../../../../deploy/iam/candidate.json");
 const OBSERVER: &str = include_str!("../../../../../deploy/iam/observer.json");

@@ -23,7 +23,7 @@ pub struct Write {
     pub sent: Moment,
     /// True if the sender also ends its lease by its wall clock.
     pub by_wall: bool,
-    /// Step of the store that first applied the write, if any.
+    /// Step at which the store first applied the write. `None` if the write has had no effect.
     pub applied: Option<u64>,
 }
 
@@ -48,7 +48,7 @@ pub struct Lead {
     pub born_sealed: bool,
     pub began: Duration,
     pub over: Option<Duration>,
-    /// Reason for the end that the application received, in one word.
+    /// The reason for the end as the application received it, in one word.
     pub outcome: &'static str,
 }
 

@@ -1,5 +1,5 @@
-//! A leader of a steady run keeps its leadership and sends few requests. Its store answers in time,
-//! and few answers are lost. `plan/steady.rs` gives the bounds and their reasons.
+//! A leader of a steady run keeps its leadership and sends few requests. In a steady run, the store
+//! answers in time, and few answers are lost. `plan/steady.rs` gives the bounds and their reasons.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

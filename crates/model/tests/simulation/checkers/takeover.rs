@@ -2,9 +2,9 @@
 //! the previous epoch. If the holder may not know of the seal, or the epoch is not sealed, the
 //! delay starts at the end of the holder's lease.
 //!
-//! A successor starts this delay when it sees the seal, or when its timer for the lease ends. The
-//! seal has taken effect before, and the lease of the holder has ended before. So the checker
-//! measures from the earliest possible start of the delay.
+//! A successor starts this delay when it sees the seal, or when its timer for the lease ends. At
+//! this moment, the seal has already taken effect, or the lease of the holder has already ended. So
+//! the checker measures from the earliest possible start of the delay.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Latencies of each kind of request. Each phase has other latencies.
+//! Latencies of each kind of request. Each phase has different latencies.
 
 use std::time::Duration;
 

@@ -27,8 +27,8 @@ pub struct Plan {
     pub drift: f64,
     /// True if the clocks exceed the drift.
     pub beyond_drift: bool,
-    /// True if the candidates assume that no host pauses their machines. They then ignore the wall
-    /// clock.
+    /// True if the candidates assume that no host pauses their machines. These candidates ignore
+    /// the wall clock.
     pub never_paused: bool,
     pub compactors: Vec<CompactorKnobs>,
     pub observers: usize,
