@@ -110,7 +110,8 @@ fn check_piece(before: Guarded, calls: &[Call]) -> Result<Guarded, String> {
             free_from.push(0);
         }
         free_from[thread] = call.until_ns;
-        // Calls precede returns at the same moment. This only allows more orders.
+        // If a call and a return have the same time, the call comes first. So the checker allows
+        // more orders, and never fewer.
         events.extend([(call.from_ns, 0, thread, call), (call.until_ns, 1, thread, call)]);
     }
     events.sort_by_key(|(at_ns, kind, ..)| (*at_ns, *kind));

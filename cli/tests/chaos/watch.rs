@@ -32,9 +32,9 @@ pub struct Watch {
 pub struct Epoch {
     pub made: Seen,
     pub renewed: Vec<Seen>,
-    /// The first time at which a poll showed the epoch resigned.
+    /// The first time at which a poll showed that the epoch was resigned.
     pub resigned_ns: Option<u64>,
-    /// A time before the last poll, which read `record`.
+    /// A time shortly before the last poll. This poll read `record`.
     looked_ns: u64,
     record: Value,
 }

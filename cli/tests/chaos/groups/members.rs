@@ -25,7 +25,7 @@ const LEFT_ALONE: usize = 2;
 pub struct Members {
     members: Vec<Process>,
     compactor: Process,
-    /// Members with a cut or silent connection, and the time at which this fault ends.
+    /// Members whose connection is cut or silent, each with the time at which the fault ends.
     cut: Vec<(usize, u64)>,
     folder: PathBuf,
     broken: bool,

@@ -49,10 +49,10 @@ pub struct Entry {
     pub sequence: u64,
 }
 
-/// A line of a worker's log. The time is nanoseconds of the machine's clock.
+/// A line of a worker's log. The first field is the time of the machine's clock in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Line {
-    /// The group has called the work function of the member with this session.
+    /// The group has called the work function. The text is the session of the member.
     Granted(u64, Grant, String),
     /// The worker owned the partition at some moment after this time.
     Owns(u64, Grant),
