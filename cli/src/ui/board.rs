@@ -1,6 +1,6 @@
 //! The cards of the page, and their changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -30,7 +30,12 @@ struct Cards {
     version: u64,
     cards: BTreeMap<String, Card>,
     stores: Vec<(Arc<ReadCounts>, Option<Prices>)>,
+    /// Earlier times, and the numbers of requests of each store then.
+    samples: VecDeque<(u64, Vec<(u64, u64)>)>,
 }
+
+/// Maximum number of samples.
+const MOST_SAMPLES: usize = 30;
 
 /// The last text of a card.
 #[derive(Debug)]
@@ -126,27 +131,49 @@ impl Board {
         tick(&Tick { ids, ..self.cost() })
     }
 
+    /// Notes the numbers of requests, from which the rate of the last minutes follows.
+    pub fn sample(&self) {
+        let now = self.now();
+        let mut cards = lock(&self.cards);
+        let counts = cards.counts();
+        cards.samples.push_back((now, counts));
+        if cards.samples.len() > MOST_SAMPLES {
+            cards.samples.pop_front();
+        }
+    }
+
     fn cost(&self) -> Tick {
         let now = self.now();
-        let mut requests = 0;
-        let mut dollars = Some(0.0);
-        for (counted, prices) in &lock(&self.cards).stores {
-            let (lists, reads) = counted.counts();
-            requests += lists + reads;
-            dollars = dollars.zip(prices.as_ref()).map(|(sum, prices)| {
-                sum + prices.cost([0.0, lists as f64, reads as f64, 0.0, 0.0])
-            });
+        let cards = lock(&self.cards);
+        let counts = cards.counts();
+        // Without a sample the requests of the start count, which are more than usual.
+        let (since, before) = cards.samples.front().cloned().unwrap_or_default();
+        let minutes = now.saturating_sub(since).max(1) as f64 / 60_000.0;
+        let (mut recent, mut dollars) = (0, Some(0.0));
+        for (index, (_, prices)) in cards.stores.iter().enumerate() {
+            let (lists, reads) = before.get(index).copied().unwrap_or_default();
+            let (lists, reads) = (counts[index].0 - lists, counts[index].1 - reads);
+            recent += lists + reads;
+            // Counts of requests are far below the limit of an f64.
+            let price = |prices: &Prices| prices.cost([0.0, lists as f64, reads as f64, 0.0, 0.0]);
+            dollars = dollars.zip(prices.as_ref()).map(|(sum, prices)| sum + price(prices));
         }
-        let minutes = (now.max(1) as f64) / 60_000.0;
         const MINUTES_A_MONTH: f64 = 60.0 * 24.0 * 30.0;
         Tick {
             now,
             wall: millis(Process::system().now().wall),
             ids: None,
-            requests,
-            per_minute: requests as f64 / minutes,
+            requests: counts.iter().map(|(lists, reads)| lists + reads).sum(),
+            per_minute: recent as f64 / minutes,
             dollars_a_month: dollars.map(|dollars| dollars / minutes * MINUTES_A_MONTH),
         }
+    }
+}
+
+impl Cards {
+    /// Returns the numbers of LISTs and GETs of each store.
+    fn counts(&self) -> Vec<(u64, u64)> {
+        self.stores.iter().map(|(counted, _)| counted.counts()).collect()
     }
 }
 
@@ -156,6 +183,9 @@ fn tick(tick: &Tick) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tenure::store::Store as _;
+
+    use super::super::counted_store::CountedStore;
     use super::*;
 
     #[test]
@@ -172,6 +202,24 @@ mod tests {
         assert_eq!(text, "event: card\ndata: {\"id\":\"a\",\"card\":3}\n\n");
         board.remove("a");
         assert_eq!(board.events_since(seen).0, "event: gone\ndata: {\"id\":\"a\"}\n\n");
+    }
+
+    #[tokio::test]
+    async fn the_rate_leaves_out_the_requests_before_the_first_sample() {
+        let board = Board::new(false);
+        let requests = Arc::<ReadCounts>::default();
+        let store = Arc::new(tenure::store::MemoryStore::new());
+        let counted = CountedStore { store, requests: Arc::clone(&requests) };
+        board.count(requests, None);
+        counted.list("", "", 1).await.expect("a page");
+        assert!(board.cost().per_minute > 0.0);
+        board.sample();
+        let cost = board.cost();
+        assert_eq!((cost.requests, cost.per_minute), (1, 0.0));
+        for _ in 0..2 * MOST_SAMPLES {
+            board.sample();
+        }
+        assert_eq!(lock(&board.cards).samples.len(), MOST_SAMPLES);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::exit::{self, Failure};
 use crate::http::access::{Access, AccessArgs};
 use crate::http::{Handler, Listen, Server};
 use crate::process::signals::{ENDING, Signals};
+use crate::process::timer::pause;
 use crate::store::url::StoreUrl;
 use board::Board;
 use page::Page;
@@ -63,6 +64,8 @@ password is the key.",
 );
 
 const LONGEST_POLL: Duration = Duration::from_secs(3600);
+/// Interval of the samples of the cost. The shown rate is that of the last five minutes.
+const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 
 pub async fn ui(args: UiArgs) -> Result<u8, Failure> {
     if args.poll > LONGEST_POLL {
@@ -84,6 +87,11 @@ pub async fn ui(args: UiArgs) -> Result<u8, Failure> {
     for (number, url) in args.stores.into_iter().enumerate() {
         places.spawn(place::follow(number, url, args.poll, Arc::clone(&board)));
     }
-    signals.next().await;
-    Ok(0)
+    loop {
+        tokio::select! {
+            biased;
+            _ = signals.next() => return Ok(0),
+            () = pause(SAMPLE_EVERY) => board.sample(),
+        }
+    }
 }
