@@ -108,8 +108,9 @@ mod tests {
         (outcome, sent.into_inner().unwrap())
     }
 
-    /// Set-up: before the read of the first call, the check of another process changes the object.
-    /// Expected: a later call still detects that the server compares ETags without quotes.
+    /// Set-up: another process runs the same check, and writes the object before the first call
+    /// reads it. Expected: a later call still detects that the server compares ETags without
+    /// quotes.
     #[tokio::test]
     async fn regression_unquoted_etags_are_detected_during_another_check() {
         let form = ETagForm::default();

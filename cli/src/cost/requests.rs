@@ -31,7 +31,7 @@ pub type Role = (&'static str, Option<f64>, Requests);
 
 /// A row of the table: a role, the number of its processes, a number of events, and the requests of
 /// one event.
-type Row = (&'static str, Option<f64>, f64, Requests);
+type RequestRow = (&'static str, Option<f64>, f64, Requests);
 
 /// Returns `sum` plus `times` the requests in `one`.
 pub fn plus(sum: Requests, times: f64, one: Requests) -> Requests {
@@ -56,7 +56,7 @@ pub fn roles(args: &CostArgs, time: Duration) -> Vec<Role> {
     roles
 }
 
-fn election(args: &CostArgs, time: Duration) -> Vec<Row> {
+fn election(args: &CostArgs, time: Duration) -> Vec<RequestRow> {
     let [validities, polls, days] = per(time, [args.validity, args.poll(), DAY]);
     let [elections, candidates, observers] =
         [args.elections, args.candidates, args.observers].map(f64::from);
@@ -95,7 +95,7 @@ fn election(args: &CostArgs, time: Duration) -> Vec<Row> {
 }
 
 /// Returns the rows of the group, and of one election for each partition.
-fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<Row> {
+fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<RequestRow> {
     let [validity, poll] = [args.validity, args.poll()];
     let [validities, polls, days] = per(time, [validity, poll, DAY]);
     let [lists, confirms] =

@@ -18,7 +18,7 @@ use super::*;
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Debug, clap::Parser)]
-struct Line {
+struct CostLine {
     #[command(flatten)]
     cost: CostArgs,
 }
@@ -32,7 +32,7 @@ struct World {
 
 impl World {
     fn new(options: &str) -> World {
-        let args = Line::try_parse_from(["cost"].into_iter().chain(options.split_whitespace()));
+        let args = CostLine::try_parse_from(["cost"].into_iter().chain(options.split_whitespace()));
         World { args: args.expect(options).cost, kit: world::World::new(), running: JoinSet::new() }
     }
 

@@ -53,7 +53,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Runs a watch until it is asked to end or fails. Then ends CMD.
+    /// Runs a watch until it fails or is asked to end. Then ends CMD.
     pub async fn run(
         metrics: MetricsArg,
         (poll, longest_poll): (Duration, Duration),

@@ -84,7 +84,7 @@ pub async fn refuse_other_layout(
 }
 
 /// Fails if the prefix has an election in the other layout, or a partition group and no election.
-/// `command` is the command that the message recommends for a group. Ignores errors of the reads.
+/// For a group, the error message recommends `command`. Ignores errors of the reads.
 pub async fn refuse_all_else(
     store: &Arc<dyn Store>,
     prefix: &str,

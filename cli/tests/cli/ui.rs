@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -182,9 +184,8 @@ fn other_machines_need_a_key() {
     let refused = ask("");
     assert_eq!(parse(&refused).0, 401);
     assert!(refused.contains("www-authenticate: Basic realm=\"tenure\""), "{refused}");
-    // `anna:0123456789abcdef`.
-    let basic = "Authorization: Basic YW5uYTowMTIzNDU2Nzg5YWJjZGVm\r\n";
-    assert_eq!(parse(&ask(basic)).0, 200);
+    let pair = STANDARD.encode("anna:0123456789abcdef");
+    assert_eq!(parse(&ask(&format!("Authorization: Basic {pair}\r\n"))).0, 200);
     assert_eq!(parse(&ask("Authorization: Bearer 0123456789abcdef\r\n")).0, 200);
     assert_eq!(parse(&ask("Authorization: Bearer 0123456789abcdeg\r\n")).0, 401);
 }

@@ -94,7 +94,7 @@ impl FencingError {
         FencingError::LeaseEnding { loss, determinacy }
     }
 
-    /// Returns the refusal if a greater epoch is the reason of this error.
+    /// Returns the refusal if a greater epoch caused this error.
     #[must_use]
     pub fn stale(&self) -> Option<Stale> {
         match self {

@@ -80,8 +80,8 @@ pub fn encode(
     (fields(count), count)
 }
 
-/// Returns the number of bytes that a value takes in a record. A record prints each part of the
-/// value on an indented line.
+/// Returns the number of bytes that a value takes in a record. In a record, each part of the value
+/// is on its own indented line.
 pub fn written(value: &Value) -> usize {
     let text = format!("{value:#}");
     text.len() + 2 * text.lines().count()

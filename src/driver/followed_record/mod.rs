@@ -38,7 +38,7 @@ pub(super) struct FollowedRecord {
     seal_again: Duration,
     /// True if the first campaign may seal a predecessor's epoch without a wait (E16).
     pub(super) reclaim: bool,
-    /// Last epoch for which the delay before the create has ended (PR1, PR2).
+    /// Last epoch for which the delay before its creation has ended (PR1, PR2).
     pub(super) deferred: Option<Epoch>,
     /// Number of notifications that the driver has processed.
     pub(super) notified: u64,

@@ -32,7 +32,8 @@ use crate::protocol::message::{Event, Input};
 /// Requests of the application that wait for a write.
 #[derive(Debug, Default)]
 struct Pending {
-    /// The callers of `proclaim`, each with the first heartbeat that carries its data.
+    /// The waiting callers of `proclaim`, each with the number of the first heartbeat that carries
+    /// the caller's data.
     proclaims: Vec<(u64, oneshot::Sender<Result<(), Error>>)>,
     resign: Option<oneshot::Sender<Result<(), Error>>>,
     /// Span of the current renewal, from its first request to its last.

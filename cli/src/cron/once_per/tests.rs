@@ -138,7 +138,8 @@ async fn only_the_newest_turn_records_an_end() {
     assert!(read(&store).await.expect("a record").is_completed());
 }
 
-/// The record is unchanged without a valid lease, even if no other host has claimed it.
+/// A host without a valid lease does not change the record, even if no other host has claimed the
+/// record.
 #[tokio::test]
 async fn a_lost_lease_completes_no_period() {
     let store = MemoryStore::new();

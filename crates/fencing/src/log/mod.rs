@@ -206,7 +206,8 @@ impl FencedLog {
                 None if number > base => {}
                 None => return Ok(Err(number)),
             }
-            // This does not go below 1: every base is at least 1, and number 1 is never a fence.
+            // The number stays at 1 or above: every base is at least 1, and number 1 is never a
+            // fence.
             number -= 1;
         }
     }

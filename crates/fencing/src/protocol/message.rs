@@ -103,7 +103,7 @@ pub enum Ended {
     /// This number has an object of this lower epoch, although a greater epoch wrote before it:
     /// objects were deleted by other means, or the store violated a guarantee.
     WentBack { number: u64, epoch: Epoch },
-    /// The log is full: the greatest number is used.
+    /// The log is full: its greatest number is taken.
     Full,
 }
 

@@ -28,8 +28,8 @@ impl PollReport {
         (self.completed, self.unread, self.too_large) = (false, false, false);
     }
 
-    /// Ends a poll. Returns whether to report that a session cannot be read: reads or seals have
-    /// failed in several consecutive polls.
+    /// Ends a poll. Returns true if the member must report an unreadable session, because reads or
+    /// seals have failed in several consecutive polls.
     pub(super) fn end(&mut self) -> bool {
         if self.unread {
             self.unread_polls += 1;

@@ -181,8 +181,8 @@ async fn regression_when_all_members_died_their_successors_wait_for_one_lease() 
     balanced(&nodes.iter().collect::<Vec<_>>(), 6, VALIDITY + POLL * 6).await;
 }
 
-/// Before the fix, if a call of `run` left while it joined, its session stayed alive for one more
-/// validity, and the group granted partitions to this session.
+/// Before the fix, if `leave` was called while `run` was joining the group, the session stayed
+/// alive for one more validity, and the group granted partitions to it.
 #[tokio::test(start_paused = true)]
 async fn regression_a_call_that_leaves_while_it_joins_gets_no_partition() {
     let fleet = Fleet::new(6);

@@ -187,7 +187,7 @@ fn broken(broken: Broken, group: Group, invariant: &'static str) {
     caught(Group { broken, ..group }, invariant);
 }
 
-/// If members ignore the token of a release, the release of a former ownership takes the partition
+/// If members ignore the token of a release, a late release by a former owner takes the partition
 /// from its current owner.
 #[test]
 fn broken_release_of_any_token() {

@@ -80,9 +80,9 @@ impl State {
         })
     }
 
-    /// Returns whether a read of this session must succeed. If other programs deleted only the
-    /// newest assignments, members detect the deletion only by sessions that record a greater
-    /// assignment. So these reads must not fail.
+    /// Returns whether a read of this session must succeed. If other programs deleted the newest
+    /// assignments, a member detects this only by a session that records a greater assignment than
+    /// the newest one left. So reads of sessions must not fail.
     pub fn must_be_read(&self, key: &str) -> bool {
         session_of(key).is_some() && !self.is_repaired() && self.bucket.newest().is_some()
     }

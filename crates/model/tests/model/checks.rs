@@ -252,7 +252,7 @@ pub fn properties(setting: &Setting) -> Vec<Property<Game>> {
         Property::<Game>::always("I4", |_, world| holds(world, "I4")),
         Property::<Game>::always("I5", |_, world| holds(world, "I5")),
         Property::<Game>::always("I6", |_, world| i6(world)),
-        // The reason of a loss matches the store.
+        // The reason that a leader reports for its loss agrees with the objects in the store.
         Property::<Game>::always("honest", |_, world| holds(world, "honest")),
         // A campaign recognises the epoch object that it created.
         Property::<Game>::always("own", |_, world| holds(world, "own")),

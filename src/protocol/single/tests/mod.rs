@@ -283,7 +283,7 @@ fn the_takeover_delay_follows_a_lapse_and_not_a_release() {
     let mut play = SinglePlay::new(rules, None);
     play.looks(released(4, "r"));
     play.takes(5, "r", 1, 1, done("c"));
-    // A peer that writes only the post's fields has released the lock.
+    // A peer that knows only the fields of the If-Match post has released the lock.
     let mut play = SinglePlay::new(rules, None);
     play.looks(lock(4, 0, 0, "r", Some(EpochEnd::Unknown)));
     play.takes(5, "r", 1, 1, done("c"));

@@ -209,8 +209,8 @@ impl Planner<'_> {
 impl Evidence {
     /// Returns the names of the members that the partition must avoid, and whether the partition is
     /// failing. A partition is failing if its work has failed at each permitted seat. A partition
-    /// that is not failing avoids all seats where its work has failed, except its holder. A failing
-    /// partition avoids only the seats whose back-off still runs, except its holder.
+    /// that is not failing avoids all seats where its work has failed. A failing partition avoids
+    /// only the seats whose back-off still runs. Neither avoids the seat that holds it.
     fn try_at(
         &self,
         partition: &AssignedPartition,

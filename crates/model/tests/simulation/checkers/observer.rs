@@ -1,4 +1,5 @@
-//! The leader that an observer sees never has a lower epoch than before, and its epoch exists.
+//! An observer never sees a leader with a lower epoch than an earlier leader, or with an epoch that
+//! does not exist.
 
 use std::collections::BTreeMap;
 
