@@ -81,13 +81,12 @@ impl Election {
     /// - [`AccessDenied`](crate::ErrorKind::AccessDenied) and
     ///   [`NoSuchStore`](crate::ErrorKind::NoSuchStore), after
     ///   [retries](crate::ElectionBuilder::retry_denied).
-    /// - Errors that a retry cannot fix: [`UnsafeStore`](crate::ErrorKind::UnsafeStore) from a
-    ///   store that has not answered a write before,
-    ///   [`CorruptRecord`](crate::ErrorKind::CorruptRecord),
+    /// - Errors that a retry cannot fix: [`CorruptRecord`](crate::ErrorKind::CorruptRecord),
     ///   [`RecordTooNew`](crate::ErrorKind::RecordTooNew),
     ///   [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted),
     ///   [`NewestDeleted`](crate::ErrorKind::NewestDeleted),
     ///   [`NoRuntime`](crate::ErrorKind::NoRuntime).
+    /// - [`UnsafeStore`](crate::ErrorKind::UnsafeStore), if this store has never answered a write.
     pub async fn campaign(&self) -> Result<Leadership, Error> {
         let caller = Span::current();
         let campaign = async {

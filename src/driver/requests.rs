@@ -11,9 +11,9 @@ use crate::protocol::message::{Answer, Request};
 use crate::store::{Determinacy, PutOutcome, StoreError, StoreErrorKind, Written};
 use crate::store::{answer_within, listing_within};
 
-/// Number of consecutive reads that miss a listed epoch before the driver reports the
-/// contradiction. A compacted epoch is missed only once, because the next listing shows a greater
-/// epoch.
+/// Number of consecutive reads that do not find a listed epoch, after which the driver reports that
+/// reads and listings contradict each other. A compacted epoch is missed only once, because the
+/// next listing shows a greater epoch.
 const READS_OF_A_MISSING_EPOCH: u32 = 3;
 
 /// The failures and denials of the requests so far.

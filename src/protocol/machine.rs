@@ -43,7 +43,8 @@ pub enum Machine {
 }
 
 impl Machine {
-    /// Returns a candidate or an observer. The greatest epoch that it has seen is `greatest`.
+    /// Returns a candidate or an observer. `greatest` is the greatest epoch that the process has
+    /// seen.
     pub fn new(layout: Layout, rules: Rules, greatest: Option<Epoch>) -> Machine {
         match layout {
             Layout::EpochFiles => Machine::EpochFiles(Candidate::new(rules, greatest)),

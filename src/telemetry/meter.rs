@@ -55,7 +55,7 @@ impl Meter {
         self.keys.gauge(name, &[])
     }
 
-    /// Creates the counters of an observer's requests with the value 0.
+    /// Creates the counters of an observer's requests, each with the value 0.
     pub fn observes(&self) {
         Role::Observer.register(&self.keys);
     }

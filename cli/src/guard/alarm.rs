@@ -1,8 +1,8 @@
 //! A kernel timer that kills the guard if the guard does not act on the deadline for SIGKILL.
 //!
-//! An operator may have stopped the guard together with `tenure`. The timer of a stopped process
-//! continues to run. When the guard dies, the kernel kills CMD and the standby kills the other
-//! descendants.
+//! An operator may have suspended the guard together with `tenure` (SIGSTOP). The timer of a
+//! stopped process continues to run. When the guard dies, the kernel kills CMD and the standby
+//! kills the other descendants.
 
 use std::time::Duration;
 

@@ -41,7 +41,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// start a process with a value of 128 KiB.
 const LONGEST_VALUE_BYTES: usize = 100_000;
 
-/// A change with the input for CMD.
+/// A change, together with the input that CMD gets for it.
 #[derive(Debug)]
 pub struct ExecChange {
     /// Number of the changed partition, in a watch of a group.

@@ -198,7 +198,7 @@ impl AppHealth {
 /// is compared only with other modification times of the same file.
 async fn written(path: &Path) -> Option<SystemTime> {
     let path = path.to_owned();
-    // This reads on another thread, because a disk that hangs must not delay the renewals.
+    // Another thread reads the file, because a disk that hangs must not delay the renewals.
     let found = on_a_thread(move || std::fs::metadata(path)).await.ok()?;
     found.ok()?.modified().ok()
 }

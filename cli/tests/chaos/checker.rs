@@ -251,10 +251,10 @@ fn check_acknowledged(lives: &[Life], manifest: &[(u64, Entry)]) -> Result<usize
 ///
 /// The test computes the end of the lease from the epoch object. The test sees a renewal some
 /// milliseconds late. So the lease ends at most `validity` after the test has seen the last
-/// renewal. The guard begins to kill 200 ms before the end of the lease, and needs CPU time in
-/// these 200 ms. [`Stalls`] records intervals in which the machine ran no process. The child may
-/// live longer by the duration of such a stall. The child may also live longer if its guard was
-/// stopped together with the child.
+/// renewal. 200 ms before the end of the lease the guard begins to kill CMD. It needs CPU time for
+/// this. [`Stalls`] records intervals in which the machine ran no process. The child may live
+/// longer by the duration of such a stall. The child may also live longer if its guard was stopped
+/// together with the child.
 fn check_leases(lives: &[Life], stalls: &[Stall]) -> Result<u64, String> {
     let mut nearest = u64::MAX;
     for life in lives {

@@ -111,7 +111,7 @@ fn span(
 fn end(record: &Record, newest: bool) -> Option<EpochEnd> {
     let by_itself = record.candidate.is_some() && record.candidate == record.sealed_by;
     match (record.expired, record.ended) {
-        // While a restore runs, the record of its epoch already has this end, but no seal.
+        // While a restore runs, the record of its epoch already says `Restored`, but is not sealed.
         (_, Some(EpochEnd::Restored)) => Some(EpochEnd::Restored),
         (false, _) if newest => None,
         (false, _) => Some(EpochEnd::Superseded),
@@ -222,8 +222,8 @@ fn superseded_at_the_latest(spans: &mut [LeadershipSpan]) {
         let latest = [span.until.latest, next.latest].into_iter().flatten().min();
         let at = [span.until.at, next.at].into_iter().flatten().min();
         span.until = TimeEstimate::between(at, span.until.earliest, latest);
-        // Because clocks differ, the successor may seem to begin before this epoch. The end of an
-        // epoch is never before its begin.
+        // Because clocks differ, the successor may seem to begin before this epoch. So the end is
+        // moved to the start of this epoch if necessary.
         if let (Some(at), Some(from)) = (span.until.at, span.from.at) {
             span.until.at = Some(at.max(from));
         }

@@ -1,4 +1,4 @@
-//! The mark of an object that may not be on the disk.
+//! The mark of an object that is possibly not on the disk yet.
 //!
 //! All processes see a rename immediately, but the rename survives a power loss only after a sync
 //! of its folder. In the meantime a mark exists: a file in the work folder that contains the

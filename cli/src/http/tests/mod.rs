@@ -299,8 +299,8 @@ async fn regression_one_process_of_many_replaces_a_dead_socket() {
         let path = dir.path().join(format!("api-{round}"));
         let together = Arc::new(std::sync::Barrier::new(4));
         drop(std::os::unix::net::UnixListener::bind(&path).expect("a new socket"));
-        // A child process of another test may have inherited the socket. It keeps the socket alive
-        // until its exec.
+        // A child process of another test may have inherited the socket. The child keeps the socket
+        // alive until the child calls exec.
         let alive = async || {
             while std::os::unix::net::UnixStream::connect(&path).is_ok() {
                 tokio::task::yield_now().await;

@@ -203,8 +203,8 @@ mod tests {
         backend.make_epoch_object(1, r#"{"epoch":1, "members":[],"partitions":[]}"#);
         watch.look(&backend);
         assert_eq!(watch.wrong[1..], ["assignment 1 was overwritten"]);
-        // Assignment 2 was created and compacted between two polls. The watch records it from the
-        // gap before assignment 3.
+        // Assignment 2 was created and compacted between two polls. The watch never saw assignment
+        // 2. It infers assignment 2 from the gap in the numbers before 3.
         backend.delete_epoch_object(1);
         backend.make_epoch_object(3, r#"{"epoch":3,"members":[],"partitions":[]}"#);
         watch.look(&backend);

@@ -77,7 +77,7 @@ fn the_scheduled_commands_run() {
     }
 }
 
-/// Runs the unit with its environment file, on a directory instead of the bucket.
+/// Runs the unit with its environment file. The store is a directory instead of the bucket.
 #[test]
 fn the_unit_of_a_program_leads_and_runs_it() {
     let bench = Bench::new();

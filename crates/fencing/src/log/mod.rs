@@ -40,7 +40,7 @@ pub use writer::LogWriter;
 /// - A reader sees each number with its first object or not at all.
 ///
 /// **Limits.** The data of a reader may be outdated when the reader uses them. A trim needs no
-/// token: the caller must know that no leader, present or future, needs the trimmed entries. If
+/// token. So the caller must know that no leader, present or future, needs the trimmed entries. If
 /// objects are deleted by other means, a paused writer may create them again. So delete only with
 /// [`trim`](FencedLog::trim), and configure no lifecycle rules.
 ///

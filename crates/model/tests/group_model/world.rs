@@ -34,8 +34,8 @@ pub struct World {
 pub struct Ghost {
     /// Owner of each token, recorded at the first LIST that confirmed the grant.
     pub granted: BTreeMap<(PartitionNumber, Epoch), Session>,
-    /// The first session that believed in each token. Recorded only if the broken rule confuses
-    /// sessions.
+    /// The first session that believed in each token. Recorded only in models whose broken rule
+    /// lets a member take another session for its own.
     pub believed: BTreeMap<Release, Nonce>,
     /// Releases of partitions, recorded once the work of the owner has stopped.
     pub stopped: BTreeSet<(Session, Release)>,

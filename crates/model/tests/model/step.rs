@@ -255,8 +255,8 @@ impl Game {
 }
 
 impl World {
-    /// Returns an unused nonce. An unused nonce is not in the store or in a pending request, and no
-    /// process would recognise it.
+    /// Returns an unused nonce. An unused nonce is neither in the store nor in a pending request,
+    /// and no process would recognise it.
     fn fresh_nonce(&self, epoch: Number) -> NonceNumber {
         let first = NonceNumber::from(epoch) * NONCES;
         let creating = self.processes.iter().flat_map(|it| it.creating.iter().chain(&it.sent));

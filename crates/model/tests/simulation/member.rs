@@ -1,4 +1,4 @@
-//! The state of a process that the simulation keeps.
+//! The state that the simulation keeps for each process.
 
 use std::sync::Arc;
 use std::time::Duration;

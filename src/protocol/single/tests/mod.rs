@@ -298,7 +298,7 @@ fn an_object_below_the_greatest_token_seen_is_never_taken_over() {
         play.looks(older);
         assert_eq!(play.machine.step(), Step::Failed(Failure::NewestDeleted(e(4))));
     }
-    // If only one reading finds no object, the campaign continues.
+    // If only one read finds no object, the campaign continues.
     let mut play = SinglePlay::following();
     play.polls("a", Answer::Missing);
     play.pauses();

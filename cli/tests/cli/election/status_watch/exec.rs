@@ -126,7 +126,7 @@ fn the_end_of_the_watch_ends_the_process_group_of_cmd() {
         let mut watching = watch(&bench, &command);
         watching.tells("a leads epoch 3");
         let sleep = number_in(&bench.path("pid"));
-        // The ending watch does not start CMD for this change.
+        // The watch is about to end, so it does not start CMD for this change.
         bench.epoch(3, SEALED);
         watching.tells("no process leads");
         fs::remove_file(bench.path("pid")).expect("the file exists");

@@ -1,6 +1,7 @@
-//! A candidate never seals the epoch of a live peer of Morling's post. A process may seal such an
-//! epoch as lapsed only if all its reads during the whole lapse, by its own clock, showed the same
-//! state of the object. The state is the ETag and `Last-Modified`.
+//! A candidate never seals the epoch of a live peer of Morling's post. A process may seal the epoch
+//! of a Morling peer as lapsed only if the object has not changed for the whole lapse. The process
+//! measures the lapse by its own clock, and each of its reads in this time must have shown the same
+//! state. The state is the ETag and `Last-Modified`.
 //!
 //! The checker uses the reads of all calls of the process, with the times of their answers. The
 //! dates of objects have whole seconds, so a process cannot distinguish two touches within a
