@@ -109,6 +109,8 @@ impl Board {
         for (id, card) in cards.cards.iter().filter(|(_, card)| card.version > version) {
             let id = json_line(id);
             match &card.json {
+                // A new stream has not shown the removed card.
+                None if version == 0 => Ok(()),
                 Some(json) => {
                     writeln!(text, "event: card\ndata: {{\"id\":{id},\"card\":{json}}}\n")
                 }

@@ -17,9 +17,6 @@ use crate::process::timer::pause;
 
 /// Number of epochs in the timeline.
 const EPOCHS: usize = 50;
-/// Number of epochs to read after a change: the new epochs, and the previous epoch, which has
-/// ended.
-const AFTER_A_CHANGE: usize = 3;
 /// Maximum length of the data that is shown, in characters.
 const SHOWN_DATA: usize = 2_000;
 /// If the store has not answered for this time or longer, the state is unknown.
@@ -72,8 +69,9 @@ impl EpochSpan {
             epoch: span.epoch.get(),
             leader: shown(&span.candidate),
             from: time(span.from.at.or(span.from.latest)),
-            until: time(span.until.at),
-            end: end_word(span),
+            // A leader that died led at most until its lease ended.
+            until: time(span.until.at.or(span.until.latest.filter(|_| span.lapsed))),
+            end: if span.lapsed { "lapsed".to_owned() } else { end_word(span) },
             by: shown(&span.forced_by).or_else(|| shown(&span.sealed_by)),
             reason: shown(&span.reason),
         }
@@ -85,18 +83,20 @@ impl EpochSpan {
 #[derive(Debug, Default)]
 struct Timeline {
     epochs: BTreeMap<u64, EpochSpan>,
-    /// The newest epoch of the last reading, and whether it had ended.
-    read: Option<(Option<Epoch>, bool)>,
+    /// The newest epoch of the last reading, and its state then.
+    read: Option<NewestEpoch>,
 }
 
 impl Timeline {
-    /// Reads the epochs that changed since the last call. If the read fails, the next call repeats
-    /// it.
-    async fn update(&mut self, place: &Place, layout: Layout, newest: (Option<Epoch>, bool)) {
+    /// Reads the epochs that changed since the last call: the new ones, and the one before, which
+    /// has ended. A failed reading is repeated by the next call.
+    async fn update(&mut self, place: &Place, layout: Layout, newest: NewestEpoch) {
         if self.read == Some(newest) {
             return;
         }
-        let limit = if self.epochs.is_empty() { EPOCHS } else { AFTER_A_CHANGE };
+        let known = self.epochs.keys().next_back().copied().unwrap_or_default();
+        let new = newest.epoch.map_or(0, |epoch| epoch.get()).abs_diff(known);
+        let limit = usize::try_from(new).unwrap_or(EPOCHS).saturating_add(2).min(EPOCHS);
         let Ok(reader) = Reader::new(place.store.clone(), &place.prefix) else { return };
         let Ok(history) = reader.layout(layout).limit(limit).read().await else { return };
         self.epochs
@@ -106,6 +106,14 @@ impl Timeline {
         }
         self.read = Some(newest);
     }
+}
+
+/// The newest known epoch. A change of any field changes the timeline.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct NewestEpoch {
+    epoch: Option<Epoch>,
+    sealed: bool,
+    held: bool,
 }
 
 /// Follows an election until the future is dropped. Shows each error on the card, and retries.
@@ -158,10 +166,12 @@ async fn observe(
         }
         let Some(observation) = &observed else { continue };
         let seen = election.last_seen();
-        let newest = seen.as_ref().map(|seen| seen.leader.epoch);
-        timeline
-            .update(place, layout, (newest, seen.as_ref().is_some_and(|seen| seen.sealed)))
-            .await;
+        let newest = NewestEpoch {
+            epoch: seen.as_ref().map(|seen| seen.leader.epoch),
+            sealed: seen.as_ref().is_some_and(|seen| seen.sealed),
+            held: seen.as_ref().is_some_and(LastSeen::is_held),
+        };
+        timeline.update(place, layout, newest).await;
         card.update(observation, seen, election.since_last_answer(), place.board.now());
         card.epochs = timeline.epochs.values().cloned().collect();
         place.board.show(&place.id, card);

@@ -64,14 +64,12 @@ pub async fn search(store: &Arc<dyn Store>, prefix: &str) -> Result<Search, Stor
                 skip = Some(last);
             }
         }
-        let Some(last) = page.entries.last() else { break };
-        if !page.truncated {
-            search.complete = true;
+        let Some(last) = page.entries.last().filter(|_| page.truncated) else {
+            search.complete = !page.truncated;
             break;
-        }
+        };
         after = skip.filter(|skip| *skip > last.key).unwrap_or_else(|| last.key.clone());
     }
-    search.complete |= search.found.is_empty() && after.is_empty();
     Ok(search)
 }
 
@@ -152,8 +150,11 @@ mod tests {
             let key = format!("a/lock-{epoch:010}.json");
             store.create(&key, Bytes::new()).await.expect("a new key");
         }
+        let store = Arc::new(store);
+        let all: Arc<dyn Store> = store.clone();
+        let alone = search(&all, "").await.expect("a listing");
+        assert!(alone.complete, "no key follows the skipped ones");
         store.create("b/once-per.json", Bytes::new()).await.expect("a new key");
-        let store: Arc<dyn Store> = Arc::new(store);
         let requests = Arc::default();
         let counted: Arc<dyn Store> = Arc::new(super::super::counted_store::CountedStore {
             store,

@@ -50,10 +50,11 @@ pub const AFTER_UI: &str = after_help!(
     "\
 The page shows elections with leader, data, remaining lease and the last 50 epochs; groups with the
 owner of each partition; and the last periods of jobs (`run --once-per`). It is updated as the
-states change. It changes nothing: every write to the store is refused in this process.
+states change. It changes no object: every write of one is refused in this process.
 
-Up to 500 elections, groups and jobs are followed; the names of others are listed. Each is followed
-once, for any number of open pages. The page shows the number of requests and their cost in a month.
+Up to 500 elections, groups and jobs of each store are followed; the names of others are listed.
+Each is followed once, for up to 64 visible pages. The page shows the number of requests and their
+cost in a month.
 
 With --access-key-file a browser asks for a user name and a password: the name is ignored, and the
 password is the key.",

@@ -23,6 +23,9 @@ use crate::store::url::StoreUrl;
 const MOST_FOLLOWED: usize = 500;
 /// Interval of the searches for new elections, groups and jobs.
 const SEARCH_EVERY: Duration = Duration::from_secs(60);
+/// Time limit of a search, and of opening a store.
+const SEARCH_WITHIN: Duration = Duration::from_secs(30);
+const NO_ANSWER: &str = "the store does not answer; the search is retried";
 /// Pause before a retry after a failure, such as a failed search.
 const RETRY_EVERY: Duration = Duration::from_secs(5);
 
@@ -69,17 +72,18 @@ pub async fn follow(number: usize, url: StoreUrl, poll: Duration, board: Arc<Boa
         complete: true,
     };
     let Opened { store, prefix } = loop {
-        match open(&url, IfMissing::Refuse).await {
-            Ok(opened) => break opened,
-            Err(failure) => board.show(&id, &failed(failure.why)),
+        match within(open(&url, IfMissing::Refuse)).await {
+            Some(Ok(opened)) => break opened,
+            Some(Err(failure)) => board.show(&id, &failed(failure.why)),
+            None => board.show(&id, &failed(NO_ANSWER.to_owned())),
         }
         pause(RETRY_EVERY).await;
     };
     let store: Arc<dyn Store> = Arc::new(CountedStore { store, requests });
     let mut followers = Followers { tasks: JoinSet::new(), running: BTreeMap::new() };
     loop {
-        let wait = match search(&store, &prefix).await {
-            Ok(search) => {
+        let wait = match within(search(&store, &prefix)).await {
+            Some(Ok(search)) => {
                 let place = |found: &Found, id| Place {
                     board: Arc::clone(&board),
                     store: Arc::clone(&store),
@@ -96,13 +100,26 @@ pub async fn follow(number: usize, url: StoreUrl, poll: Duration, board: Arc<Boa
                 board.show(&id, &card);
                 SEARCH_EVERY
             }
-            Err(error) => {
+            failure => {
+                let error = match failure {
+                    Some(Err(error)) => error.to_string(),
+                    _ => NO_ANSWER.to_owned(),
+                };
                 let followed = followers.running.len();
-                board.show(&id, &StoreCard { followed, ..failed(error.to_string()) });
+                board.show(&id, &StoreCard { followed, ..failed(error) });
                 RETRY_EVERY
             }
         };
         pause(wait).await;
+    }
+}
+
+/// Returns the result, or `None` if the store does not answer in time.
+async fn within<T>(call: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        result = call => Some(result),
+        () = pause(SEARCH_WITHIN) => None,
     }
 }
 

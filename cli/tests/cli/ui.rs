@@ -18,8 +18,10 @@ use tenure_testkit::command::scene::Scene;
 /// Starts `tenure ui` for all elections and groups below the directory of the scene.
 fn ui(scene: &Scene, options: &[&str]) -> Sidecar {
     let mut command = Command::new(TENURE);
-    command.args(["ui", "--store", &scene.url(), "--listen", "127.0.0.1:0", "--poll", "200ms"]);
-    command.args(options);
+    command.args(["ui", "--store", &scene.url(), "--listen", "127.0.0.1:0"]).args(options);
+    if !options.contains(&"--poll") {
+        command.args(["--poll", "200ms"]);
+    }
     scene.surround(&mut command);
     let process = scene.start("ui", command);
     let mut ui = Sidecar { process, address: String::new() };
@@ -60,7 +62,9 @@ fn a_killed_leader_and_its_successor_are_shown() {
     assert!(held["lapses_at"].is_u64() && held["answered_at"].is_u64(), "{held}");
     a.process.signal(Signal::SIGKILL);
     a.process.code();
-    shows(&ui, "election", "the lapse", |card| card["state"] == "vacant");
+    shows(&ui, "election", "the lapse", |card| {
+        card["state"] == "vacant" && card["epochs"][0]["end"] == "lapsed"
+    });
     let b = sidecar(&scene, "b", &options);
     b.leads();
     let held = shows(&ui, "election", "b leads", |card| card["leader"] == "b");
@@ -68,6 +72,25 @@ fn a_killed_leader_and_its_successor_are_shown() {
     let ends: Vec<_> = epochs.iter().map(|epoch| (&epoch["leader"], &epoch["end"])).collect();
     assert_eq!(ends[0], (&"a".into(), &"lapsed".into()), "{held}");
     assert_eq!(ends[1], (&"b".into(), &"held".into()), "{held}");
+}
+
+/// Before the fix, the page read three epochs after each change, so it lost the others for good.
+#[test]
+fn regression_all_epochs_between_two_polls_are_shown() {
+    let scene = Scene::new(TENURE);
+    let url = scene.url();
+    let lead = || tenure(&["run", "--store", &url, "--validity", "5s", "--", "true"]);
+    lead();
+    let ui = ui(&scene, &["--poll", "3s"]);
+    shows(&ui, "election", "the first epoch", |card| card["epochs"][0].is_object());
+    for _ in 0..6 {
+        lead();
+    }
+    let all = (1..=7).map(Value::from).collect::<Vec<_>>();
+    shows(&ui, "election", "seven epochs", |card| {
+        let epochs = card["epochs"].as_array().into_iter().flatten();
+        epochs.map(|epoch| epoch["epoch"].clone()).collect::<Vec<_>>() == all
+    });
 }
 
 #[test]

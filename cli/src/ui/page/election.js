@@ -65,26 +65,22 @@ kinds.election = {
       put(view.left, left > 0 ? `${length(left)} of the lease left` : "the lease has lapsed");
     }
     age(view.answer, card.answered_at, 30000);
+    if (now() - view.drawn > 10000) drawEpochs(view, card.epochs);
   },
 };
 
 // The strip has a segment for each epoch and each gap, as wide as it was long.
 function drawEpochs(view, epochs) {
+  view.drawn = now();
   view.strip.replaceChildren();
   view.rows.replaceChildren();
   view.strip.hidden = view.history.hidden = !epochs.length;
-  let end = null;
+  let before = null;
   for (const epoch of epochs) {
     const until = epoch.until === null ? wall() : epoch.until;
     const led = epoch.from === null ? null : Math.max(0, until - epoch.from);
-    if (end !== null && epoch.from !== null && epoch.from - end >= 1000) {
-      const gap = make("li", "gap");
-      gap.style.flexGrow = String(epoch.from - end);
-      gap.title = `no leader for ${length(epoch.from - end)}`;
-      gap.append(make("span", "hidden-text", gap.title));
-      view.strip.append(gap);
-      view.rows.prepend(rowOf(["", "no leader", date(end), length(epoch.from - end), ""]));
-    }
+    // Between epochs with a compacted one nothing is known.
+    if (before && before.epoch + 1 === epoch.epoch) drawGap(view, before.until, epoch.from);
     const how =
       epoch.end + (epoch.by ? ` by ${epoch.by}` : "") + (epoch.reason ? `: ${epoch.reason}` : "");
     const segment = make("li", colourOf(epoch.leader));
@@ -102,6 +98,17 @@ function drawEpochs(view, epochs) {
         how,
       ]),
     );
-    end = epoch.until;
+    before = epoch;
   }
+  if (before) drawGap(view, before.until, wall());
+}
+
+function drawGap(view, from, until) {
+  if (from === null || until === null || until - from < 1000) return;
+  const gap = make("li", "gap");
+  gap.style.flexGrow = String(until - from);
+  gap.title = `no leader for ${length(until - from)}`;
+  gap.append(make("span", "hidden-text", gap.title));
+  view.strip.append(gap);
+  view.rows.prepend(rowOf(["", "no leader", date(from), length(until - from), ""]));
 }

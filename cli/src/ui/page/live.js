@@ -1,5 +1,6 @@
 // The events of the server, and the regular updates.
-let sayings = [];
+let sayings = [],
+  built = 0;
 function say(text) {
   sayings.push(text);
 }
@@ -8,7 +9,7 @@ function show(id, card) {
   const kind = kinds[card.kind];
   let entry = cards.get(id);
   if (!entry) {
-    entry = { view: { number: `p${cards.size}` }, card: null, kind };
+    entry = { view: { number: `p${built++}` }, card: null, kind };
     kind.build(entry.view, card);
     const place = $(kind.section).querySelector(".cards");
     entry.key = `${card.name || card.store}`;
@@ -65,6 +66,7 @@ function beat() {
   $("stale").hidden = !stale;
   if (stale) put($("stale"), `This view is ${length(silent)} old: tenure ui does not answer.`);
   put($("live"), stale ? "✕ stale" : cards.size ? "● live" : "Connecting");
+  if (silent > 10000 && performance.now() - opened > 10000) listen();
   for (const { view, card, kind } of cards.values())
     if (!view.article.hidden) kind.tick(view, card);
   refresh();
@@ -74,24 +76,37 @@ function beat() {
   }
 }
 
-const source = new EventSource("/events");
-source.addEventListener("tick", (event) => {
-  const tick = JSON.parse(event.data);
-  heard = performance.now();
-  base = tick.now - heard;
-  wallBase = tick.wall - heard;
-  const cost =
-    tick.dollars_a_month === null ? "" : `, about $${tick.dollars_a_month.toFixed(2)} a month`;
-  put($("cost"), `${tick.requests} requests, ${tick.per_minute.toFixed(1)} a minute${cost}`);
-  // A new connection may follow a restart of the server.
-  if (tick.ids) for (const id of [...cards.keys()]) if (!tick.ids.includes(id)) drop(id);
-});
-source.addEventListener("card", (event) => {
-  const { id, card } = JSON.parse(event.data);
-  heard = performance.now();
-  show(id, card);
-});
-source.addEventListener("gone", (event) => drop(JSON.parse(event.data).id));
+// A browser gives up after an answer that is no stream, and does not notice a silent connection. It
+// opens six connections to one host, so a hidden page closes its stream.
+let source = null,
+  opened = 0;
+function listen() {
+  if (source) source.close();
+  source = null;
+  opened = performance.now();
+  if (document.hidden) return;
+  source = new EventSource("/events");
+  source.addEventListener("tick", (event) => {
+    const tick = JSON.parse(event.data);
+    heard = performance.now();
+    base = tick.now - heard;
+    wallBase = tick.wall - heard;
+    const cost =
+      tick.dollars_a_month === null ? "" : `, about $${tick.dollars_a_month.toFixed(2)} a month`;
+    put($("cost"), `${tick.requests} requests, ${tick.per_minute.toFixed(1)} a minute${cost}`);
+    // A new connection may follow a restart of the server.
+    if (tick.ids) for (const id of [...cards.keys()]) if (!tick.ids.includes(id)) drop(id);
+  });
+  source.addEventListener("card", (event) => {
+    const { id, card } = JSON.parse(event.data);
+    heard = performance.now();
+    show(id, card);
+  });
+  source.addEventListener("gone", (event) => drop(JSON.parse(event.data).id));
+}
+
+listen();
+document.addEventListener("visibilitychange", listen);
 $("find").addEventListener("input", refresh);
 $("only").addEventListener("change", refresh);
 setInterval(beat, 500);
