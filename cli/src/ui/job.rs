@@ -19,8 +19,6 @@ struct JobCard {
     period_ms: Option<u64>,
     /// The last 30 periods, in ascending order.
     periods: Vec<JobPeriod>,
-    last_completed: Option<i64>,
-    read_at: Option<u64>,
     error: Option<String>,
 }
 
@@ -55,31 +53,18 @@ pub async fn follow(place: Place) {
         name: place.name.clone(),
         period_ms: None,
         periods: Vec::new(),
-        last_completed: None,
-        read_at: None,
         error: None,
     };
     loop {
         match record.read().await {
             Ok(Some(record)) => {
-                let newest = JobPeriod {
-                    start: record.period_start.timestamp_millis(),
-                    host: plain(&record.candidate),
-                    attempts: record.attempts,
-                    started: record.started_at.timestamp_millis(),
-                    ended: record.ended_at.map(|at| at.timestamp_millis()),
-                    exit_code: record.exit_code,
-                };
-                let earlier = record.earlier.iter().map(JobPeriod::of);
-                card.periods = earlier.chain([newest]).collect();
+                card.periods = record.periods().iter().map(JobPeriod::of).collect();
                 card.period_ms = Some(record.period_ms);
-                card.last_completed = record.last_completed.map(|at| at.timestamp_millis());
                 card.error = None;
             }
             Ok(None) => card.error = None,
             Err(failure) => card.error = Some(plain(&failure.why)),
         }
-        card.read_at = Some(place.board.now());
         place.board.show(&place.id, &card);
         pause(place.poll.max(LEAST_INTERVAL)).await;
     }

@@ -191,9 +191,17 @@ impl PeriodRecord {
         }
     }
 
-    /// Returns the periods of this record that began before this one.
+    /// Returns the periods of this record that began before this time.
     fn earlier_than(&self, start: DateTime<Utc>) -> Vec<EarlierPeriod> {
-        let own = EarlierPeriod {
+        let mut all = self.periods();
+        all.retain(|period| period.start < start);
+        all.drain(..all.len().saturating_sub(MOST_EARLIER));
+        all
+    }
+
+    /// Returns the earlier periods and this one, in ascending order.
+    pub fn periods(&self) -> Vec<EarlierPeriod> {
+        let newest = EarlierPeriod {
             start: self.period_start,
             attempts: self.attempts,
             candidate: self.candidate.chars().take(MOST_CHARS).collect(),
@@ -201,11 +209,7 @@ impl PeriodRecord {
             ended_at: self.ended_at,
             exit_code: self.exit_code,
         };
-        let mut all = self.earlier.clone();
-        all.push(own);
-        all.retain(|period| period.start < start);
-        all.drain(..all.len().saturating_sub(MOST_EARLIER));
-        all
+        self.earlier.iter().cloned().chain([newest]).collect()
     }
 
     /// Returns the record after the end of CMD.
