@@ -247,9 +247,10 @@ complaints.splice(
 );
 
 // A proxy before the page answers 502 for a while, after which a browser retries no more.
-await page.route("**/events", (route) => route.fulfill({ status: 502 }));
+let refused = 0;
+await page.route("**/events", (route) => route.fulfill({ status: 502 }).then(() => refused++));
 await page.reload();
-await sleep(3000);
+await until("the page gets a 502", () => refused > 0);
 await page.unroute("**/events");
 await until("the page recovers from a 502", () => shows("orders", "orders-2"));
 complaints.splice(0, complaints.length, ...complaints.filter((it) => !it.includes("502")));
@@ -271,12 +272,31 @@ if (process.env.AWS_ENDPOINT_URL) {
   await new Promise((ready) => proxy.listen(0, "127.0.0.1", ready));
   const bucket = `s3://${process.env.TENURE_TEST_S3_BUCKET}/ui-${process.pid}`;
   start("run", "--store", `${bucket}/mail`, "--name", "mail-1", "--", "sleep", "3600");
+  start(
+    "serve",
+    "--group",
+    `queue=${bucket}/queue`,
+    "--partitions",
+    "0..8",
+    "--name",
+    "worker-1",
+    "--poll",
+    "1s",
+    "--validity",
+    "6s",
+    "--rebalance-delay",
+    "0s",
+    "--listen",
+    "127.0.0.1:0",
+  );
   process.env.AWS_ENDPOINT_URL = `http://127.0.0.1:${proxy.address().port}`;
   await page.goto(await serveUi("--store", bucket));
   await until("an election on S3 is shown", () => shows("mail", "mail-1"));
+  await until("a group on S3 is shown", () => shows("queue", "all owned"));
   check(/\$\d/.test(await page.locator("#cost").innerText()), "the cost is shown");
   hangs = true;
   await until("a store that hangs is unknown", () => shows("mail", "unknown"), 90);
+  await until("and so are the owners", () => shows("queue", "unknown"), 90);
   hangs = false;
   await until("an answer ends that", () => shows("mail", "held"), 90);
   proxy.close();

@@ -19,6 +19,7 @@ use crate::process::lock::lock;
 #[derive(Debug)]
 pub struct Board {
     pub show_tokens: bool,
+    poll: Duration,
     started: Duration,
     cards: Mutex<Cards>,
     changes: watch::Sender<u64>,
@@ -34,6 +35,8 @@ struct Cards {
     samples: VecDeque<(u64, Vec<(u64, u64)>)>,
 }
 
+/// Least age of an answer that is late.
+const LATE: Duration = Duration::from_secs(30);
 /// Maximum number of samples.
 const MOST_SAMPLES: usize = 30;
 
@@ -51,6 +54,8 @@ struct Tick {
     now: u64,
     /// Time by the wall clock, in milliseconds since 1970.
     wall: u64,
+    /// Age of the last answer of a store, in milliseconds, above which a card is late.
+    late: u64,
     /// Keys of all cards, in the first event of a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     ids: Option<Vec<String>>,
@@ -61,10 +66,10 @@ struct Tick {
 }
 
 impl Board {
-    pub fn new(show_tokens: bool) -> Board {
+    pub fn new(show_tokens: bool, poll: Duration) -> Board {
         let started = Process::system().now().boot;
         let (changes, _) = watch::channel(0);
-        Board { show_tokens, started, cards: Mutex::default(), changes }
+        Board { show_tokens, poll, started, cards: Mutex::default(), changes }
     }
 
     /// Returns the current time of the page.
@@ -164,6 +169,7 @@ impl Board {
         Tick {
             now,
             wall: millis(Process::system().now().wall),
+            late: millis((self.poll * 2).max(LATE)),
             ids: None,
             requests: counts.iter().map(|(lists, reads)| lists + reads).sum(),
             per_minute: recent as f64 / minutes,
@@ -192,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_stream_gets_only_newer_cards() {
-        let board = Board::new(false);
+        let board = Board::new(false, Duration::ZERO);
         board.show("a", &1);
         board.show("b", &2);
         let (text, seen) = board.events_since(0);
@@ -208,7 +214,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_rate_leaves_out_the_requests_before_the_first_sample() {
-        let board = Board::new(false);
+        let board = Board::new(false, Duration::ZERO);
         let requests = Arc::<ReadCounts>::default();
         let store = Arc::new(tenure::store::MemoryStore::new());
         let counted = CountedStore { store, requests: Arc::clone(&requests) };
@@ -226,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_page_of_unknown_price_has_no_cost() {
-        let board = Board::new(false);
+        let board = Board::new(false, Duration::ZERO);
         assert_eq!(board.cost().dollars_a_month, Some(0.0));
         board.count(Arc::default(), None);
         assert_eq!(board.cost().dollars_a_month, None);

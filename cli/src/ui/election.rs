@@ -85,27 +85,41 @@ struct Timeline {
     epochs: BTreeMap<u64, EpochSpan>,
     /// The newest epoch of the last reading, and its state then.
     read: Option<NewestEpoch>,
+    /// The error of the last reading, and the time of the next one.
+    failed: Option<(String, u64)>,
 }
 
 impl Timeline {
     /// Reads the epochs that changed since the last call: the new ones, and the one before, which
-    /// has ended. A failed reading is repeated by the next call.
+    /// has ended. A failed reading is repeated after a pause.
     async fn update(&mut self, place: &Place, layout: Layout, newest: NewestEpoch) {
-        if self.read == Some(newest) {
+        let waits = self.failed.as_ref().is_some_and(|(_, next)| place.board.now() < *next);
+        if self.read == Some(newest) || waits {
             return;
         }
         let known = self.epochs.keys().next_back().copied().unwrap_or_default();
         let new = newest.epoch.map_or(0, |epoch| epoch.get()).abs_diff(known);
         let limit = usize::try_from(new).unwrap_or(EPOCHS).saturating_add(2).min(EPOCHS);
-        let Ok(reader) = Reader::new(place.store.clone(), &place.prefix) else { return };
-        let Ok(history) = reader.layout(layout).limit(limit).read().await else { return };
-        self.epochs
-            .extend(history.spans.iter().map(|span| (span.epoch.get(), EpochSpan::of(span))));
-        while self.epochs.len() > EPOCHS {
-            self.epochs.pop_first();
+        match read(place, layout, limit).await {
+            Ok(spans) => {
+                self.epochs.extend(spans.into_iter().map(|span| (span.epoch, span)));
+                while self.epochs.len() > EPOCHS {
+                    self.epochs.pop_first();
+                }
+                (self.read, self.failed) = (Some(newest), None);
+            }
+            Err(error) => {
+                let next = place.board.now() + millis(RETRY_EVERY);
+                self.failed = Some((format!("the epochs cannot be read: {error}"), next));
+            }
         }
-        self.read = Some(newest);
     }
+}
+
+async fn read(place: &Place, layout: Layout, limit: usize) -> Result<Vec<EpochSpan>, Error> {
+    let reader = Reader::new(place.store.clone(), &place.prefix)?;
+    let history = reader.layout(layout).limit(limit).read().await?;
+    Ok(history.spans.iter().map(EpochSpan::of).collect())
 }
 
 /// The newest known epoch. A change of any field changes the timeline.
@@ -173,6 +187,10 @@ async fn observe(
         };
         timeline.update(place, layout, newest).await;
         card.update(observation, seen, election.since_last_answer(), place.board.now());
+        card.error = match (&timeline.failed, election.last_failure()) {
+            (_, Some(error)) if card.state == "unknown" => Some(plain(&error.to_string())),
+            (failed, _) => failed.as_ref().map(|(error, _)| plain(error)),
+        };
         card.epochs = timeline.epochs.values().cloned().collect();
         place.board.show(&place.id, card);
     }
@@ -204,7 +222,6 @@ impl ElectionCard {
         answered_ago: Option<Duration>,
         now: u64,
     ) {
-        self.error = None;
         self.state = match observation {
             Observation::Leader(_) => "held",
             Observation::NoLeader => "vacant",

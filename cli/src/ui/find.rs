@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tenure::Layout;
-use tenure::store::{Store, StoreError};
+use tenure::store::{Determinacy, Store, StoreError, StoreErrorKind};
+
+use crate::process::timer::pause;
 
 /// The kind of a place below the prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,6 +39,8 @@ pub struct Found {
 /// Maximum number of LISTs of one search. Each returns up to 1,000 keys.
 const MOST_PAGES: usize = 200;
 const PAGE: usize = 1_000;
+/// Time limit of a LIST, and of opening a store.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 /// The result of a search.
 #[derive(Debug, Default)]
@@ -55,7 +60,8 @@ pub async fn search(store: &Arc<dyn Store>, prefix: &str) -> Result<Search, Stor
     let mut search = Search::default();
     let mut after = String::new();
     for _ in 0..MOST_PAGES {
-        let page = store.list(&below, &after, PAGE).await?;
+        let listed = within(store.list(&below, &after, PAGE)).await;
+        let page = listed.unwrap_or_else(|| Err(no_answer()))?;
         let mut skip = None;
         for entry in &page.entries {
             skip = None;
@@ -71,6 +77,21 @@ pub async fn search(store: &Arc<dyn Store>, prefix: &str) -> Result<Search, Stor
         after = skip.filter(|skip| *skip > last.key).unwrap_or_else(|| last.key.clone());
     }
     Ok(search)
+}
+
+/// Returns the result, or `None` if the store does not answer in time.
+pub async fn within<T>(call: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        result = call => Some(result),
+        () = pause(ANSWER_WITHIN) => None,
+    }
+}
+
+/// Returns the error for a store that does not answer a read in time.
+pub fn no_answer() -> StoreError {
+    let why = "the store does not answer; the page tries again";
+    StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why)
 }
 
 /// Returns the place of this object, and a key above all objects of the same kind at this place.

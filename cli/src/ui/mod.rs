@@ -74,7 +74,7 @@ pub async fn ui(args: UiArgs) -> Result<u8, Failure> {
         return Err(Failure::new(exit::USAGE, why));
     }
     let access = Access::new(&args.listen, &args.access)?.with_passwords();
-    let board = Arc::new(Board::new(args.show_tokens));
+    let board = Arc::new(Board::new(args.show_tokens, args.poll));
     let page = Arc::new(Page::new(access, Arc::clone(&board)));
     let mut signals = Signals::listen(&ENDING)?;
     let handler: Handler = Arc::new(move |asked| {

@@ -10,7 +10,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::board::Board;
 use super::counted_store::CountedStore;
-use super::find::{Found, FoundKind, Search, search};
+use super::find::{Found, FoundKind, Search, no_answer, search, within};
 use super::{election, group, job};
 use crate::cost::prices;
 use crate::output::print::plain;
@@ -23,9 +23,8 @@ use crate::store::url::StoreUrl;
 const MOST_FOLLOWED: usize = 500;
 /// Interval of the searches for new elections, groups and jobs.
 const SEARCH_EVERY: Duration = Duration::from_secs(60);
-/// Time limit of a search, and of opening a store.
-const SEARCH_WITHIN: Duration = Duration::from_secs(30);
-const NO_ANSWER: &str = "the store does not answer; the search is retried";
+/// Maximum number of names on the card of a store.
+const MOST_NAMED: usize = 1_000;
 /// Pause before a retry after a failure, such as a failed search.
 const RETRY_EVERY: Duration = Duration::from_secs(5);
 
@@ -37,7 +36,8 @@ struct StoreCard<'a> {
     /// The error of the last search.
     error: Option<String>,
     followed: usize,
-    /// Names of the places that are not followed.
+    not_followed: usize,
+    /// The first names of the places that are not followed.
     others: Vec<String>,
     /// False if the search ended at its maximum number of LISTs.
     complete: bool,
@@ -68,6 +68,7 @@ pub async fn follow(number: usize, url: StoreUrl, poll: Duration, board: Arc<Boa
         store: &shown,
         error: Some(plain(&error)),
         followed: 0,
+        not_followed: 0,
         others: Vec::new(),
         complete: true,
     };
@@ -75,15 +76,15 @@ pub async fn follow(number: usize, url: StoreUrl, poll: Duration, board: Arc<Boa
         match within(open(&url, IfMissing::Refuse)).await {
             Some(Ok(opened)) => break opened,
             Some(Err(failure)) => board.show(&id, &failed(failure.why)),
-            None => board.show(&id, &failed(NO_ANSWER.to_owned())),
+            None => board.show(&id, &failed(no_answer().to_string())),
         }
         pause(RETRY_EVERY).await;
     };
     let store: Arc<dyn Store> = Arc::new(CountedStore { store, requests });
     let mut followers = Followers { tasks: JoinSet::new(), running: BTreeMap::new() };
     loop {
-        let wait = match within(search(&store, &prefix)).await {
-            Some(Ok(search)) => {
+        let wait = match search(&store, &prefix).await {
+            Ok(search) => {
                 let place = |found: &Found, id| Place {
                     board: Arc::clone(&board),
                     store: Arc::clone(&store),
@@ -92,34 +93,25 @@ pub async fn follow(number: usize, url: StoreUrl, poll: Duration, board: Arc<Boa
                     id,
                     poll,
                 };
-                let others = followers.update(&search, &id, &board, place);
-                let followed = followers.running.len();
-                let complete = search.complete;
-                let card =
-                    StoreCard { followed, others, complete, error: None, ..failed(String::new()) };
+                let mut others = followers.update(&search, &id, place);
+                let card = StoreCard {
+                    error: None,
+                    followed: followers.running.len(),
+                    not_followed: others.len(),
+                    others: others.drain(..others.len().min(MOST_NAMED)).collect(),
+                    complete: search.complete,
+                    ..failed(String::new())
+                };
                 board.show(&id, &card);
                 SEARCH_EVERY
             }
-            failure => {
-                let error = match failure {
-                    Some(Err(error)) => error.to_string(),
-                    _ => NO_ANSWER.to_owned(),
-                };
+            Err(error) => {
                 let followed = followers.running.len();
-                board.show(&id, &StoreCard { followed, ..failed(error) });
+                board.show(&id, &StoreCard { followed, ..failed(error.to_string()) });
                 RETRY_EVERY
             }
         };
         pause(wait).await;
-    }
-}
-
-/// Returns the result, or `None` if the store does not answer in time.
-async fn within<T>(call: impl Future<Output = T>) -> Option<T> {
-    tokio::select! {
-        biased;
-        result = call => Some(result),
-        () = pause(SEARCH_WITHIN) => None,
     }
 }
 
@@ -135,7 +127,7 @@ fn name_of(url: &str, searched: &str, prefix: &str) -> String {
 /// The tasks that follow the elections, groups and jobs of a store.
 struct Followers {
     tasks: JoinSet<()>,
-    running: BTreeMap<Found, (String, AbortHandle)>,
+    running: BTreeMap<Found, AbortHandle>,
 }
 
 impl Followers {
@@ -145,16 +137,14 @@ impl Followers {
         &mut self,
         search: &Search,
         id: &str,
-        board: &Board,
         place: impl Fn(&Found, String) -> Place,
     ) -> Vec<String> {
         while self.tasks.try_join_next().is_some() {}
         if search.complete {
-            self.running.retain(|found, (id, task)| {
+            self.running.retain(|found, task| {
                 let exists = search.found.contains(found);
                 if !exists {
                     task.abort();
-                    board.remove(id);
                 }
                 exists
             });
@@ -165,20 +155,33 @@ impl Followers {
                 continue;
             }
             let id = format!("{id}/{}/{:?}", found.prefix, found.kind);
-            let place = place(found, id.clone());
+            let place = place(found, id);
             if self.running.len() >= MOST_FOLLOWED {
                 others.push(place.name);
                 continue;
             }
             let task = self.tasks.spawn(follow_place(found.kind, place));
-            self.running.insert(found.clone(), (id, task));
+            self.running.insert(found.clone(), task);
         }
         others
     }
 }
 
+/// The card of a follower. The card disappears with the task, after the last update.
+struct ShownCard {
+    board: Arc<Board>,
+    id: String,
+}
+
+impl Drop for ShownCard {
+    fn drop(&mut self) {
+        self.board.remove(&self.id);
+    }
+}
+
 /// Follows one place, and starts again after each panic.
 async fn follow_place(kind: FoundKind, place: Place) {
+    let _card = ShownCard { board: Arc::clone(&place.board), id: place.id.clone() };
     loop {
         let place = place.clone();
         let followed = async {

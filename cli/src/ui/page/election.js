@@ -64,7 +64,7 @@ kinds.election = {
       view.meter.setAttribute("aria-valuenow", String(Math.max(0, Math.round(left / 1000))));
       put(view.left, left > 0 ? `${length(left)} of the lease left` : "the lease has lapsed");
     }
-    age(view.answer, card.answered_at, 30000);
+    age(view.answer, card.answered_at, late);
     if (now() - view.drawn > 10000) drawEpochs(view, card.epochs);
   },
 };

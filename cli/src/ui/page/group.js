@@ -37,24 +37,9 @@ kinds.group = {
   update(view, card, old) {
     showError(view, card.error);
     drawGroup(view, card, old);
-    const dead = card.members.filter((member) => !member.alive).length;
-    const lost = card.owners.filter((owner) => owner < 0 || !card.members[owner].alive).length;
-    const level = card.error || dead || card.restoring ? "bad" : lost ? "warn" : "good";
-    const word =
-      card.epoch === null
-        ? "○ no group yet"
-        : lost === 0
-          ? "● all owned"
-          : `✕ ${lost} without a live owner`;
-    judge(view, level, card.restoring ? "✕ unfinished restore" : word);
-    put(
-      view.summary,
-      `${card.partitions.length} partitions, ${card.members.length} members` +
-        (dead ? `, ${dead} of them dead` : "") +
-        (card.epoch === null ? "" : `, assignment ${card.epoch}`),
-    );
+    judgeGroup(view, card);
     if (old) {
-      const before = old.members.filter((member) => !member.alive).length;
+      const [dead, before] = [deadIn(card), deadIn(old)];
       if (dead > before) say(`${card.name}: ${dead} dead members`);
     }
   },
@@ -64,9 +49,34 @@ kinds.group = {
       if (row) age(row.children[3], member.renewed_at, member.validity_ms);
     }
     view.answer.hidden = card.answered_at === null;
-    age(view.answer, card.answered_at, 30000, "Store answered ");
+    age(view.answer, card.answered_at, late, "Store answered ");
+    judgeGroup(view, card);
   },
 };
+
+const deadIn = (card) => card.members.filter((member) => !member.alive).length;
+
+function judgeGroup(view, card) {
+  const dead = deadIn(card);
+  const lost = card.owners.filter((owner) => owner < 0 || !card.members[owner].alive).length;
+  const level = card.error || dead || card.restoring ? "bad" : lost ? "warn" : "good";
+  const word =
+    card.epoch === null
+      ? "○ no group yet"
+      : lost === 0
+        ? "● all owned"
+        : `✕ ${lost} without a live owner`;
+  // Without an answer the owners may have changed.
+  if (card.answered_at !== null && now() - card.answered_at > late)
+    judge(view, "warn", "? unknown");
+  else judge(view, level, card.restoring ? "✕ unfinished restore" : word);
+  put(
+    view.summary,
+    `${card.partitions.length} partitions, ${card.members.length} members` +
+      (dead ? `, ${dead} of them dead` : "") +
+      (card.epoch === null ? "" : `, assignment ${card.epoch}`),
+  );
+}
 
 // A member keeps its letters and its colour until it has left.
 function place(view, card) {

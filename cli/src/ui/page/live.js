@@ -91,6 +91,7 @@ function listen() {
     heard = performance.now();
     base = tick.now - heard;
     wallBase = tick.wall - heard;
+    late = tick.late;
     const cost =
       tick.dollars_a_month === null ? "" : `, about $${tick.dollars_a_month.toFixed(2)} a month`;
     put($("cost"), `${tick.requests} requests, ${tick.per_minute.toFixed(1)} a minute${cost}`);

@@ -3,7 +3,8 @@
 // the local time 0 of performance.now().
 let base = 0,
   wallBase = 0,
-  heard = performance.now();
+  heard = performance.now(),
+  late = 30000;
 const cards = new Map();
 // How to build and update the cards of each kind.
 const kinds = {};

@@ -11,14 +11,14 @@ kinds.store = {
   },
   update(view, card) {
     showError(view, card.error);
-    const full = card.complete && !card.others.length;
+    const full = card.complete && !card.not_followed;
     judge(
       view,
       card.error ? "bad" : full ? "good" : "warn",
       card.error ? "✕ no answer" : "● found",
     );
     const bound = card.complete ? "" : " The search ended at its bound: use a longer prefix.";
-    put(view.text, `${card.followed} followed, ${card.others.length} listed below.${bound}`);
+    put(view.text, `${card.followed} followed, ${card.not_followed} not.${bound}`);
     view.others.hidden = !card.others.length;
     put(view.names, card.others.join("\n"));
   },
