@@ -25,6 +25,8 @@ const MOST_FOLLOWED: usize = 500;
 const SEARCH_EVERY: Duration = Duration::from_secs(60);
 /// Maximum number of names on the card of a store.
 const MOST_NAMED: usize = 1_000;
+/// Interval of the searches while the store has no election, group or job.
+const SEARCH_AGAIN: Duration = Duration::from_secs(5);
 /// Pause before a retry after a failure, such as a failed search.
 const RETRY_EVERY: Duration = Duration::from_secs(5);
 
@@ -103,7 +105,7 @@ pub async fn follow(number: usize, url: StoreUrl, poll: Duration, board: Arc<Boa
                     ..failed(String::new())
                 };
                 board.show(&id, &card);
-                SEARCH_EVERY
+                if card.followed == 0 { SEARCH_AGAIN } else { SEARCH_EVERY }
             }
             Err(error) => {
                 let followed = followers.running.len();

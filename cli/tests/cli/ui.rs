@@ -167,6 +167,18 @@ fn a_store_that_does_not_exist_yet_is_waited_for() {
     shows(&ui, "election", "the election", |card| card["leader"] == "a");
 }
 
+/// Before the fix, an election that began just after the first search was shown a minute later.
+#[test]
+fn regression_an_empty_store_is_searched_again_soon() {
+    let scene = Scene::new(TENURE);
+    fs::create_dir(scene.path("store")).expect("a directory");
+    let ui = ui(&scene, &[]);
+    shows(&ui, "store", "a search", |card| card["error"].is_null() && card["followed"] == 0);
+    let a = sidecar(&scene, "a", &[]);
+    a.leads();
+    shows(&ui, "election", "the election", |card| card["leader"] == "a");
+}
+
 #[test]
 fn the_page_changes_nothing_and_admits_no_other_host() {
     let scene = Scene::new(TENURE);
