@@ -5,7 +5,7 @@
 //! - [`run_with`] checks a store with other [`Capabilities`].
 //! - [`report`] runs all checks, even after a failure.
 //! - [`essential`] returns the checks of the guarantees that keep elections safe. `tenure probe`
-//!   runs these checks.
+//!   runs the checks of `essential`.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -168,7 +168,8 @@ pub async fn report(
 }
 
 /// Runs only the races, with this number of rounds each. A race can detect a store that checks the
-/// condition of a write in one step and writes in another. Such a store may pass all other checks.
+/// condition of a write in one step and writes in another. A store with this fault may pass all
+/// other checks.
 ///
 /// # Panics
 ///

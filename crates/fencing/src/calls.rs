@@ -39,10 +39,11 @@ pub(super) struct Calls {
 ///   must never overwrite an object of another writer that the caller has not read.
 ///
 /// A single loop for both kinds would have to check before each request whether it raises or
-/// overwrites. Within *raise*, a claim counts refusals and failures separately, because each
-/// refusal means that another writer made progress. The write of a reservation stops at the first
-/// failure, because safety does not depend on the reservation. The writer of a log uses neither
-/// loop: it sends the requests of [`protocol`](crate::protocol), which the model explores.
+/// overwrites. The claim of an object is a *raise* loop that limits refusals and failures
+/// separately, because each refusal means that another writer made progress. The *raise* loop of a
+/// reservation stops at the first failure, because safety does not depend on the reservation. The
+/// writer of a log uses neither loop: it sends the requests of [`protocol`](crate::protocol), which
+/// the model explores.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     made: u32,
@@ -51,7 +52,7 @@ pub(super) struct Attempts {
     pub(super) unknown: bool,
 }
 
-/// The result of an attempt after which the caller may make another.
+/// The result of an attempt that the caller may repeat.
 #[derive(Debug)]
 pub(super) enum Swap {
     Done(ETag),
@@ -74,8 +75,8 @@ impl Attempts {
         true
     }
 
-    /// Returns the result of the read, or `None` after a transient failure. A permanent failure
-    /// ends the attempts.
+    /// Returns the result of the read, or `None` after a transient failure. Returns an error after
+    /// a permanent failure: the caller makes no further attempt.
     pub(super) fn read<T>(&mut self, read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
         match read {
             Err(error) if passes(&error) => {
@@ -86,7 +87,8 @@ impl Attempts {
         }
     }
 
-    /// Returns the result of the write. A permanent failure ends the attempts.
+    /// Returns the result of the write. Returns an error after a permanent failure: the caller
+    /// makes no further attempt.
     pub(super) fn swapped(&mut self, written: Written) -> Result<Swap, StoreError> {
         match written {
             Written::Done(etag) => Ok(Swap::Done(etag)),
@@ -100,8 +102,8 @@ impl Attempts {
         }
     }
 
-    /// Returns whether an attempt may have taken effect. The error of a refused token contains this
-    /// value.
+    /// Returns whether an attempt may have taken effect, as the value for
+    /// [`FencingError::Stale`](super::FencingError::Stale).
     pub(super) fn determinacy(&self) -> Determinacy {
         if self.unknown { Determinacy::Indeterminate } else { Determinacy::Determinate }
     }
@@ -133,9 +135,9 @@ impl Calls {
         back_off(&self.process, FIRST_PAUSE, LONGEST_PAUSE, attempt).await;
     }
 
-    /// Repeats this read after transient failures. The caller may use one count of `failures` for
-    /// several reads. Then the limit of attempts applies to all of them together. The outer error
-    /// of a read means that the object has unexpected content, so this function does not repeat the
+    /// Repeats this read after transient failures. If the caller passes the same `failures` to
+    /// several reads, the limit of attempts applies to all these reads together. The outer error of
+    /// a read means that the object has unexpected content, so this function does not repeat the
     /// read.
     pub(super) async fn patiently<T, F>(
         &self,
@@ -179,8 +181,8 @@ impl Calls {
         internals::delete(&self.process, self.request_timeout, self.store.delete(keys)).await
     }
 
-    /// Writes the object. If `etag` is set, the object must have this ETag. If it is `None`, the
-    /// object must not exist, and this function creates it.
+    /// Writes the object. If `etag` is set, the object must have this ETag. If `etag` is `None`,
+    /// the object must not exist, and this function creates it.
     pub(super) async fn put(&self, key: &str, body: Bytes, etag: Option<ETag>) -> Written {
         let put = match etag {
             Some(etag) => self.store.replace(key, body, etag),

@@ -90,15 +90,15 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// [`Stale`]: `act` was not called.
+    /// [`Stale`]: the token is lower than the greatest token seen. `act` was not called.
     pub fn act<T>(&self, token: Epoch, act: impl FnOnce() -> T) -> Result<T, Stale> {
         let mut state = self.state();
         state.admit(token)?;
         Ok(act())
     }
 
-    /// Admits the token, and waits until all permits of lower tokens are dropped. Act before the
-    /// returned permit is dropped.
+    /// Admits the token, and waits until all permits of lower tokens are dropped. The caller must
+    /// act before it drops the returned permit.
     ///
     /// The first poll of the future admits the token. From then on the gate refuses lower tokens,
     /// even if the future is dropped before it is ready. A permit that is never dropped blocks all

@@ -21,7 +21,8 @@ use super::calls::Calls;
 /// **Limits.** The writes of the old leader succeed. It does not learn that it lost the leadership,
 /// and its objects must be deleted later. A generation becomes the newest with its first object, so
 /// write a last object that marks the generation as complete for readers. The new leader must copy
-/// the data that it needs from the previous generation. It may miss later writes of the old leader.
+/// the data that it needs from the previous generation. If the old leader writes after the copy,
+/// its write is not in the new generation.
 ///
 /// # Examples
 ///
@@ -115,8 +116,8 @@ impl Generations {
     }
 }
 
-/// Returns the key after which the listing continues. After an epoch, this key follows all keys of
-/// the epoch, because `0` is the character after the slash in ASCII.
+/// Returns the key after which the listing continues. If `after` is an epoch, the listing skips all
+/// keys of this epoch: they have a slash after the epoch, and `0` is the next character in ASCII.
 fn start(prefix: &str, after: &After) -> String {
     match after {
         After::Number(number) => format!("{prefix}{number:010}0"),

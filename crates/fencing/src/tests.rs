@@ -142,7 +142,7 @@ async fn a_gate_accepts_a_repeated_read_but_no_lower_token() {
     assert_eq!(error.to_string(), "g was lowered from 3 to 2, and not by a reset (in a store)");
 }
 
-/// Instances that have seen a greater token accept a lower one only after a reset.
+/// An instance that has seen a greater token accepts a lower token only after a reset.
 #[tokio::test]
 async fn running_instances_accept_the_reset_of_a_gate() {
     let store = Arc::new(tenure::store::MemoryStore::new());
@@ -156,7 +156,7 @@ async fn running_instances_accept_the_reset_of_a_gate() {
     for gate in [one, other, gate()] {
         gate.admit(new).await.unwrap();
         assert_eq!(gate.admit(old).await.unwrap_err().stale().unwrap().newest, new);
-        // This instance has seen the first reset. It must also accept a second one.
+        // This instance has seen the first reset. It must also accept a second reset.
         gate.admit(wrong).await.unwrap();
         gate.inspect().await.unwrap().reset(new).await.unwrap();
     }

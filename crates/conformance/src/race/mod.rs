@@ -72,7 +72,8 @@ pub struct Races {
     listings: bool,
     /// Length of the long bodies, in bytes. `None` if the store accepts no long body.
     pub long: Option<usize>,
-    /// Shortest time of a long write so far. Longer times are due to concurrent short writes.
+    /// Shortest time of a long write so far. A long write takes longer if short writes are
+    /// concurrent.
     took: Duration,
     /// Delay of the next short writes, as a fraction of `took`.
     part: f64,
@@ -170,7 +171,7 @@ impl Races {
                         break;
                     }
                 }
-                // After all errors except this one, the next body is shorter: some stores refuse
+                // After each other error, the next attempt has a shorter body: some stores refuse
                 // long bodies, and some connections are too slow for long bodies.
                 Err(error) if error.kind() == StoreErrorKind::AccessDenied => {
                     return Err(CheckFailure::Request(error));
@@ -345,7 +346,8 @@ impl Races {
             return Duration::ZERO;
         }
         self.part = (self.part + 0.618_034).fract();
-        // The factor 1.1 covers a next long write that is up to 10 % slower than the fastest one.
+        // The next long write may be slower than the fastest long write. The factor 1.1 covers a
+        // difference of up to 10 %.
         self.took.min(2 * PATIENCE).mul_f64(1.1 * self.part)
     }
 }

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     /// Before the fix, `nap` computed the remaining time twice: for the comparison and for the
-    /// subtraction. The subtraction underflowed if time passed between the two.
+    /// subtraction. The subtraction underflowed if time passed between the two computations.
     #[test]
     fn regression_a_late_writer_does_not_sleep() {
         let us = Duration::from_micros;

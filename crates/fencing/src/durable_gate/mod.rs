@@ -30,11 +30,11 @@ pub use reset::GateState;
 /// call that begins later.
 ///
 /// **Limits.** The admission and the action are two steps, as with
-/// [`Gate::admit`](super::Gate::admit): the service may pause between them. Within one instance,
-/// [`Gate::enter`](super::Gate::enter) combines the admission and the action into one step: call
-/// `enter` after this gate has admitted the token. With
-/// [`sole_instance`](DurableGate::sole_instance) the gate does not see the tokens of other
-/// instances.
+/// [`Gate::admit`](super::Gate::admit): the service may pause between them. To prevent late actions
+/// within one instance, also use a [`Gate`](super::Gate) in memory: after the durable gate has
+/// admitted the token, call [`Gate::enter`](super::Gate::enter), and act before the permit is
+/// dropped. With [`sole_instance`](DurableGate::sole_instance) the gate does not see the tokens of
+/// other instances.
 ///
 /// **Authenticate first.** The gate believes every token: one request with a token that was never
 /// granted makes the gate refuse all leaders, even after a restart. Admit only tokens of
@@ -146,9 +146,9 @@ impl DurableGate {
 
     /// Admits the token, and stores it, if it is not lower than the greatest token seen.
     ///
-    /// A token up to the greatest that this process has seen costs 1 GET, or no request with
-    /// [`sole_instance`](DurableGate::sole_instance). A greater token costs 1 GET and 1 PUT, or 1
-    /// PUT if this process has seen the object.
+    /// A token that is at most the greatest token that this process has seen costs 1 GET, or no
+    /// request with [`sole_instance`](DurableGate::sole_instance). A greater token costs 1 GET and
+    /// 1 PUT, or 1 PUT if this process has seen the object.
     ///
     /// # Errors
     ///
@@ -311,8 +311,8 @@ fn stale(token: Epoch, seen: Option<&Seen>) -> Result<(), FencingError> {
     match seen {
         Some(seen) if token < seen.newest => {
             let stale = Stale { offered: token, newest: seen.newest };
-            // The effect is certain: the object now has the greater token, whether or not an
-            // attempt of this call took effect.
+            // The effect is known although a response may be lost: the refused token is not in the
+            // object, and cannot replace the greater token later.
             Err(FencingError::Stale { stale, determinacy: Determinacy::Determinate })
         }
         _ => Ok(()),

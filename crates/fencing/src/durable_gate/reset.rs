@@ -1,4 +1,4 @@
-//! The reset of a gate: an operator repairs a gate by a reset.
+//! The reset with which an operator repairs a gate.
 
 use tenure::internals::fencing::require_timers;
 use tenure::store::StoreError;
@@ -41,8 +41,9 @@ impl DurableGate {
         Ok(GateState { gate: self.clone(), seen: found.flatten() })
     }
 
-    /// Returns a number for the next reset. It is greater than the reset number of the present
-    /// object, and of a deleted object that this process has seen.
+    /// Returns a number for the next reset. This number is greater than the reset number of the
+    /// present object. If the object was deleted, it is greater than the last reset number that
+    /// this process has seen.
     fn next_reset(&self, seen: Option<&Seen>) -> Result<u64, Error> {
         let known = self.seen().map_or(0, |seen| seen.resets);
         let known = known.max(seen.map_or(0, |seen| seen.resets));

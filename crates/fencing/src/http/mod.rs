@@ -110,8 +110,8 @@ pub struct TokenLayer {
 /// A service that restarts forgets its token unless it has a [`durable`](FenceLayer::durable) gate.
 /// Several instances behind one address have several gates. A durable gate gives them a common
 /// check. But another instance may still write between the check and the write of one instance. To
-/// exclude this, the resource behind the instances must itself store and check the token: handlers
-/// find the token as an [`Epoch`] in the extensions of the request.
+/// prevent this late write, the resource behind the instances must itself store and check the
+/// token: handlers find the token as an [`Epoch`] in the extensions of the request.
 ///
 /// # Examples
 ///
@@ -183,8 +183,8 @@ impl FenceLayer {
 
     /// Verifies each token above the greatest that the gate has seen. The layer refuses a token
     /// above [`Election::newest_epoch`] with 403, so no sender can make the gate refuse the real
-    /// leaders. Costs 1 LIST for each request with such a token; 1 GET if the election uses a
-    /// single object. While the store does not respond, the layer refuses these requests with 503.
+    /// leaders. A verification costs 1 LIST; 1 GET if the election uses a single object. If the
+    /// store does not respond, the layer refuses the request with 503.
     ///
     /// The tokens must be epochs of this election. The service does not campaign. It needs only the
     /// permission to list, or to read if the election uses a single object.
@@ -194,9 +194,9 @@ impl FenceLayer {
         self
     }
 
-    /// Refuses tokens above this one with 403. Use a ceiling if the service cannot reach the
-    /// election's store. It must be above all epochs that the election reaches while the service
-    /// runs. Default: [`Epoch::MAX`], which refuses no token.
+    /// Refuses tokens above `ceiling` with 403. Use a ceiling if the service cannot reach the
+    /// election's store. The ceiling must be above all epochs that the election reaches while the
+    /// service runs. Default: [`Epoch::MAX`], which refuses no token.
     #[must_use]
     pub fn ceiling(mut self, ceiling: Epoch) -> FenceLayer {
         self.ceiling = ceiling;

@@ -42,8 +42,8 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> S::Future {
         let token = request.extensions().get().copied().unwrap_or(self.layer.token);
-        // `insert` replaces a token of the caller, because the service refuses a request with two
-        // tokens.
+        // `insert` replaces a token that the caller has set, because the service refuses a request
+        // with two tokens.
         request.headers_mut().insert(self.layer.header.clone(), HeaderValue::from(token.get()));
         self.inner.call(request)
     }
@@ -67,7 +67,8 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let layer = Arc::clone(&self.layer);
-        // The call must go to the instance that was polled ready.
+        // A tower service may be called only after its `poll_ready` returned `Ready`. The clone is
+        // not ready, so this call uses the polled service.
         let fresh = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, fresh);
         async move {

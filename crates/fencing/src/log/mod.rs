@@ -34,10 +34,9 @@ pub use writer::LogWriter;
 ///   older epoch, or is an earlier writer of the same epoch. This guarantee holds however long the
 ///   older writer pauses, and also if the log is trimmed during the pause. Epochs never decrease
 ///   along the log.
-/// - An append that returned `Ok` is in the log at its number. The writer knew the newest entry
-///   before the append. Between that entry and the appended entry, the log has no entry of another
-///   writer.
-/// - A reader sees each number with its first object or not at all.
+/// - An append that returned `Ok` is in the log at its number. Between this entry and the newest
+///   entry that the writer knew before the append, the log has no entry of another writer.
+/// - For each number, a reader returns the first object that was created at it, or no object.
 ///
 /// **Limits.** The data of a reader may be outdated when the reader uses them. A trim needs no
 /// token. So the caller must know that no leader, present or future, needs the trimmed entries. If
@@ -47,10 +46,10 @@ pub use writer::LogWriter;
 /// **The objects.** The keys are `<prefix>/%020d`, from 1 on without gaps. An object is a line of
 /// JSON followed by the body. The first object of a writer is its claim. A claim is not an entry,
 /// so the numbers of the entries have gaps. If an older writer was busy during the claim, there are
-/// fences below the claim. Fences are not entries either. `<prefix>/trim` records the trimmed
-/// numbers. Claims and the fences below them are never deleted, because they refuse the next append
-/// of a paused older writer. Each call of `open` and each such fence leaves one object of 150
-/// bytes.
+/// *fences* below the claim: objects that stop the older writer and are not entries.
+/// `<prefix>/trim` records the trimmed numbers. Claims and the fences below them are never deleted,
+/// because they refuse the next append of a paused older writer. So each call of `open` leaves a
+/// claim of 150 bytes, and one object of the same size for each fence.
 ///
 /// # Examples
 ///
@@ -197,8 +196,8 @@ impl FencedLog {
         let (mut number, mut base) = (end.get(), end.get());
         loop {
             match self.object(number).await? {
-                // Above the base, numbers may be free. At or below the base, a fence sets a new
-                // base.
+                // A number above `base` may have no object, because its fence may not be created
+                // yet. A fence at `base` or below sets a new `base`.
                 Some(Read { header: Header { kind: Kind::Fence { base: next }, .. }, .. }) => {
                     base = if number <= base { next } else { base };
                 }

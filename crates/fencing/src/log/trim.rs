@@ -68,8 +68,8 @@ impl FencedLog {
         let mut missing = None;
         let mut attempts = Attempts::default();
         while attempts.another(&self.calls).await {
-            // The trim reads the marker before it searches for the end. A marker that is read later
-            // may be above the claims that the trim finds from this end.
+            // The trim reads the marker before it searches for the end. If it read the marker after
+            // the search, a concurrent trim could have raised the floor above this end.
             let marker = self.marker_patiently().await?;
             let Some(end) = self.end().await? else { return Ok(None) };
             missing = match self.below_fences(end).await? {

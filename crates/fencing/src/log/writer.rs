@@ -57,8 +57,9 @@ impl FencedLog {
     /// requests as this writer, at most 38 if it sends four times as many (F18).
     ///
     /// Dropping the future is safe; the claim may still take effect. If an older writer is busy,
-    /// this call may also have sent a fence, which may arrive late. Such a fence ends the writer
-    /// that the next `open` returns, with [`Replaced`](FencingError::Replaced): open the log again.
+    /// this call may also have sent a fence, which may arrive late. A late fence may end the writer
+    /// that the next call of `open` returns: its append fails with
+    /// [`Replaced`](FencingError::Replaced). Open the log again.
     ///
     /// # Errors
     ///
@@ -107,8 +108,8 @@ impl LogWriter {
         self.settle().await?;
         let Some(number) = self.last() else { return Ok(None) };
         let read = async {
-            // A trim deletes this entry only after a newer writer has appended an entry. After
-            // that, a delayed request can create only a claim or a fence at this number.
+            // A trim deletes this entry only after a newer writer has appended an entry. After the
+            // deletion, a delayed request can create only a claim or a fence at this number.
             match self.log.object(number).await? {
                 Some(read) if read.header.kind == Kind::Entry => {
                     Ok(Some(LogEntry { number, epoch: read.header.epoch, body: read.body }))

@@ -26,10 +26,10 @@ pub use writer::ObjectWriter;
 /// One object on a store that only the newest leader can write. Clones share the object.
 ///
 /// **Guarantees.** [`open`](FencedObject::open) claims the object: it writes the present body
-/// again, under the new epoch. From then on no write of an older writer takes effect, even if that
-/// writer checked before, and however late its request arrives. The body that `open` returns
-/// includes all writes of older writers. Each write requires the ETag of the writer's previous
-/// write: a writer never overwrites an unseen body.
+/// again, under the new epoch. From then on no write of an older writer takes effect, even if the
+/// older writer checked its lease before the claim, and however late its request arrives. The body
+/// that `open` returns includes all writes of older writers. Each write requires the ETag of the
+/// writer's previous write: a writer never overwrites an unseen body.
 ///
 /// If an epoch has several writers, only the last one that opened can write; the others get
 /// [`FencingError::Replaced`].
@@ -133,7 +133,7 @@ impl FencedObject {
         FencedObject { calls: Calls::new(store), key: key.into().into(), operations }
     }
 
-    /// Sets the time limit of a single request. Default: 30 s. Large bodies need more.
+    /// Sets the time limit of a single request. Default: 30 s. A large body needs a longer limit.
     #[must_use]
     pub fn request_timeout(mut self, request_timeout: Duration) -> FencedObject {
         self.calls.request_timeout = request_timeout;

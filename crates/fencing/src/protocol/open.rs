@@ -1,9 +1,9 @@
 //! The opening of a log: the writer claims the end. If an older writer is faster, the new writer
 //! first creates fences at numbers that the older writer has not reached.
 //!
-//! A claim takes a LIST, a GET and a create at the number after the end, in this order. During
-//! these requests a busy writer of an older epoch appends, so the create is refused. After such a
-//! refusal the new writer creates a *fence* at a number beyond the end. The distance is 2, and
+//! A claim takes a LIST, a GET and a create at the number after the end, in this order. If a busy
+//! writer of an older epoch appends during these requests, the create is refused. After a refused
+//! claim the new writer creates a *fence* at a number beyond the end. The distance is 2, and
 //! doubles after each refusal. The older writer appends at consecutive numbers, so it reaches the
 //! fence and is refused permanently. The new writer confirms the fence like a claim, *walks* down
 //! from it, and creates a fence at each free number. The walk ends at the newest entry or claim,

@@ -28,8 +28,8 @@ impl Floor {
     }
 }
 
-/// A trim. It first reads all claims from the newest to the oldest: each claim has the number of
-/// the previous claim.
+/// A trim. The trim first reads all claims from the newest to the oldest: each claim has the number
+/// of the previous claim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Sweep {
     from: u64,

@@ -43,8 +43,7 @@ async fn opens_during_appends(request: Duration, pause: Duration, most: usize) {
     let requests = own.take_calls().len();
     assert!(requests <= most, "{requests} requests");
 
-    // The writer of the older epoch was refused. The log has exactly the successful appends of this
-    // writer.
+    // The older writer was refused. The log has exactly the successful appends of the older writer.
     wait(secs(1)).await;
     let before = all(&log, 1).await;
     let (numbers, error) = zombie.await.unwrap();
@@ -186,14 +185,14 @@ fn failed<T: std::fmt::Debug>(
 }
 
 /// Before the fix, `open` sent 15,000 requests without a pause and did not end. `latest` and `trim`
-/// did not pause either.
+/// also sent their requests without a pause.
 #[tokio::test(start_paused = true)]
 async fn regression_a_missing_newest_entry_ends_an_opening_after_a_few_requests() {
     let memory = Arc::new(MemoryStore::new());
     log_with_fences_left(&memory).await;
     memory.delete(vec![format!("log/{:020}", 3)]).await.unwrap();
     let faults = FaultStore::new(Arc::clone(&memory) as Arc<dyn Store>);
-    // If the calls do not end, this fault ends the test.
+    // After 100 listings, this fault ends calls that would never end.
     faults.on(Call::List).skip(100).always().fault(Fault::Denied);
     let log = || log_of(&(Arc::new(faults.clone()) as Arc<dyn Store>));
     for call in ["open", "latest", "trim"] {

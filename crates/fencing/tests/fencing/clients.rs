@@ -23,7 +23,7 @@ use tenure_testkit::time::{secs, wait};
 #[derive(Clone, Default)]
 struct Backend {
     applied: Arc<Mutex<Vec<u64>>>,
-    /// Signal for which the call of token 1 waits.
+    /// Signal for which the backend waits in the call under token 1.
     held: Arc<Mutex<Option<oneshot::Receiver<()>>>>,
 }
 
@@ -68,8 +68,8 @@ async fn settle() {
 }
 
 /// hyper drops the handler of a client that has disconnected. Before the fix, the permit was
-/// dropped together with the handler while the handler called the backend. So the backend applied
-/// the older write after the newer one.
+/// dropped together with the handler while the handler called the backend. So a newer write was
+/// admitted, and the backend applied the older write after it.
 #[tokio::test(start_paused = true)]
 async fn regression_a_write_of_a_disconnected_client_is_applied_before_a_newer_one() {
     let (go, held) = oneshot::channel();

@@ -192,8 +192,8 @@ async fn an_unknown_write_takes_no_effect_after_the_next_write() {
     let error = writer.write("one").await.unwrap_err();
     assert!(error.may_have_happened(), "{error}");
     faults.heal();
-    // During this time the write "one" takes effect. The next write finds it in the object, and the
-    // writer recognises it as its own.
+    // During this time the write "one" takes effect. The next write is refused because of "one",
+    // and the writer recognises "one" as its own write.
     wait(secs(200)).await;
     assert_eq!(object.read().await.unwrap().unwrap().body.unwrap(), "one");
     // The second attempt of the write "two" also has an unknown effect.
@@ -231,8 +231,8 @@ async fn an_unknown_append_is_finished_before_the_next() {
     assert_eq!(bodies, ["one", "two", "three", "four"]);
 }
 
-/// The first attempt has an unknown effect, and the later attempts have none. So the error of the
-/// last attempt alone does not show that the append may have taken effect.
+/// The first attempt has an unknown effect, and the later attempts have no effect. The error of the
+/// last attempt shows no unknown effect, but the append may have taken effect.
 #[tokio::test(start_paused = true)]
 async fn an_append_with_one_unknown_attempt_may_have_happened() {
     let (faults, store) = faulty();

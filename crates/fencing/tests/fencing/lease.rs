@@ -1,4 +1,5 @@
-//! The calls of writers with a lease end before the lease does, even if the store does not respond.
+//! If the token of a writer has a lease, each call of the writer ends before the lease does, even
+//! if the store does not respond.
 
 use futures::future::BoxFuture;
 use tenure::Loss;
@@ -10,8 +11,8 @@ use tenure_testkit::world::{VALIDITY, World};
 
 use super::*;
 
-/// A log and an object. The election uses another store, so the faults of this store do not affect
-/// it.
+/// A log and an object on a store with faults. The election uses another store, so the faults do
+/// not affect the election.
 struct Guards {
     faults: FaultStore,
     log: FencedLog,

@@ -245,7 +245,8 @@ impl Layer for Chaos {
     }
 
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
-        // Deletes the keys one after another with pauses, because a real store may do so.
+        // Deletes the keys one after another with pauses, because a batch deletion of a real store
+        // is not atomic.
         for key in &keys {
             self.pause().await;
             self.inner.delete(vec![key.clone()]).await?;

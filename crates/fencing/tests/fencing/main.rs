@@ -97,8 +97,8 @@ async fn object(store: Arc<dyn Store>) {
     new.write("new").await.unwrap();
     refused(old.write("zombie").await, 1, 2);
     refused(object.open(e(1)).await, 1, 2);
-    // The object had the body "old" before. If the envelope had no nonce, the object would have the
-    // earlier ETag again on stores that compute the ETag from the body.
+    // The object had the body "old" before. If the envelope had no nonce, a store that computes the
+    // ETag from the body would now give the object its earlier ETag again.
     new.write("old").await.unwrap();
     refused(old.write("zombie").await, 1, 2);
 
@@ -155,7 +155,7 @@ async fn gate(store: Arc<dyn Store>) {
     gate.admit(e(2)).await.unwrap();
     gate.admit(e(4)).await.unwrap();
     refused(gate.admit(e(3)).await, 3, 4);
-    // `other` is an instance without memory: a restarted service, or another instance.
+    // `other` is an instance that has seen no token: a restarted service, or another instance.
     let other = DurableGate::new(Arc::clone(&store), "fenced/gate");
     refused(other.admit(e(3)).await, 3, 4);
     other.admit(e(5)).await.unwrap();
@@ -203,7 +203,7 @@ async fn the_newest_generation_is_found_after_pages_of_an_older_one() {
         create(format!("{}{number:04}", generations.key(e(1)))).await;
     }
     create(generations.key(e(2)) + "a").await;
-    // Some tools create an object for a folder. The generation of epoch 3 has only such an object,
+    // Some tools create an object for a folder. The generation of epoch 3 has only a folder object,
     // so this generation does not count.
     create(generations.key(e(3))).await;
     faults.take_calls();

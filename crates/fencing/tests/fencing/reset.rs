@@ -8,7 +8,7 @@ use tenure_testkit::write_faults::{WRITE_FAULTS, WriteCourse};
 const WRONG: u64 = 999;
 
 /// Returns a gate that has admitted 7 and then a wrong token, and the store through which operators
-/// repair it.
+/// repair the gate.
 async fn poisoned() -> (DurableGate, FaultStore) {
     let memory: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let service = gate_of(&memory);
@@ -54,8 +54,8 @@ async fn regression_two_operators_reset_a_gate_once() {
     service.admit(e(8)).await.unwrap();
     assert_eq!(slow.reset(e(7)).await.unwrap(), e(8));
     refused(service.admit(e(7)).await, 7, 8);
-    // After the first reset the gate has admitted 8. So the second reset changes nothing, even if
-    // the wrong token was sent again.
+    // The gate was reset after the inspection of `slow`, so the reset by `slow` changes nothing,
+    // even if the gate has admitted the wrong token again.
     service.admit(e(WRONG)).await.unwrap();
     assert_eq!(slow.reset(e(7)).await.unwrap(), e(WRONG));
 }

@@ -1,5 +1,5 @@
-//! Writers that pause between their check and their write. The `broken_` tests show the harm that
-//! such a writer causes without the guard.
+//! Writers that pause between their check and their write. The `broken_` tests show the harm that a
+//! paused writer causes without the guard.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -122,7 +122,7 @@ async fn a_writer_paused_before_an_append_is_refused_after_any_trim() {
     let mut newer = log.open(e(3)).await.unwrap();
     newer.append("b").await.unwrap();
     log.trim(u64::MAX).await.unwrap();
-    // The log was trimmed above the number of the append, so the writer cannot know whether an
+    // The floor of the trim is above the number of the append, so the writer cannot know whether an
     // earlier attempt succeeded.
     let stale = |error: FencingError| error.stale().map(|stale| (stale.offered, stale.newest));
     assert_eq!(stale(old.append("zombie").await.unwrap_err()), Some((e(1), e(2))));
@@ -185,7 +185,7 @@ async fn a_claim_at_a_trimmed_number_does_not_count() {
 
 /// The reader finds the newest number before a trim. It reads the object at this number after the
 /// trim has deleted the entry and a delayed request has created a ghost there. The ghost is the
-/// claim of a writer that found only the claim at 1.
+/// claim of a writer that searched for the end when the log had only the claim at 1.
 #[tokio::test(start_paused = true)]
 async fn a_reader_paused_before_its_read_does_not_see_a_ghost() {
     let (faults, slow, fast) = faulty();
@@ -244,8 +244,7 @@ async fn a_delayed_write_does_not_lower_the_gate() {
     assert_eq!(gate.newest().await.unwrap(), Some(e(3)));
 }
 
-/// One of two instances uses `sole_instance`. So this instance does not see the tokens of the
-/// other.
+/// One of two instances uses `sole_instance`, so it does not see the tokens of the other instance.
 #[tokio::test]
 async fn broken_sole_instance_with_a_second_instance() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());

@@ -18,7 +18,7 @@ pub struct Tally {
     pub done: u64,
     /// Number of writers that were refused.
     pub refused: u64,
-    /// Number of writers with an unknown effect.
+    /// Number of writers whose write has an unknown effect.
     pub unknown: u64,
     /// Number of races without a known outcome.
     pub undecided: u32,
