@@ -8,8 +8,8 @@
 //!
 //! The service needs no election and no lease. Its clients send the epoch of their leadership.
 //! Clients that use tower can do so with [`TokenLayer`](tenure_fencing::http::TokenLayer).
-//! Authenticate clients before this layer, because the layer refuses all tokens lower than the
-//! greatest that it has seen.
+//! Authenticate clients before this layer: after one request with a great token, the layer refuses
+//! all lower tokens.
 
 use std::sync::{Arc, Mutex};
 

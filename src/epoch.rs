@@ -39,8 +39,8 @@ impl Epoch {
         if number >= Self::FIRST.0 && number <= Self::MAX.0 { Some(Epoch(number)) } else { None }
     }
 
-    /// Returns the epoch of a token in a single object. Tokens of peers of the If-Match post may
-    /// start at 0. No candidate of this library is ever granted 0.
+    /// Returns the epoch of a token in a single object. The tokens of a peer that follows the
+    /// If-Match post may start at 0. No candidate of this library is ever granted 0.
     #[doc(hidden)]
     #[must_use]
     pub const fn token(number: u64) -> Option<Epoch> {

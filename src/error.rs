@@ -182,7 +182,7 @@ impl Error {
         }
     }
 
-    /// Returns this error for a write that may have taken effect.
+    /// Returns this error, marked as the error of a write that may have taken effect.
     #[doc(hidden)]
     #[must_use]
     pub fn maybe(mut self) -> Error {

@@ -1,8 +1,9 @@
 //! Leader election on object storage: one writer, a bucket, and nothing else.
 //!
 //! Each leadership is an *epoch*: a new object under one key prefix, created on the condition that
-//! its key is free. The newest epoch object names the leader. Its number, the [`Epoch`], is the
-//! *fencing token* that the leader sends with every write. There is no server to run.
+//! its key is free. The newest epoch object names the leader. The number of its epoch, an
+//! [`Epoch`], is the *fencing token* that the leader sends with every write. There is no server to
+//! run.
 //!
 //! **For** stream processors, compactors, indexers and other single writers on a store with
 //! conditional writes: S3, Cloud Storage, Azure, DynamoDB, a directory. After a crash another
@@ -14,9 +15,9 @@
 //! # Limits
 //!
 //! A leader that is paused between a check and a write may write after its lease has ended. No lock
-//! service can prevent that. So the guarded resource must remember the greatest token that it has
-//! seen, and refuse lower tokens. The package `tenure-fencing` has guards for objects, logs,
-//! folders and services.
+//! service can prevent this late write. So the guarded resource must remember the greatest token
+//! that it has seen, and refuse lower tokens. The package `tenure-fencing` has guards for objects,
+//! logs, folders and services.
 //!
 //! # Use
 //!
@@ -117,8 +118,8 @@
 //! ```
 //!
 //! The package `tenure-testkit` has such a clock (`time::TestClock`) and a store with faults
-//! (`fault_store`). Give the same process to groups and to the guards of `tenure-fencing`: each has
-//! a method `process`.
+//! (`fault_store`). Give the same process to groups and to the guards of `tenure-fencing`, by their
+//! method `process`.
 //!
 //! # Where next
 //!

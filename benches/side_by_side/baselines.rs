@@ -35,14 +35,14 @@ pub enum Post {
     /// `LastModified` and its own clock. A leader does not poll.
     Morling {
         /// Time that a follower adds to the validity. Dates of the store have whole seconds, so
-        /// without this time two candidates lead for up to a second. The post does not add this
-        /// time.
+        /// without this addition two candidates lead at the same time for up to a second. The post
+        /// has no such addition.
         rounding: Duration,
     },
     /// *Leader election with S3 and If-Match* (2025). The scheme has one object with `expires_at`
     /// and a `token`. A poll reads the object, and a candidate overwrites it with `If-Match`. A
-    /// reader compares `expires_at` with its wall clock. The post has no renewal. A renewal of this
-    /// implementation keeps the token.
+    /// reader compares `expires_at` with its wall clock. The post has no renewal. This
+    /// implementation adds renewals, which keep the token.
     SingleObject,
 }
 
@@ -150,7 +150,7 @@ impl Candidate {
 
     /// Renews until the lease ends or the store refuses a renewal.
     async fn lead(&self, post: Post, mut lock: Lock, mut sent: Duration) {
-        // The channel is closed only after the measurement has ended.
+        // A failure is ignored, because the receiver is dropped only after the measurement.
         let _ = self.elected.send(self.id);
         let mut due = sent + RENEW;
         loop {

@@ -12,10 +12,11 @@ use tenure_testkit::time::TestClock;
 use tokio::time::{Instant, sleep};
 
 const MEDIAN: Duration = Duration::from_millis(20);
-/// 99 of 100 requests take less than 64 ms.
+/// With this deviation, 99 of 100 requests take less than 64 ms.
 const SIGMA: f64 = 0.5;
-/// The long tail: one of ten requests takes a second or more, by a Pareto distribution. 4 of 100
-/// requests take more than 6 s, the timeout at a validity of 30 s. S3 is far faster.
+/// The share of slow requests, which take a second or more, by a Pareto distribution. 4 of 100
+/// requests take more than 6 s, which is the request timeout at a validity of 30 s. Requests to S3
+/// are rarely this slow.
 const TAIL_SHARE: f64 = 0.1;
 const TAIL_ALPHA: f64 = 0.5;
 const LONGEST: f64 = 3_600.0;

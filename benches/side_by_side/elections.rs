@@ -46,7 +46,7 @@ impl Scene {
         Scene { bucket: Bucket::new(&clock, seed), clock, elected, leads }
     }
 
-    /// Starts a candidate in a separate process.
+    /// Starts a candidate in a separate simulated process.
     fn start(&self, scheme: Scheme, id: usize, seed: u64) -> AbortHandle {
         let (bucket, elected) = (self.bucket.clone(), self.elected.clone());
         let task = match scheme {
@@ -73,7 +73,7 @@ fn election(bucket: Bucket, process: Process) -> tenure::ElectionBuilder {
 async fn campaign(election: Election, id: usize, elected: UnboundedSender<usize>) {
     loop {
         let leadership = election.campaign().await.expect("the bucket has no faults");
-        // The channel is closed only after the measurement has ended.
+        // A failure is ignored, because the receiver is dropped only after the measurement.
         let _ = elected.send(id);
         leadership.lost().await;
     }
@@ -114,8 +114,8 @@ pub fn steady(_: &Size) {
 }
 
 /// Returns the seconds from a crash of the leader to the next election. The second number is the
-/// time in seconds by which the next election comes after the bound `left × (1 + drift)`, where
-/// `left` is the rest of the lease at the crash.
+/// time in seconds from the bound to this election. The bound is `left × (1 + drift)` after the
+/// crash, where `left` is the rest of the lease at the crash.
 fn crash(scheme: Scheme, seed: u64) -> (f64, f64) {
     paused().block_on(async move {
         let mut scene = Scene::new(seed);

@@ -178,8 +178,8 @@ pub fn steady(size: &Size) {
 }
 
 /// Returns the seconds from the death of a worker until its last partition has an owner. The second
-/// number is the time in seconds by which this owner comes after the bound `left × (1 + drift)`,
-/// where `left` is the rest of the worker's lease.
+/// number is the time in seconds from the bound to this takeover. The bound is `left × (1 + drift)`
+/// after the death, where `left` is the rest of the worker's lease.
 fn death(partitions: u32, seed: u64) -> (f64, f64) {
     paused().block_on(async move {
         let mut scene = Scene::settled(partitions, seed).await;
@@ -273,7 +273,7 @@ fn kept(partitions: u32) -> i64 {
             while owned.load(Ordering::Relaxed) < partitions {
                 sleep(LOOK).await;
             }
-            // Waits for a few more polls and renewals.
+            // The measurement includes a few more polls and renewals.
             sleep(VALIDITY * 4).await;
             kept = Some((scene, task));
         });

@@ -21,7 +21,7 @@ use std::time::Duration;
 const VALIDITY: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_secs(5);
 const DRIFT: f64 = 0.01;
-/// Upper bound of 999 in 1,000 round trips.
+/// Duration that 999 of 1,000 round trips do not exceed.
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 const HOURS_A_MONTH: f64 = 730.0;
 

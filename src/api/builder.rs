@@ -46,7 +46,8 @@ pub struct ElectionBuilder {
 
 impl Election {
     /// Returns the settings of an election among all candidates that use this prefix of this store.
-    /// `app` and `app/` are the same; the empty prefix is the root of the store. Sends no request.
+    /// `app` and `app/` are the same prefix; the empty prefix is the root of the store. Sends no
+    /// request.
     pub fn builder(store: Arc<dyn Store>, prefix: impl Into<String>) -> ElectionBuilder {
         ElectionBuilder::new(store, prefix.into())
     }
@@ -81,31 +82,32 @@ impl ElectionBuilder {
     }
 
     /// Sets the layout of the election on the store. All candidates and observers of one election
-    /// must use the same layout; the check of the store refuses a prefix that shows the other
-    /// layout. Default: [`Layout::EpochFiles`].
+    /// must use the same layout; the check of the store refuses a prefix that contains an election
+    /// in the other layout. Default: [`Layout::EpochFiles`].
     pub fn layout(mut self, layout: Layout) -> ElectionBuilder {
         self.settings.layout = layout;
         self
     }
 
-    /// The caller asserts that no two living processes have this name. In its first campaign, a
-    /// process with this setting seals an epoch whose record has the same name, without a wait for
-    /// the lapse of this epoch. The process always gets a new epoch. Default: false.
+    /// Sets whether the caller asserts that no two living processes have this candidate's name.
+    /// With `true`, the first campaign of a process does not wait for the lapse of an epoch whose
+    /// record has this name: it seals the epoch immediately. The process always gets a new epoch.
+    /// Default: false.
     pub fn name_is_unique(mut self, unique: bool) -> ElectionBuilder {
         self.settings.name_is_unique = unique;
         self
     }
 
-    /// The caller asserts that nothing outside the machine ever pauses it. A live migration or a
-    /// snapshot pauses a virtual machine, for example. With this setting, no step of the wall clock
-    /// ends a lease. Default: false.
+    /// Sets whether the caller asserts that nothing outside the machine ever pauses the machine.
+    /// For example, a live migration or a snapshot pauses a virtual machine. With `true`, no step
+    /// of the wall clock ends a lease. Default: false.
     ///
-    /// After a pause of the machine, only the wall clock may show that time has passed. So without
-    /// this setting, the lease also ends if the wall clock moves ahead of the other clocks by the
+    /// After a pause of the machine, only the wall clock may show that time has passed. So with
+    /// `false`, the lease also ends if the wall clock moves ahead of the other clocks by the
     /// remaining time of the lease ([`Loss::WallClockAhead`](crate::Loss::WallClockAhead)). If a
     /// person or a daemon sets the wall clock forward by this time, the lease ends too. On systems
-    /// other than Linux the machine must not sleep either, because the other clocks stop during
-    /// sleep.
+    /// other than Linux, use `true` only if the machine also never sleeps, because the other clocks
+    /// stop during sleep.
     pub fn machine_is_never_paused(mut self, never: bool) -> ElectionBuilder {
         self.settings.never_paused = never;
         self
@@ -131,9 +133,9 @@ impl ElectionBuilder {
     /// With `None`, a follower polls only when the lease would lapse, about once per validity. This
     /// setting has the lowest cost. The follower then detects a resignation only at its next poll,
     /// unless the application calls [`refresh`](Election::refresh). The follower also detects the
-    /// last renewal of a dead leader only at that poll. So the takeover comes within 2.2 validities
-    /// (plus the drift) after that renewal. With a poll interval, it comes within one validity and
-    /// one poll interval.
+    /// last renewal of a dead leader only at its next poll. So the follower takes over within 2.2
+    /// validities (plus the drift) after this renewal. With a poll interval, it takes over within
+    /// one validity and one poll interval.
     pub fn poll_interval(mut self, interval: impl Into<Option<Duration>>) -> ElectionBuilder {
         self.settings.polling = interval.into().map_or(Polling::AtLapse, Polling::Every);
         self
@@ -143,9 +145,9 @@ impl ElectionBuilder {
     /// with each poll, from `poll_interval` up to `longest`, which is at most the validity. This
     /// setting cannot be combined with `poll_interval(None)`. Default: off.
     ///
-    /// The candidate sees a resignation, and the last renewal of a dead leader, up to `longest`
-    /// later, unless the application calls [`refresh`](Election::refresh). So the next leader is
-    /// elected later. Observers are not affected.
+    /// The candidate detects a resignation, or the last renewal of a dead leader, up to `longest`
+    /// after the event, unless the application calls [`refresh`](Election::refresh). So the next
+    /// leader is elected later. Observers are not affected.
     pub fn poll_backoff(mut self, longest: Duration) -> ElectionBuilder {
         self.settings.poll_backoff = Some(longest);
         self
@@ -173,8 +175,8 @@ impl ElectionBuilder {
     ///
     /// The promise of one leader then also depends on the store's clocks: the margin must exceed
     /// the difference between these clocks, plus 1 s for dates in whole seconds. The latency of
-    /// answers has no effect. DynamoDB keeps no date for an item. So the writer stores a date in
-    /// the item, and computes it from the last date that the store sent (E6).
+    /// answers has no effect. DynamoDB keeps no date for an item. So the writer stores in the item
+    /// a date that it computes from the last date that the store sent (E6).
     pub fn store_clock_margin(mut self, margin: Duration) -> ElectionBuilder {
         self.settings.store_clock_margin = Some(margin);
         self
@@ -189,11 +191,11 @@ impl ElectionBuilder {
         self
     }
 
-    /// Adds a wait before the create if the previous epoch did not end by resignation, for guarded
-    /// resources that cannot check tokens: at most 24 h. The wait counts from the first sight of
-    /// the seal (on a single object, from the lapse). After a deposition or a restore, the wait
-    /// counts from the first sight of the seal or from the end of the old lease, whichever is
-    /// later. Every candidate must use the same value. Default: 0.
+    /// Adds a wait before the creation of an epoch if the previous epoch did not end by
+    /// resignation: at most 24 h. Use this setting for guarded resources that cannot check tokens.
+    /// The wait counts from the first sight of the seal (on a single object, from the lapse). After
+    /// a deposition or a restore, the wait counts from the first sight of the seal or from the end
+    /// of the old lease, whichever is later. Every candidate must use the same value. Default: 0.
     pub fn takeover_delay(mut self, delay: Duration) -> ElectionBuilder {
         self.settings.takeover_delay = delay;
         self
@@ -274,7 +276,7 @@ impl ElectionBuilder {
     }
 }
 
-// Not derived: a log must not contain the candidate's data.
+// `Debug` is not derived, because a log must not contain the candidate's data.
 impl fmt::Debug for ElectionBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ElectionBuilder")

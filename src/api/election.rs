@@ -111,9 +111,9 @@ impl Election {
     /// repeated calls take over from a dead leader.
     ///
     /// # Errors
-    /// As [`campaign`](Election::campaign), and [`Unavailable`](crate::ErrorKind::Unavailable)
-    /// after three failures in a row. If the failed call has created an epoch object, the lease of
-    /// this epoch lapses.
+    /// The errors of [`campaign`](Election::campaign), and
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) after three failures in a row. If the failed
+    /// call has created an epoch object, the lease of this epoch lapses.
     pub async fn try_campaign(&self) -> Result<CampaignOutcome, Error> {
         let caller = Span::current();
         let campaign = async {
@@ -164,7 +164,7 @@ impl Election {
     /// object.
     ///
     /// # Errors
-    /// As [`campaign`](Election::campaign), and
+    /// The errors of [`campaign`](Election::campaign), and
     /// [`Unavailable`](crate::ErrorKind::Unavailable).
     pub async fn snapshot(&self) -> Result<Snapshot, Error> {
         require_timers()?;
@@ -215,11 +215,12 @@ impl Election {
     /// operators.
     ///
     /// The holder learns of the seal at its next renewal, and may lead until then; its successor
-    /// waits for the end of the holder's lease. If the holder renews in between, the call tries the
-    /// seal again, a few times. The call may be repeated: it leaves a sealed epoch unchanged.
+    /// waits for the end of the holder's lease. If the holder renews between the read and the seal,
+    /// the call repeats both, a few times. The caller may repeat the call, because it leaves a
+    /// sealed epoch unchanged.
     ///
-    /// With `only`, the call seals only this epoch. So the call does not depose a leader that was
-    /// elected meanwhile.
+    /// With an epoch in `only`, the call seals only this epoch. So it does not depose a leader that
+    /// was elected meanwhile.
     ///
     /// Cost: LIST, GET and PUT; GET and PUT on a single object. Each time that another write comes
     /// first or that the outcome of the seal is unknown, the call sends one more GET and PUT.
@@ -240,9 +241,10 @@ impl Election {
         self.order(DeposeOrder { only, force: false }).await
     }
 
-    /// As [`depose`](Election::depose), but the caller asserts that the holder is dead, so no
-    /// successor waits for the end of the lease. If the holder is alive after all, two processes
-    /// believe that they lead, for up to one validity. Only the tokens distinguish these processes.
+    /// Deposes as [`depose`](Election::depose) does, but the caller asserts that the holder is
+    /// dead. So no successor waits for the end of the lease. If the holder is alive after all, two
+    /// processes believe that they lead, for up to one validity. Only the tokens distinguish these
+    /// processes.
     ///
     /// The call also seals an epoch if its record has no readable validity, and ends the wait for
     /// the lease of an epoch that was deposed before.
@@ -260,8 +262,8 @@ impl Election {
     ///
     /// The caller asserts that the elected process and all processes that it started have ended. A
     /// process that still runs would act during the next leadership, and a guarded resource could
-    /// detect the process only by its lower token. With `successor`, that candidate has precedence,
-    /// as with [`resign_to`](crate::Leadership::resign_to).
+    /// detect the process only by its lower token. The candidate named by `successor` has
+    /// precedence, as with [`resign_to`](crate::Leadership::resign_to).
     ///
     /// If a renewal of the dead process arrives late, the store refuses either the seal or that
     /// renewal. The call may be dropped at any time, and repeated.
@@ -270,8 +272,9 @@ impl Election {
     /// unknown, the call sends one more GET and PUT.
     ///
     /// # Errors
-    /// As [`depose`](Election::depose), and [`InvalidInput`](crate::ErrorKind::InvalidInput) if no
-    /// candidate can have the successor's name: nothing was sent.
+    /// The errors of [`depose`](Election::depose), and
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if no candidate can have the successor's
+    /// name: nothing was sent.
     pub async fn resign_dead(
         &self,
         key: ResignKey,
@@ -296,11 +299,11 @@ impl Election {
     /// With a lower `epoch`, resources refuse the next leaders' tokens, or tokens are granted
     /// twice.
     ///
-    /// The call deposes the leader of a lower epoch, and the successor waits for the end of that
-    /// lease. A leader without its epoch object notices the loss at its next renewal. Successors
-    /// wait for such a leader for the duration `wait`, at most 24 h. Pass the validity of that
-    /// leader, or 0 if no such leader runs. An unreadable single object has no readable validity,
-    /// so it requires a `wait` above 0.
+    /// The call deposes the leader of a lower epoch, and the successor waits for the end of this
+    /// leader's lease. A leader without its epoch object notices the loss at its next renewal.
+    /// Successors wait for such a leader for the duration `wait`, at most 24 h. Pass the validity
+    /// of that leader, or 0 if no such leader runs. An unreadable single object has no readable
+    /// validity, so it requires a `wait` above 0.
     ///
     /// If another operator restores a greater epoch, the outcome describes that epoch.
     ///
@@ -309,8 +312,8 @@ impl Election {
     /// still exists at the end.
     ///
     /// # Errors
-    /// - As [`depose`](Election::depose). After an error or a crash, candidates may wait until the
-    ///   call is repeated.
+    /// - The errors of [`depose`](Election::depose). After an error or a crash, candidates may wait
+    ///   until the call is repeated.
     /// - [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted) for [`Epoch::MAX`].
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for a `wait` above 24 h, or for an epoch
     ///   below the greatest that this process has seen.
@@ -374,7 +377,7 @@ fn failed(error: Error) -> Error {
     error
 }
 
-// Not derived: a log must not contain the candidate's data.
+// `Debug` is not derived, because a log must not contain the candidate's data.
 impl fmt::Debug for Election {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Election")

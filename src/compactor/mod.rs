@@ -47,7 +47,8 @@ const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// - An unfinished [`restore`](crate::Election::restore) may hold the newest epoch. The epochs
 ///   below the held epoch then stay, because one of them may have a leader (C4).
-/// - No object is deleted that is younger than the validity in the newest record (C5).
+/// - The newest record contains a validity. The run deletes no object that is younger than this
+///   validity (C5).
 ///
 /// # Examples
 ///
@@ -132,13 +133,13 @@ impl Compactor {
     ///
     /// Once `stop` is ready, the run sends no further request. The run waits for the deletions
     /// under way, at most one request timeout, and returns its report with [`Report::interrupted`]
-    /// set. A run deletes the oldest epochs first, so the next run continues where this one
-    /// stopped.
+    /// set. A run deletes the oldest epochs first, so the next run continues at the point where the
+    /// run stopped.
     ///
     /// # Errors
     ///
-    /// As [`run_once`](Self::run_once). A deletion that fails after the stop is not an error: its
-    /// epochs count in [`Report::failed`], although the deletion may have taken effect.
+    /// The errors of [`run_once`](Self::run_once). A deletion that fails after the stop is not an
+    /// error: its epochs count in [`Report::failed`], although the deletion may have taken effect.
     pub async fn run_until(
         &self,
         stop: impl Future<Output = ()>,
@@ -180,7 +181,7 @@ impl Compactor {
                 () = &mut shutdown => return Ok(()),
                 outcome = self.run_once() => match outcome {
                     Err(error) if error.kind().ends_a_service(has_run) => return Err(error),
-                    // The run has logged the error.
+                    // The loop ignores this error, because the run has logged it.
                     outcome => has_run |= outcome.is_ok(),
                 },
             }

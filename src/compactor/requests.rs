@@ -15,8 +15,8 @@ use crate::store::{Determinacy, GetOutcome, Page, StoreError, check_order, liste
 /// Number of keys in one LIST and in one DELETE: the maximum of S3.
 pub(super) const PAGE_KEYS: usize = 1_000;
 
-/// Returns the longest validity of the leases that depend on a numbered object. The argument is the
-/// body, or the length of a body that is too long.
+/// Returns the longest validity of the leases that depend on a numbered object. The second argument
+/// is its body, or the length of a body that is too long.
 type ValidityOf = fn(Epoch, Result<&[u8], u64>) -> Result<Option<Duration>, (ErrorKind, String)>;
 
 /// The kind of the newest object.

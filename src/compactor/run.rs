@@ -25,7 +25,7 @@ pub(super) struct Run<'a> {
     pub(super) plan: Compaction,
     pub(super) report: Report,
     batch: Vec<Listed>,
-    /// The request for the next page, concurrent with the work on this page.
+    /// The request for the next page, which runs during the work on the current page.
     pub(super) ahead: MaybeDone<BoxFuture<'static, (After, Result<Page, StoreError>)>>,
     pub(super) in_flight: FuturesUnordered<BoxFuture<'static, Deletion>>,
     progress: Box<dyn FnMut(&Report) + Send + 'a>,

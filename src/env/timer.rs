@@ -22,8 +22,8 @@ pub(crate) async fn sleep(process: &Process, duration: Duration) {
     }
 }
 
-/// Returns the output of `future`, or `None` after `limit` by the process's clock. In the second
-/// case the future is dropped, and a request that it has sent may still take effect.
+/// Returns the output of `future`, or `None` after `limit` by the process's clock. After the limit
+/// the future is dropped, and a request that it has sent may still take effect.
 pub(crate) async fn bounded<F: Future>(
     process: &Process,
     limit: Duration,

@@ -39,7 +39,7 @@ impl EpochsOfPage {
     }
 
     /// Checks a page of the greatest keys after `after`. Returns `None` if foreign keys fill the
-    /// page, so that the greatest epoch is unknown.
+    /// page, because the greatest epoch is then unknown.
     pub fn of_last(
         keys: &Keys,
         after: &After,

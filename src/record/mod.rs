@@ -145,7 +145,7 @@ impl Record {
     }
 
     /// Returns the body for the object of this epoch. In the single object the body has the field
-    /// `expires_at`, by the wall clock, which peers of the If-Match post read. In a seal,
+    /// `expires_at`, by the wall clock, which peers that follow the If-Match post read. In a seal,
     /// `expires_at` is 0.
     pub fn encode(&self, layout: Layout, epoch: Epoch, expires_at: Duration) -> Vec<u8> {
         match layout {

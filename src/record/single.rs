@@ -14,7 +14,7 @@ use crate::protocol::message::EpochEnd;
 #[derive(Serialize, Deserialize)]
 pub(super) struct SingleHead {
     /// Seconds since the Unix epoch; 0 once released. Candidates use this time only if the body has
-    /// no other fields than the post's two.
+    /// only the two fields of the post.
     expires_at: f64,
     token: u64,
     /// Repeats the token. If a peer raises the token and copies unknown fields, the two numbers
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(token, Epoch::FIRST);
         assert_eq!(record.expires_at, Some(1_740_151_473.206_179));
         assert_eq!((record.nonce, record.seen().ended), (None, None));
-        // Tokens of the post may start at 0.
+        // In the scheme of the post, tokens may start at 0.
         assert_eq!(parse(r#"{"expires_at": 1, "token": 0}"#).unwrap().0.get(), 0);
         let released = parse(r#"{"expires_at": 0, "token": 7}"#).unwrap();
         assert_eq!(released.1.seen().ended, Some(EpochEnd::Resigned));

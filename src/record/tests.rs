@@ -91,8 +91,8 @@ fn absent_fields_are_not_written() {
     }
 }
 
-/// serde_json does not check whether an ignored field is UTF-8. Before the fix, such a body was
-/// read as a record. Fuzzing found this defect.
+/// serde_json does not check whether an ignored field is UTF-8. Before the fix, a body with an
+/// ignored field that was not UTF-8 was read as a record. Fuzzing found this defect.
 #[test]
 fn regression_a_body_that_is_not_text_is_not_a_record() {
     let error = Record::parse(b"{\"expired\":true,\"later\":\"\xff\"}").unwrap_err();

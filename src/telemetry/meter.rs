@@ -71,8 +71,8 @@ impl Meter {
 
     /// Records the first campaign under this name.
     pub(crate) fn candidate(&self, name: &str, validity: Duration) {
-        // If a counter were created with its first event, this event would not appear as an
-        // increase.
+        // Each counter is created with the value 0. If a counter were created with its first event,
+        // this event would not appear as an increase.
         for outcome in RENEWALS {
             self.count(self.keys.lease.renewals, "outcome", outcome, 0);
         }

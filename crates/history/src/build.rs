@@ -1,4 +1,4 @@
-//! Converts epoch objects to spans: computes the begin and the end of each epoch from its record
+//! Converts epoch objects to spans: computes the start and the end of each epoch from its record
 //! and the store's dates.
 
 use std::ops::RangeInclusive;
@@ -89,7 +89,8 @@ fn span(
     };
     let times = Times::of(&record, written);
     span.end = end(&record, newest);
-    // If the record has no begin, the leader may have begun at any time since the previous seal.
+    // If the record has no start time, the leader may have begun at any time since the previous
+    // seal.
     let begin = times.elected.or(sealed).or(written_at);
     span.from = TimeEstimate::between(begin, sealed, times.latest_begin.or(written_by));
     span.until = until(&record, span.end, &times, &span.from);
@@ -111,11 +112,12 @@ fn span(
 fn end(record: &Record, newest: bool) -> Option<EpochEnd> {
     let by_itself = record.candidate.is_some() && record.candidate == record.sealed_by;
     match (record.expired, record.ended) {
-        // While a restore runs, the record of its epoch already says `Restored`, but is not sealed.
+        // While a restore runs, the record of its epoch already has the end `Restored`, but is not
+        // sealed.
         (_, Some(EpochEnd::Restored)) => Some(EpochEnd::Restored),
         (false, _) if newest => None,
         (false, _) => Some(EpochEnd::Superseded),
-        // A heartbeat of at most 2 means that the record had only two writes: its create and its
+        // A heartbeat of at most 2 means that the record had only two writes: its creation and its
         // seal. So the candidate sealed its own epoch before it led.
         (true, Some(EpochEnd::Lapsed))
             if record.forced_by.is_none() && by_itself && record.heartbeat <= 2 =>
@@ -162,7 +164,7 @@ fn until(
         Some(_) => TimeEstimate::exactly(sealed),
     };
     match (until.at, from.at) {
-        // The end may seem to be before the begin, because the two times can come from clocks that
+        // The end may seem to be before the start, because the two times can come from clocks that
         // disagree.
         (Some(at), Some(from)) if at < from => TimeEstimate { at: Some(from), ..until },
         _ => until,
@@ -171,7 +173,7 @@ fn until(
 
 /// The leader's times in the record, corrected to the store's clock.
 struct Times {
-    /// Upper bound of the begin: time of the last write, minus the duration of the leadership by
+    /// Upper bound of the start: time of the last write, minus the duration of the leadership by
     /// the leader's clock.
     latest_begin: Option<DateTime<Utc>>,
     elected: Option<DateTime<Utc>>,

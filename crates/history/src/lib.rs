@@ -20,17 +20,18 @@
 //! ```
 //!
 //! The store keeps only the last write of each object: the record, and the date of the write by the
-//! store's clock. Each time in the record comes from the clock of its writer. The end of a sealed
-//! epoch is exact ([`TimeEstimate::is_exact`]): it is the date of the seal, the last write. If the
-//! leader died, the end is an estimate: the leader led at least until its last renewal, and at most
-//! until its lease ended. The begin of an epoch is an estimate from the leader's clock, between the
-//! previous seal and the last write. A history is for people only: no election depends on it.
+//! store's clock. Each time in the record comes from the clock of its writer. If the leader
+//! resigned or was deposed, the end is exact ([`TimeEstimate::is_exact`]): it is the date of the
+//! seal, which is the last write. If the leader died, the end is an estimate: the leader led at
+//! least until its last renewal, and at most until its lease ended. The start of an epoch is an
+//! estimate from the leader's clock, between the previous seal and the last write. A history is for
+//! people only: no election depends on it.
 //!
-//! If the last write came from the leader, the record and the store each have a date for it. The
-//! difference between these dates is the error of the leader's clock. The reader subtracts this
-//! error from the leader's times. If another process sealed the epoch, the error is unknown, and
-//! the bounds are correct only if the leader's clock agreed with the store's. If a clock was
-//! stepped during the epoch, no bound is reliable.
+//! If the last write came from the leader, the record and the store each have a date for this
+//! write. The difference between these dates is the error of the leader's clock. The reader
+//! subtracts this error from the leader's times. If another process sealed the epoch, the error is
+//! unknown, and the bounds are correct only if the leader's clock agreed with the store's. If a
+//! clock was stepped during the epoch, no bound is reliable.
 //!
 //! Many stores date writes in whole seconds. The bounds account for this resolution: a store's date
 //! is the start of the second, or of the decimal part of a second, in which the write occurred.
@@ -94,7 +95,7 @@ pub struct LeadershipSpan {
     /// Name of the leader. `None` if the record is unreadable or has no name. Records of foreign
     /// peers have no name.
     pub candidate: Option<String>,
-    /// Begin of the leadership.
+    /// Start of the leadership.
     pub from: TimeEstimate,
     /// End of the leadership. [`at`](TimeEstimate::at) is `None` while the leader leads.
     pub until: TimeEstimate,
@@ -214,7 +215,7 @@ impl LeadershipSpan {
     }
 
     /// Returns the best estimate of the duration of the leadership, up to `now` if the leader still
-    /// leads. Returns `None` if the begin is unknown, or if the candidate most likely never led.
+    /// leads. Returns `None` if the start is unknown, or if the candidate most likely never led.
     #[must_use]
     pub fn led(&self, now: DateTime<Utc>) -> Option<Duration> {
         if !self.is_of_a_leader() {
@@ -236,7 +237,7 @@ impl LeadershipSpan {
 
     /// Returns the maximum duration of the leadership. The result accounts for the resolution of
     /// the store's dates. Returns `None` if [`led`](LeadershipSpan::led) returns `None`, or if the
-    /// earliest begin is unknown.
+    /// earliest start is unknown.
     #[must_use]
     pub fn led_at_most(&self, history: &History) -> Option<Duration> {
         self.led(history.now)?;

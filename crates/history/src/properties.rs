@@ -28,9 +28,9 @@ enum Really {
 
 #[derive(Debug, Clone, Copy)]
 struct Epochs {
-    /// Time from the previous seal to the begin of this epoch.
+    /// Time from the previous seal to the start of this epoch.
     idle: i64,
-    /// Time from the begin to the last renewal.
+    /// Time from the start to the last renewal.
     renewing: i64,
     /// Time from the last renewal to the resignation or the deposition.
     rest: i64,
@@ -170,8 +170,8 @@ proptest! {
         let nobody: i64 = gaps.map(|gap| gap.max(0)).sum();
         let totals = history.totals();
         prop_assert!(bounds(totals.nobody, nobody), "{nobody}: {totals:#?}");
-        // The totals start at the best estimate of the first begin, so the expected time with a
-        // leader starts there too.
+        // The totals cover the time since the best estimate of the first epoch's start. So the
+        // expected time with a leader also excludes the time before this estimate.
         let since = history.spans[0].from.at.expect("known") - at(0);
         let since = since.num_nanoseconds().expect("minutes").max(truth[0].from);
         let led = truth.iter().map(|one| one.until.min(now) - one.from.max(since));

@@ -172,8 +172,8 @@ fn an_abandoned_epoch_does_not_end_a_gap() {
     assert_eq!(history.spans[1].led(history.now), None);
     let gaps = history.gaps();
     assert_eq!((gaps.len(), gaps[0].length.about), (1, secs(10.0)));
-    // This process led, restarted, and sealed its earlier epoch. The seal is the same as above, but
-    // the record also has a renewal, so the epoch is not an abandoned one.
+    // This process led, restarted, and sealed its earlier epoch. Its record has a renewal, so the
+    // process led, and the epoch counts as lapsed and not as abandoned.
     let times = json!({
         "elected_at": 0.0, "renewed_at": 5.0, "sealed_at": 6.0, "heartbeat": 3,
         "expired": true, "ended": "lapsed", "sealed_by": "a",

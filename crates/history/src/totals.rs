@@ -28,7 +28,7 @@ pub struct Gap {
     pub after: Epoch,
     /// Next epoch with a leader. `None` if no process has led since.
     pub before: Option<Epoch>,
-    /// Begin, by the best estimate.
+    /// Start, by the best estimate.
     pub from: DateTime<Utc>,
     /// End, by the best estimate.
     pub until: DateTime<Utc>,
@@ -40,7 +40,8 @@ pub struct Gap {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Totals {
-    /// Time from the first known begin until now, or until the last lease ends if it ends later.
+    /// Time from the first known start until now, or until the end of the last lease if this end is
+    /// later.
     pub time: Duration,
     /// Time without a leader.
     pub nobody: Extent,
@@ -111,8 +112,8 @@ impl History {
                 totals.longest_gap = Some(gap);
             }
         }
-        // The total time starts at the best estimate of the first begin. The true begin may be
-        // later, so the lower bound excludes the difference.
+        // The total time starts at the best estimate of the first epoch's start. The true start may
+        // be later, so the lower bound excludes the difference.
         let begun_late = from_latest.map_or(Duration::ZERO, |latest| length(from, latest));
         let longest = totals.time.saturating_add(self.now_within);
         let rest = |time: Duration, nobody: Duration, unknown: Duration| {

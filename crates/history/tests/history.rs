@@ -220,7 +220,8 @@ async fn a_read_costs_one_list_per_page_and_one_get_per_epoch() {
     assert_eq!((history.requests, history.left_out), (103, 2_400));
     assert_eq!(history.spans[0].epoch.get(), 2_401);
     assert_eq!(told, (1..=100).map(|read| (read, 100)).collect::<Vec<_>>());
-    // The last 200 epochs were written within the last three minutes.
+    // Every 100 epochs took a minute, and the last of these minutes has just ended. So only the
+    // last 200 epochs were written less than 150 s ago.
     let history = reader.clone().limit(5_000).since(secs(150)).read().await.unwrap();
     assert_eq!((history.spans.len(), history.left_out), (200, 2_300));
     // The newest epoch is always read.

@@ -52,7 +52,8 @@ impl Access {
         self.with(paths, Mode::Write, Mode::WriteAncestor)
     }
 
-    /// Creates an access to read a whole folder at one moment. A GET of one object needs no lock.
+    /// Creates an access for an operation that reads several objects of a folder, and needs that
+    /// none of them changes in between. A GET of a single object needs no lock.
     pub fn to_read(folder: &Path) -> Access {
         Access::new().read([folder])
     }
@@ -67,12 +68,12 @@ impl Access {
         Access::new().write([folder])
     }
 
-    /// Creates an access to copy a folder. It reads `from` and writes `to`.
+    /// Creates an access to copy a folder. The copy reads `from` and writes `to`.
     pub fn to_copy(from: &Path, to: &Path) -> Access {
         Access::new().read([from]).write([to])
     }
 
-    /// Creates an access to rename a folder. It writes both paths.
+    /// Creates an access to rename a folder. The rename writes both paths.
     pub fn to_rename(from: &Path, to: &Path) -> Access {
         Access::new().write([from, to])
     }

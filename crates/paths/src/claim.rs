@@ -23,8 +23,9 @@ pub(crate) struct ClaimState {
 /// The mutex around the state. The tests of all interleavings use another mutex.
 pub(super) trait Cell: Send + Sync + 'static {
     /// Runs `act` in a critical section. `act` must not run foreign code, such as the code of a
-    /// waker: dropping a waker can end a task, and this drops the guards of the task. So the caller
-    /// wakes and drops wakers outside of the critical section.
+    /// waker: a dropped waker can end its task, and the end of the task drops its guards, which
+    /// need this critical section. So the caller wakes and drops wakers outside of the critical
+    /// section.
     fn with<T>(&self, act: impl FnOnce(&mut ClaimState) -> T) -> T;
 }
 

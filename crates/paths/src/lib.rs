@@ -4,8 +4,8 @@
 //! # Limits
 //!
 //! - The locks exclude the tasks of **one process** from each other. Only leadership, or the
-//!   ownership of a partition, excludes other processes. So let only the leader or the owner write,
-//!   and create its locks with [`PathLocks::under`].
+//!   ownership of a partition, excludes other processes. So only the leader or the owner may write.
+//!   Create its locks with [`PathLocks::under`].
 //! - If the process dies during a rename, the locks do not undo the partial rename.
 //! - The locks are advisory. They lock nothing in the store, and do not stop code that takes no
 //!   locks.
@@ -44,10 +44,11 @@
 //! [`try_lock`](PathLocks::try_lock) for the second lock.
 //!
 //! **Cost.** The locks send no requests. A call makes one lock operation for each named path and
-//! each distinct ancestor. Keys on S3 have at most 512 components. A lock operation is a hash
-//! lookup, and a search among the calls that wait at this path. Its cost does not depend on the
-//! number of other locks, or on the number of objects. A lock exists while a call holds it or waits
-//! for it. A lock takes about 200 bytes and the text of a path.
+//! each distinct ancestor. A path has at most 512 components, because its key has at most 1,024
+//! bytes. A lock operation is a hash lookup, and a search among the calls that wait at the path.
+//! Its cost does not depend on the number of other locks, or on the number of objects. A lock
+//! exists while a call holds it or waits for it. A lock takes about 200 bytes and the text of a
+//! path.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -149,9 +150,9 @@ impl PathLocks {
     }
 
     /// Returns the locks of this leadership, or of this ownership of a partition. All calls with
-    /// the same leadership and all clones share the locks. The locks can outlive the leadership,
-    /// and then every call fails. `lock` needs a Tokio runtime with timers, because it checks the
-    /// lease every second.
+    /// the same leadership and all clones share the locks. The locks can outlive the leadership.
+    /// After the leadership, every call fails. `lock` needs a Tokio runtime with timers, because it
+    /// checks the lease every second.
     ///
     /// The next leadership of this process has other locks, and all of them are free. So all tasks
     /// of this leadership should end before the process campaigns again. All tasks have ended once
@@ -161,7 +162,7 @@ impl PathLocks {
     ///
     /// The locks of a partition fail when the partition is released or taken
     /// ([`Resigned`](Loss::Resigned), [`Superseded`](Loss::Superseded)), or when the session of the
-    /// member ends. A revocation alone ends no lock: the work keeps its locks until it stops.
+    /// member ends. A revocation alone ends no lock: the work keeps its locks until the work stops.
     /// Different partitions have different locks, so a path must belong to only one partition.
     #[must_use]
     pub fn under(term: &impl Term) -> PathLocks {

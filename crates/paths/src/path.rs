@@ -235,8 +235,8 @@ mod tests {
         assert_eq!(joined, "\"a/b\" contains a slash, so it is more than one component of a path");
     }
 
-    /// Before the fix, the length of a path had no maximum. The lock of a path with 40 KB took
-    /// 1.4 s, and with 100 KB 9 s, and all other locks waited during this time.
+    /// Before the fix, the length of a path had no maximum. Locking a path of 40 KB took 1.4 s, and
+    /// locking a path of 100 KB took 9 s. All other calls waited during this time.
     #[test]
     fn regression_paths_have_a_maximum_length() {
         let longest = Path::new(&"/a".repeat(Path::MAX_KEY_BYTES / 2)).unwrap();

@@ -35,8 +35,7 @@ struct Lock {
 impl Table {
     /// Adds a call, and returns its ticket.
     pub(super) fn enter(&mut self, modes: &Modes) -> Ticket {
-        // The addition cannot overflow: with one call per nanosecond, the numbers last for 584
-        // years.
+        // The addition cannot overflow: at one call per nanosecond, 64 bits last for 584 years.
         let ticket = Ticket(self.entered);
         self.entered += 1;
         let mut waits = 0;

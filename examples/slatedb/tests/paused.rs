@@ -39,7 +39,8 @@ impl Writer {
                 if let Some(key) = line.strip_prefix("acked ") {
                     keys.lock().unwrap().push(key.to_owned());
                 }
-                // The channel is closed only after the test has ended.
+                // A failure is ignored, because the receiver is dropped only at the end of the
+                // test.
                 let _ = sender.send(line);
             }
         });

@@ -99,12 +99,13 @@ impl Leadership {
     /// unread events misses the oldest ones. Sends no request.
     pub fn events(&self) -> impl Stream<Item = LeadershipEvent> + Send + Unpin + use<> {
         let events = self.lead.events.subscribe();
-        // Subscribe before the check for a loss, so that no loss is missed.
+        // The subscription precedes the check for a loss. Otherwise a loss between them would be
+        // missed.
         let next = match self.lead.loss() {
             Some(loss) => EventsState::Loss(loss),
             None => EventsState::Of(events),
         };
-        // A `select!` may poll the stream after its end, so it is fused.
+        // A `select!` may poll the stream after its end, so the stream is fused.
         Box::pin(stream::unfold(next, next_event).fuse())
     }
 
@@ -136,7 +137,8 @@ impl Leadership {
     /// is elected before the other candidates.
     ///
     /// # Errors
-    /// - [`LeadershipLost`](ErrorKind::LeadershipLost) if the leadership was lost before.
+    /// - [`LeadershipLost`](ErrorKind::LeadershipLost) if the leadership was lost before the
+    ///   resignation.
     /// - The store's error if the seal could not be written before the end of the lease. Then other
     ///   candidates wait for the lapse.
     /// - [`NoRuntime`](ErrorKind::NoRuntime) outside of a Tokio runtime with timers. The leadership
@@ -145,9 +147,10 @@ impl Leadership {
         self.give_up(None, None).await
     }
 
-    /// As [`resign`](Leadership::resign), but gives precedence to the candidate with this name:
-    /// each other candidate waits for its poll interval after it has seen the seal. So a handover
-    /// takes one poll of the successor, and then two of its requests (one on a single object).
+    /// Resigns as [`resign`](Leadership::resign) does, but gives precedence to the candidate with
+    /// this name: each other candidate waits for its poll interval after it has seen the seal. So a
+    /// handover takes one poll of the successor, and then two of its requests (one on a single
+    /// object).
     ///
     /// The name is a preference: if no candidate has the name, the other candidates campaign after
     /// that wait. Candidates with `poll_interval(None)` wait for a sixth of their validity instead.
@@ -155,8 +158,8 @@ impl Leadership {
     /// successor's process, call [`refresh`](crate::Election::refresh).
     ///
     /// # Errors
-    /// As [`resign`](Leadership::resign), and [`InvalidInput`](ErrorKind::InvalidInput) for a name
-    /// that no candidate can have: nothing was sent, and the leadership is dropped.
+    /// The errors of [`resign`](Leadership::resign), and [`InvalidInput`](ErrorKind::InvalidInput)
+    /// for a name that no candidate can have: nothing was sent, and the leadership is dropped.
     pub async fn resign_to(self, successor: impl Into<String>) -> Result<(), Error> {
         let successor = successor.into();
         Config::check_name(&successor)?;
@@ -243,7 +246,7 @@ fn over(doing: &str, loss: &Loss) -> Error {
     Error::new(ErrorKind::LeadershipLost, message)
 }
 
-// Not derived: a log must not contain the leader's data.
+// `Debug` is not derived, because a log must not contain the leader's data.
 impl fmt::Debug for Leadership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leadership")

@@ -65,7 +65,7 @@ pub enum RunOutcome<T> {
 }
 
 impl Cancellation {
-    /// Returns the signal of this token, which is a child of the lease's token.
+    /// Returns the signal of the work under `lease`. `token` must be a child of the lease's token.
     pub(crate) fn of(lease: &super::Lease, token: CancellationToken) -> Cancellation {
         Cancellation { lead: Arc::clone(&lease.lead), token }
     }
@@ -95,8 +95,8 @@ impl Cancellation {
 
     /// Returns a token of the crate `tokio-util`, for libraries that take such a token. The task
     /// that renews the lease cancels the token. If a call of another method of this type detects
-    /// first that the work must stop, that call cancels the token. A cancellation by the caller has
-    /// no effect on other tokens.
+    /// first that the work must stop, that call cancels the token. If the caller cancels the token,
+    /// other tokens are not affected.
     ///
     /// Unlike [`is_cancelled`](Cancellation::is_cancelled), the token does not check the lease. On
     /// a runtime with a single thread, no task can cancel the token until the work yields.

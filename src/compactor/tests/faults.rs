@@ -248,7 +248,7 @@ async fn regression_repeated_runs_end_only_with_wrong_settings() {
     let error = unsafe_store.run_every(HOUR, std::future::pending()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnsafeStore);
     assert_eq!((now() - started).as_secs(), HOUR.as_secs());
-    // A run has succeeded, so the settings count as correct. A later `Invalid` does not end the
+    // After a successful run the settings count as correct, so a later `Invalid` does not end the
     // loop.
     let worked = Arc::new(failing(vec![None, None, None, Some(StoreErrorKind::Invalid)]));
     let shutdown = pause(3 * HOUR + Duration::from_secs(1));

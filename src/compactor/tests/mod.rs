@@ -47,8 +47,9 @@ impl Clock for TestClock {
     }
 }
 
-/// A store in memory with slow requests. A deletion takes effect in two halves. The store panics at
-/// the deletion of the newest epoch object or of a foreign key.
+/// A store in memory with slow requests. A deletion deletes the first half of its keys after a
+/// third of its time, and the other keys after two thirds. The store panics at the deletion of the
+/// newest epoch object or of a foreign key.
 #[derive(Debug)]
 struct Watched {
     inner: MemoryStore,

@@ -74,7 +74,7 @@ impl Record {
 /// Changes of the data, and a resignation with a reservation.
 #[doc(hidden)]
 impl Leadership {
-    /// Requests a write of the data, and does not wait for it.
+    /// Requests a write of the data, and does not wait for the write.
     pub fn write_data(&self, data: Value) {
         let (reply, _) = oneshot::channel();
         self.command(Command::Proclaim { data, reply });
@@ -85,7 +85,8 @@ impl Leadership {
         self.command(Command::RenewWith { data });
     }
 
-    /// As [`resign`](Leadership::resign), and reserves the partitions of this process for its name.
+    /// Resigns as [`resign`](Leadership::resign) does, and reserves the partitions of this process
+    /// for its name.
     pub async fn resign_reserving(self, reserve: Option<Duration>) -> Result<(), Error> {
         self.give_up(None, reserve).await
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::text::short;
 use super::{Band, BandKind, Interval};
 
-/// Returns a band for each period in which no solid interval is active, or more than one. The bands
-/// are in ascending order.
+/// Returns a band for each period in which the number of active solid intervals is not one. The
+/// bands are in ascending order.
 pub(super) fn found(intervals: &[Interval]) -> Vec<Band> {
     let solid = || intervals.iter().filter(|interval| interval.until > interval.from);
     let edges: BTreeSet<Duration> = solid().flat_map(|i| [i.from, i.until]).collect();

@@ -21,8 +21,8 @@ const NARROW: f64 = 5.0;
 /// Maximum distance between combined intervals, in pixels.
 const NEAR: f64 = 4.0;
 
-/// Maximum number of blocks in one lane. If a lane has more blocks, its wide intervals overlap, so
-/// [`binned`] combines all blocks.
+/// Maximum number of blocks in one lane. Only a lane with overlapping intervals can have more
+/// blocks. In such a lane [`binned`] combines all blocks.
 const MOST: usize = 300;
 
 /// Returns the blocks for these stretches of pixels. Each element of `stretches` is a start and an

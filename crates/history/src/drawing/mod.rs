@@ -79,11 +79,11 @@ pub struct Interval {
     pub lane: String,
     /// Label of the interval, such as the number of its epoch.
     pub label: String,
-    /// Begin of the certain part, which is solid.
+    /// Start of the certain part, which is solid.
     pub from: Duration,
     /// End of the solid part.
     pub until: Duration,
-    /// Begin of the possible part, which is hatched. It is at or before `from`.
+    /// Start of the possible part, which is hatched. It is at or before `from`.
     pub perhaps_from: Duration,
     /// End of the possible part. It is at or after `until`.
     pub perhaps_until: Duration,
@@ -93,7 +93,7 @@ pub struct Interval {
     pub tip: String,
 }
 
-/// The end of an interval. Each kind has a different shape, so that the drawing is readable without
+/// The end of an interval. Each kind has a different shape, so the drawing is readable without
 /// colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -114,7 +114,7 @@ pub enum Mark {
     Superseded,
     /// The candidate sealed its own epoch before it led.
     GivenUp,
-    /// The epoch had no leader, because an operator restored the election above it.
+    /// The epoch had no leader. A restore created it to raise the epoch floor.
     Restored,
     /// The ownership moved to another owner, or ended. This end has no mark.
     Moved,
@@ -128,7 +128,7 @@ pub enum Mark {
 pub struct Band {
     /// Kind of the period.
     pub kind: BandKind,
-    /// Begin of the period.
+    /// Start of the period.
     pub from: Duration,
     /// End of the period.
     pub until: Duration,
@@ -196,7 +196,7 @@ impl Note {
 }
 
 impl Interval {
-    /// Creates an interval whose begin and end are known exactly.
+    /// Creates an interval whose start and end are known exactly.
     pub fn new(
         lane: impl Into<String>,
         label: impl Into<String>,

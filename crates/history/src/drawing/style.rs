@@ -1,8 +1,8 @@
 //! Colours for light and dark pages, and the shapes of the marks.
 //!
-//! Each shape has its light colours as attributes, which every renderer supports. A style sheet
-//! replaces the colours on dark pages. Many renderers ignore media queries and custom properties,
-//! so no light colour depends on them.
+//! Each shape has its colours for light pages as attributes, which every renderer supports. On dark
+//! pages, a style sheet replaces these colours. Many renderers ignore media queries and custom
+//! properties, so no light colour depends on them.
 
 use super::{BandKind, Mark};
 

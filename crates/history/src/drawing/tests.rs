@@ -1,4 +1,4 @@
-//! Tests parse the drawing with a strict XML parser.
+//! These tests parse each drawing with a strict XML parser.
 
 use std::time::Duration;
 
@@ -289,8 +289,8 @@ fn dark_pages_change_every_colour() {
     }
 }
 
-/// Tables cut names at 40 characters. Before the fix, a name of 40 wide characters extended beyond
-/// the picture.
+/// Before the fix, names were cut at 40 characters of any width, so a name of 40 wide characters
+/// extended beyond the picture.
 #[test]
 fn regression_a_long_name_stays_inside_the_picture() {
     for name in
@@ -340,8 +340,8 @@ fn owners_have_one_colour_and_a_legend_entry() {
     let svg = owned(3, 2).svg();
     assert_eq!(svg::without_styles(&svg), [""; 0]);
     let document = parsed(&svg);
-    // Each of the three rows has one bar for each owner. The legend has the fourth bar of each
-    // owner.
+    // Each of the three rows has one bar for each owner. The fourth bar of each owner is in the
+    // legend.
     assert_eq!([fills(&document, "c0"), fills(&document, "c1")], [4, 4]);
     assert_eq!(fills(&document, "i"), 0, "no shape has the colour of leaders");
     let words: Vec<_> = document.descendants().filter_map(|node| node.text()).collect();

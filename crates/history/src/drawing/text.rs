@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tenure::internals::plain;
 
-/// Returns the text on one line, with its control characters escaped, and escaped for XML content
-/// and attributes.
+/// Returns the text on one line. Escapes control characters, and all characters that have a meaning
+/// in XML content or attributes.
 pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in plain(text).chars() {
@@ -55,7 +55,8 @@ fn ems(character: char) -> f64 {
         'm' | 'w' | 'M' | 'W' | '@' | '%' | '…' | '—' => 1.03,
         'A'..='Z' | '+' | '<' | '=' | '>' | '~' | '#' | '&' => 0.84,
         '\u{20}'..='\u{7e}' => 0.65,
-        // Most Hangul and CJK characters, and most characters after them, are square.
+        // Most Hangul and CJK characters are square, as are most characters with greater code
+        // points.
         '\u{1100}'..='\u{115f}' | '\u{2e80}'.. => 1.0,
         _ => 0.86,
     }

@@ -26,8 +26,9 @@ const HOLD: Duration = Duration::from_millis(5);
 /// Number of folders in the root, and number of folders in each of them.
 const WIDTH: usize = 8;
 
-/// Returns a random operation. Of 20 operations, 16 read a folder, 2 write one, 1 copies and 1
-/// renames. Of 100 folders, 90 are two levels deep, 9 are one level deep, and 1 is the root.
+/// Returns a random operation. Of 20 operations, 16 read a folder, 2 write a folder, 1 copies a
+/// folder and 1 renames a folder. Of 100 folders, 90 are two levels deep, 9 are one level deep, and
+/// 1 is the root.
 fn operation(rng: &mut fastrand::Rng) -> Operation {
     let (one, other) = (folder(rng), folder(rng));
     match rng.u8(..20) {
@@ -48,7 +49,7 @@ fn folder(rng: &mut fastrand::Rng) -> Path {
     Path::new(&text).expect("a path")
 }
 
-/// Returns the time until each task has completed this number of operations.
+/// Returns the time in which all tasks complete `rounds` operations each.
 async fn workload(scheme: Scheme, rounds: u64) -> Duration {
     let start = Process::system().now().boot;
     let tasks: Vec<_> = (0..TASKS as u64)
@@ -69,7 +70,7 @@ async fn workload(scheme: Scheme, rounds: u64) -> Duration {
     Process::system().now().boot - start
 }
 
-/// Operations per second by scheme, over all measurements.
+/// The number of operations and the total time of each scheme, over all measurements.
 #[derive(Default)]
 struct Throughput(RefCell<BTreeMap<&'static str, (u64, Duration)>>);
 
@@ -129,7 +130,8 @@ fn alone(c: &mut Criterion) {
             b.to_async(&runtime).iter(|| async { scheme.lock(black_box(&rename)).await });
         });
     }
-    // Measures a lock while 100,000 other locks are held: the cost does not depend on their number.
+    // Measures the cost of a lock while 100,000 other locks are held. The number of other locks
+    // must not change this cost.
     let locks = tenure_paths::PathLocks::new();
     let held: Vec<_> = (0..100_000)
         .filter_map(|number| {

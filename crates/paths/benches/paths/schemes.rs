@@ -1,5 +1,5 @@
-//! The simpler schemes of Charemza's post, for a comparison. Each of them locks more than
-//! necessary.
+//! The simpler schemes of Charemza's post, for a comparison with path locks. Each of them locks
+//! more than necessary.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -29,7 +29,7 @@ pub enum Scheme {
     PathLocks(PathLocks),
 }
 
-/// Keeps the locks of one operation.
+/// Holds the locks of one operation until it is dropped.
 #[expect(dead_code, reason = "kept until it is dropped")]
 pub enum Guard {
     GlobalMutex(OwnedMutexGuard<()>),

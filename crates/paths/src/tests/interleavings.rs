@@ -10,8 +10,9 @@ use super::super::claim::{Cell, Claim, ClaimState};
 use super::*;
 use tenure_testkit::interleavings::{every_interleaving, others_may_run, spawn};
 
-/// A mutex before which shuttle may run another task. Shuttle does not switch tasks inside a
-/// critical section: only critical sections access the state, so another task would only wait.
+/// A mutex for tests. Before each critical section, shuttle may run another task. Shuttle does not
+/// switch tasks inside a critical section: only critical sections access the state, so another task
+/// would only wait.
 #[derive(Default)]
 struct ShuttleCell {
     state: Mutex<ClaimState>,
@@ -56,8 +57,8 @@ struct World {
     cell: Arc<ShuttleCell>,
     /// Number of tasks that have not ended.
     left: Arc<AtomicUsize>,
-    /// Operations of the tasks that work now. This mutex is unknown to shuttle, so shuttle does not
-    /// switch tasks while the mutex is locked.
+    /// Operations of the tasks that are working. This mutex is unknown to shuttle, so shuttle does
+    /// not switch tasks while the mutex is locked.
     at_work: Arc<Mutex<Vec<Operation>>>,
     most_at_work: Arc<AtomicUsize>,
 }

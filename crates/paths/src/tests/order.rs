@@ -23,7 +23,8 @@ struct Shipped {
     table: Table,
     calls: BTreeMap<usize, (Ticket, Modes)>,
     modes: fn(&Operation) -> Modes,
-    /// Calls that had to wait when they entered, and whose grant the table has not returned since.
+    /// Calls that had to wait when they entered the table. The table has not returned a grant for
+    /// them since.
     unheard: BTreeSet<Ticket>,
 }
 
@@ -62,8 +63,8 @@ impl Subject for Shipped {
         }
     }
 
-    /// Returns whether the call is granted. Asserts that the table and the grants that it has
-    /// returned agree.
+    /// Returns whether the call is granted. Asserts that the answer of the table agrees with the
+    /// grants that the table has returned.
     fn is_granted(&self, name: usize) -> bool {
         let ticket = self.calls[&name].0;
         assert_eq!(self.table.is_granted(ticket), !self.unheard.contains(&ticket));
@@ -168,7 +169,7 @@ proptest! {
     }
 }
 
-/// Three calls with one or two paths each, in every order of arrival and departure.
+/// Tests three calls with one or two paths each, in every order of arrival and departure.
 #[test]
 fn three_calls_keep_the_rule_in_every_order() {
     let ones: Vec<Operation> = TREE[..4]
@@ -246,7 +247,8 @@ impl Subject for ForgetsWhoGivesUp {
     }
 }
 
-/// A broken table that grants each call if no granted call conflicts, and ignores waiting calls.
+/// A broken table that ignores waiting calls: it grants a call if no granted call conflicts with
+/// it.
 #[derive(Default)]
 struct Unfair {
     granted: BTreeMap<usize, Operation>,

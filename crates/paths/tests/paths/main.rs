@@ -93,7 +93,7 @@ fn a_copy_excludes_conflicting_operations() {
 }
 
 /// The modes of Charemza's post would let another call write to /a/c during this read of /a. The
-/// modes of this crate do not.
+/// modes of this crate exclude this write.
 #[test]
 fn a_call_that_reads_above_its_write_excludes_other_writers() {
     let locks = PathLocks::new();

@@ -198,7 +198,7 @@ impl<'a> Page<'a> {
                 several => self.together(row, block, several),
             }
         }
-        // Marks are drawn after all bars of their lane, so that no bar covers a mark.
+        // Marks are drawn after all bars of their lane, so no bar covers a mark.
         let y = self.row(row) + self.lane_height / 2.0;
         let size = match self.lane_height {
             ..19.0 => 0.6,
