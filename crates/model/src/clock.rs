@@ -10,7 +10,7 @@ use crate::time::now;
 
 const MILLION: u64 = 1_000_000;
 
-/// Maximum slew rate of chrony by default (`maxslewrate`), in millionths.
+/// Default maximum slew rate of chrony (`maxslewrate`), in millionths.
 pub const MOST_SLEWED: i64 = 83_333;
 
 /// All clocks of one machine.
@@ -23,27 +23,29 @@ pub struct SimClock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Power {
     Runs,
-    /// The machine sleeps. After it wakes, all clocks include the time of the sleep.
+    /// The machine sleeps. After the machine wakes, all clocks include the time of the sleep.
     Suspended,
-    /// The host has stopped the machine. After the stop, only the wall clock includes its duration.
+    /// The host has stopped the machine. Afterwards only the wall clock includes the time of the
+    /// stop.
     Paused,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct ClockState {
-    /// Simulated time of the following three readings.
+    /// Simulated time at which the following three readings were taken.
     at: Duration,
     boot: Duration,
     raw: Duration,
     wall: Duration,
     /// Rate of the oscillator: millionths of a local second per simulated second.
     rate: u64,
-    /// Additional rate of the boot and the wall clock by a time daemon, in millionths.
+    /// Rate that a time daemon adds to the boot clock and the wall clock, in millionths.
     slew: i64,
     power: Power,
-    /// Error of the readings of a broken process. The readings are too early by this duration.
+    /// Duration by which the readings of a broken process are too early.
     behind: Duration,
-    /// Error of the readings at a single instant. The pair has the instant and the error.
+    /// For a broken process: an instant, and the duration by which a reading at this instant is too
+    /// early.
     behind_at: Option<(Duration, Duration)>,
     /// Total duration of the suspends during which the clocks of this machine did not run.
     asleep: Duration,
@@ -140,7 +142,7 @@ impl Clock for SimClock {
     }
 }
 
-/// Returns `duration` times `millionths`.
+/// Returns `duration` multiplied by `millionths` / 1,000,000.
 pub fn scale(duration: Duration, millionths: u64) -> Duration {
     let nanos = u64::try_from(duration.as_nanos()).expect("a simulation lasts hours");
     // This function runs at every reading of a clock. So it computes the product in two parts of 64

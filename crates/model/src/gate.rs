@@ -108,8 +108,8 @@ impl Future for Pausable {
     }
 }
 
-/// Waits while the gate is closed. A task that closes its own gate calls this function, because
-/// only the next poll would stop the task.
+/// Waits while the gate is closed. A closed gate stops a task only at the next poll of the task. So
+/// a task that closes its own gate calls this function to stop immediately.
 pub async fn pass(gate: &Gate) {
     std::future::poll_fn(|cx| {
         let mut state = gate.state();

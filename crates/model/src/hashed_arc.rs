@@ -77,8 +77,9 @@ fn hash(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// A hasher that multiplies and folds, as the fastest hashers do. The seed is constant, because the
-/// hashes determine the order of the parts of a state, and so the path of a random walk.
+/// A hasher that multiplies and folds, as the fastest hashers do. The hashes determine the order of
+/// the parts of a state, and this order determines the path of a random walk. The seed is constant,
+/// so a walk can be repeated.
 struct Folding(u64);
 
 // Digits of pi.

@@ -20,7 +20,7 @@ pub fn run_all<T: Send>(
             }
             let outcome = run(seed);
             if fails(&outcome) {
-                // Start no greater seed. All lesser seeds have already started.
+                // Start no further seed. All seeds below the failing seed have already started.
                 next.fetch_max(seeds.end, Ordering::Relaxed);
             }
             outcomes.push((seed, outcome));

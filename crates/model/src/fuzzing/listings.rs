@@ -1,5 +1,6 @@
-//! Checks pages of listings from stores with and without order. As in a driver or a compactor, each
-//! page becomes an [`EpochsOfPage`], and a [`Search`] or a [`Compaction`] takes its epochs.
+//! Checks pages of listings, from stores that list keys in order and from stores that do not. As in
+//! a driver or a compactor, each page becomes an [`EpochsOfPage`], and a [`Search`] or a
+//! [`Compaction`] takes its epochs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -20,8 +21,8 @@ const PREFIX: &str = "app";
 /// interval of numbers of up to ten digits.
 const MAX_QUESTIONS: usize = 64;
 
-/// A store that lists its keys in order. Each key has an optional age in seconds. The lengths of
-/// consecutive pages are given.
+/// A store that lists its keys in order. Each key has an optional age in seconds. `page_sizes` has
+/// the lengths of consecutive pages.
 #[derive(Debug, Clone)]
 pub struct Shelf {
     pub keys: Keys,

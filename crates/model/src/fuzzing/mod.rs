@@ -34,8 +34,8 @@ pub fn record(body: &[u8]) {
     };
     let text = std::str::from_utf8(body).expect("JSON is UTF-8");
     assert!(text.trim_start().starts_with('{'), "a record is a JSON object");
-    // `Value` cannot represent every number and every escape of an ignored field. In this case the
-    // check compares `expired` only with the record itself.
+    // `Value` cannot represent every number and every escape of an ignored field. If the body has
+    // such a field, `Value` cannot parse it, and the check of `expired` has no effect.
     let expired = match serde_json::from_str::<Value>(text) {
         Ok(value) => value["expired"].as_bool().expect("a record has the field `expired`"),
         Err(_) => record.expired,
@@ -57,8 +57,8 @@ pub fn record(body: &[u8]) {
     check_seal(&record, EpochEnd::Deposed, record.heartbeat.saturating_add(1));
 }
 
-/// Asserts that the message is a known one, apart from its numbers. Messages reach logs, so they
-/// must not quote the body.
+/// Asserts that the message, apart from its numbers, is one of `MESSAGES`. Messages reach logs, so
+/// they must not quote the body.
 fn check_message(why: &BadRecord) {
     const MESSAGES: [&str; 12] = [
         "its body is empty",
@@ -99,7 +99,7 @@ fn seal_of(record: &Record) -> Option<(EpochEnd, u64)> {
     candidate.handle(Input::Answer(found.clone()));
     candidate.handle(Input::Lapsed);
     if let Step::Request(Request::Get { .. }) = candidate.step() {
-        // Before the seal, the candidate reads a foreign record again.
+        // A candidate reads a foreign record again before it seals the record.
         candidate.handle(Input::Answer(found));
     }
     match candidate.step() {

@@ -1,4 +1,4 @@
-//! Reads numbers from a fuzzer's bytes, and zeros after their end.
+//! Reads numbers from a fuzzer's bytes. After the last byte, every number is zero.
 
 pub struct Reader<'a>(pub &'a [u8]);
 

@@ -25,7 +25,8 @@ impl Group {
         }
         let newest = world.store.newest();
         if let (Broken::ReleasesFirst, Some(data)) = (self.broken, &mut record.data) {
-            // The broken member releases a revoked partition before its work has stopped.
+            // The broken member releases a revoked partition before the work on the partition has
+            // stopped.
             let owned = newest.into_iter().flat_map(|it| {
                 let owned = it.owned_by(Session { id, nonce: object.nonce });
                 owned.filter(|(partition, _)| it.is_revoked(*partition))

@@ -71,7 +71,7 @@ fn broken_seal_that_forgets() {
 }
 
 /// The sessions are deleted, but the restarted process has read assignment 2. If the process
-/// forgets this, it can create assignment 2 again.
+/// forgets this assignment, it can create assignment 2 again.
 #[test]
 fn broken_process_that_forgets() {
     let budget = Budget { losses: 1, ends: 1, crashes: 1, ..CALM };
@@ -118,15 +118,15 @@ fn broken_compactor_that_deletes_evidence() {
     broken(Broken::CompactsEvidence, deleted(2, 2, budget), "G1");
 }
 
-/// The hold of the restoring gets the number of the lost assignment, in which a member still
-/// believes.
+/// An operator restores the group, and its hold gets the number of the lost assignment. A member
+/// still believes in the lost assignment.
 #[test]
 fn broken_restoring_below_the_greatest_assignment() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, leaves: 1, ..CALM };
     broken(Broken::RestoresBelow, deleted(2, 4, budget), "G5");
 }
 
-/// Without a sweep, the former owner renews its lease during the wait, and believes in its
+/// Without a sweep, the former owner renews its lease during the wait, and still believes in its
 /// ownership after the wait.
 #[test]
 fn broken_restoring_without_a_sweep() {

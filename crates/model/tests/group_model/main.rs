@@ -32,7 +32,7 @@ fn group(members: u8, partitions: u8, last: u64, budget: Budget) -> Group {
     }
 }
 
-/// Explores all states. No invariant may break, and each required event must occur.
+/// Explores all states. Asserts that no invariant breaks, and that each required event occurs.
 fn explore(name: &'static str, group: Group) {
     let clock = tenure::Process::system();
     let start = clock.now().boot;
@@ -218,7 +218,7 @@ fn broken_vanished_session_without_a_wait() {
     broken(Broken::NoWaitForGone, group(2, 1, 4, budget), "G5");
 }
 
-/// The next owner gets the token of the previous owner.
+/// The broken grant gives the token of the previous owner to the next owner.
 #[test]
 fn broken_grant_that_keeps_the_token() {
     let budget = Budget { ends: 1, ..CALM };
@@ -239,8 +239,9 @@ fn broken_compactor_that_deletes_the_newest() {
     broken(Broken::CompactsNewest, group(2, 1, 4, budget), "G3");
 }
 
-/// A paused writer creates an assignment with the number of a compacted one. Only the confirming
-/// LIST detects the greater assignment.
+/// While a writer is paused, another member creates the assignment with the number that the writer
+/// intends to use, and a compactor deletes this assignment. The create of the paused writer then
+/// succeeds. Only the confirming LIST shows that a greater assignment exists.
 #[test]
 fn broken_assignment_that_is_not_confirmed_by_a_list() {
     let budget = Budget { compactions: 1, ends: 1, ahead: 1, ..CALM };

@@ -68,17 +68,18 @@ pub struct Process {
     sent: Vec<Nonce>,
     /// Heartbeat of the write that extended the lease. `None` after the end of the lease.
     pub runs: Option<u64>,
-    /// Nonce of the session, after the grant.
+    /// Nonce of the session, once the session was granted.
     pub nonce: Option<Nonce>,
     /// Broken: the process treats sessions with the same id as the same session.
     pub ids_alone: bool,
-    /// The machines of the membership, after the grant of the session.
+    /// The machines of the membership, once the session was granted.
     pub participant: Option<Machines>,
-    /// Contents of the session, as far as the process knows.
+    /// The last contents that the process knows to be in the session's object.
     pub written: Option<Data>,
     /// Contents that the process has sent, with their heartbeats.
     wrote: Vec<(u64, Data)>,
-    /// Broken: the machines before the last release. The process can return to them.
+    /// Broken: the state of the machines before the last release. The process can return to this
+    /// state.
     before: Option<Box<Machines>>,
     pub leaving: bool,
     /// The greatest assignment that this process has seen in former sessions.
@@ -120,7 +121,7 @@ impl Process {
         next
     }
 
-    /// Returns the greatest assignment that this process knows, now or earlier.
+    /// Returns the greatest assignment that this process has ever known.
     pub fn greatest(&self) -> Option<Epoch> {
         self.participant.as_ref().and_then(|it| it.greatest()).max(self.remembers)
     }
@@ -200,7 +201,8 @@ impl Process {
         Data { releases, leaving: self.leaving, seen }
     }
 
-    /// Returns the contents of the write with this heartbeat.
+    /// Records that the process sends a write with this heartbeat. Returns the contents of the
+    /// write.
     pub fn send(&mut self, heartbeat: u64) -> Data {
         let data = self.data();
         self.wrote.push((heartbeat, data.clone()));
@@ -222,8 +224,8 @@ impl Process {
         self.participant = self.before.take().map(|it| *it).or_else(|| self.participant.take());
     }
 
-    /// Returns whether the session lacks a release or the end of the membership. A newly seen
-    /// assignment alone does not cause a write.
+    /// Returns whether the process must write its session, because the session's object lacks a
+    /// release or the end of the membership. A newly seen assignment alone does not cause a write.
     pub fn has_news(&self) -> bool {
         let said = |it: &Data| (it.releases.clone(), it.leaving);
         self.written.as_ref().map(said) != Some(said(&self.data()))

@@ -80,8 +80,9 @@ impl Group {
         let left = restoring.listed.iter().filter(live).filter(|it| !knows(it) && !spares);
         let left: Vec<_> = left.collect();
         actions.extend(left.iter().map(|it| Action::Swept(it.id)));
-        // Without a wait, the restoring continues although leases run. Without a sweep, members
-        // renew their leases during the wait, so the leases also run at its end.
+        // In these two broken variants, the restoring continues although leases run: without a wait
+        // it ignores the leases, and without a sweep the members renew their leases during the
+        // wait.
         let ends = [Broken::NoWaitForOwners, Broken::NoSweep].contains(&self.broken);
         let over = |it: &Session| world.runs(*it).is_none() || knows(it) || ends;
         let releases = self.broken != Broken::NeverReleases;

@@ -259,8 +259,8 @@ impl Group {
         });
     }
 
-    /// Lets each process continue if it has only one possible step, and drops writes without an
-    /// effect.
+    /// Lets each process continue while it has only one possible step, and drops the pending writes
+    /// that can never take effect.
     fn settle(&self, world: &mut World) {
         for who in 0..world.processes.len() {
             loop {
@@ -271,8 +271,8 @@ impl Group {
                     }
                     Some(ParticipantStep::Pause) => participant(world, who, Participant::resume),
                     Some(ParticipantStep::Failed(_)) => {
-                        // Another program deleted the newest assignment. The member tries again
-                        // when a greater assignment exists.
+                        // Another program deleted the newest assignment. The member may try again,
+                        // because a greater assignment exists.
                         let greatest = world.processes[who].greatest();
                         if world.store.newest().map(|it| it.epoch) <= greatest {
                             world.ghost.broken.insert("failed");

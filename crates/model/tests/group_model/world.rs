@@ -29,7 +29,7 @@ pub struct World {
     pub ghost: HashedArc<Ghost>,
 }
 
-/// Facts that no process knows.
+/// The history of a path. No process knows these facts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Ghost {
     /// Owner of each token, recorded at the first LIST that confirmed the grant.
@@ -48,7 +48,7 @@ pub struct Ghost {
     pub seen: BTreeSet<&'static str>,
 }
 
-/// A possible action. A number is an index into a list of the state.
+/// A possible action. Each `usize` is an index into a list of [`World`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// The store applies and answers the request of the lease's machine. If this machine waits, it
@@ -88,9 +88,9 @@ pub enum Action {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Serving {
     Once,
-    /// The answer is lost, and the write may arrive later.
+    /// The answer is lost. The write may arrive later.
     Lost,
-    /// A copy may arrive later.
+    /// The request is answered, and a copy of the write may arrive later.
     Twice,
 }
 
@@ -139,8 +139,8 @@ impl Group {
             None => {}
         }
         let runs = process.runs.is_some();
-        // A restoring waits for the leases of deposed members, so these leases may end without a
-        // budget.
+        // A restoring waits until the leases of deposed members have ended. So these leases may end
+        // even if the budget for ends of leases is used up.
         let waited = world.restoring.is_some() && world.is_over(process);
         if runs && (world.left.ends > 0 || waited) {
             actions.push(Action::LeaseEnds(who));
@@ -217,8 +217,8 @@ impl Group {
         }
     }
 
-    /// Returns the action that only the passage of time causes, with clocks within their drift
-    /// bound.
+    /// Returns the action that becomes possible for `session` because time passes. The clock rates
+    /// stay within the drift bound.
     fn time_actions(&self, world: &World, who: usize, session: Session) -> Option<Action> {
         let participant = world.processes[who].participant.as_ref()?;
         if participant.sessions().has_ended(session) {

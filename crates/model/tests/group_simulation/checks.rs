@@ -81,8 +81,8 @@ impl State {
     }
 
     /// Returns whether a read of this session must succeed. If other programs deleted the newest
-    /// assignments, a member detects this only by a session that records a greater assignment than
-    /// the newest one left. So reads of sessions must not fail.
+    /// assignments, members detect the deletion only by a session that records a greater assignment
+    /// than the newest remaining one. So reads of sessions must not fail then.
     pub fn must_be_read(&self, key: &str) -> bool {
         session_of(key).is_some() && !self.is_repaired() && self.bucket.newest().is_some()
     }
@@ -177,8 +177,8 @@ fn assignment_written(world: &Arc<World>, key: &str, body: &[u8]) {
     if state.book.greatest.as_ref().is_none_or(|(epoch, _)| *epoch <= after.epoch) {
         state.book.greatest = Some((after.epoch, Bytes::copy_from_slice(body)));
     }
-    // If a greater assignment exists, the writer based this assignment on a compacted one. No
-    // member will confirm it, so the check ignores it.
+    // If a greater assignment exists, the writer based this assignment on a compacted assignment.
+    // No member will confirm the new assignment, so the check ignores it.
     if state.bucket.newest() != Some(after.epoch) {
         return;
     }
@@ -219,8 +219,8 @@ pub fn believes(world: &World, process: Who, partition: &Partition) {
         if its.check().is_ok() {
             let tokens = (token, its.token());
             let what = format!("{process} and {} own partition {number}: {tokens:?}", other.who);
-            // With equal tokens, the partition was granted twice. With different tokens, two
-            // processes believe in their ownership at a time.
+            // Two processes believe that they own the partition. If their tokens are equal, the
+            // partition was granted twice (G1). If the tokens differ, two grants overlap (G5).
             return world.fail(if tokens.0 == tokens.1 { "G1" } else { "G5" }, what);
         }
     }

@@ -217,7 +217,7 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
         state.faults = false;
         state.troubles.clear();
     }
-    // The wait covers all stops, cuts and delayed requests. A delayed request may renew an
+    // Wait for stopped processes, outages and delayed requests. A delayed request may renew an
     // abandoned session, which then counts as a member until it lapses.
     let held_up = world.state().held_up_until.saturating_sub(now());
     sleep(held_up + world.plan.validity * 3).await;
@@ -270,7 +270,8 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
             );
         }
         let plan = &world.plan;
-        // Members check a silent session after half a validity. The rest is for later steps.
+        // Members check a silent session after half a validity. The rest is for polls, the stop,
+        // and listings.
         let soon = plan.validity / 2 + plan.poll * 10 + plan.stopping + listing(world) * 6;
         let had = before.values().any(|who| *who == gone.who);
         if !dies && had && now() - began > soon + plan.validity / 2 {
@@ -297,7 +298,7 @@ async fn unmarked(world: &Arc<World>) -> bool {
     true
 }
 
-/// Restarts a member while its partitions are reserved. They may move only to this member.
+/// Restarts a member while its partitions are reserved. Only this member may receive them.
 async fn restarted(world: &Arc<World>, slots: &mut [Slot]) -> bool {
     let chosen = world.state().rng.usize(..slots.len());
     let before = world.owners();

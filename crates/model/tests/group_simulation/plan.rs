@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-/// A fault that is broken on purpose.
+/// The part of the system that is wrong on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
     Nothing,
-    /// `If-None-Match: *` is ignored.
+    /// The store ignores `If-None-Match: *`.
     CreatesAgain,
-    /// `If-Match` is ignored.
+    /// The store ignores `If-Match`.
     ReplacesBlindly,
     ClockStopsInSuspend,
     /// The application works with a token that it does not check.
@@ -56,7 +56,7 @@ pub struct Plan {
     pub late: f64,
     pub twice: f64,
     pub failing: f64,
-    /// Probability of one of the testkit's write faults per write.
+    /// Probability that a write has one of the write faults of the testkit.
     pub spoiled: f64,
     /// Relative frequency of each kind of fault.
     pub faults: Faults,
@@ -67,7 +67,7 @@ pub struct Plan {
     pub page: usize,
     pub compacts: bool,
     pub operates: bool,
-    /// True if some work fails sometimes.
+    /// True if the work on a partition sometimes fails.
     pub fails: bool,
     /// True if the names of living processes are unique, and the processes know this.
     pub unique: bool,
@@ -142,7 +142,8 @@ impl Plan {
             blackout: some(1),
             wall: some(2),
             slew: some(2),
-            // A separate generator keeps the runs of seeds without these faults unchanged.
+            // A separate generator draws these faults. So they do not change the other random
+            // numbers of a seed.
             ..Faults::of_objects(&mut fastrand::Rng::with_seed(seed ^ 0x5e551045), broken)
         };
         if broken == Broken::ClockStopsInSuspend {
@@ -161,7 +162,8 @@ impl Plan {
         }
         let mut part = |most: f64| if rng.u32(0..3) == 0 { 0.0 } else { rng.f64() * most };
         let (lost, late, twice, failing) = (part(0.1), part(0.05), part(0.05), part(0.1));
-        // A separate generator keeps the runs of seeds without these faults unchanged.
+        // A separate generator draws these faults. So they do not change the other random numbers
+        // of a seed.
         let mut apart = fastrand::Rng::with_seed(seed ^ 0xe7a6);
         let spoiled = match apart.u32(0..3) {
             _ if broken == Broken::EtagNotNeeded => 0.3,

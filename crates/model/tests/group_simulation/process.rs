@@ -71,8 +71,8 @@ fn group(world: &Arc<World>, who: Who, name: &str, clock: &Arc<SimClock>) -> Gro
     let plan = &world.plan;
     let store = Arc::new(SimStore { world: Arc::clone(world), who });
     // After a request to stop, work needs up to an eighth of the longest validity. The library
-    // reserves a quarter of each validity for this. So the shortest validity must be at least half
-    // of the longest, and 0.6 is sufficient.
+    // reserves a quarter of a member's validity for the stop. So the shortest validity must be at
+    // least half of the longest validity. A factor of 0.6 is sufficient.
     let of_the_longest =
         |least: f64| if plan.mixed { least + (1.0 - least) * world.state().rng.f64() } else { 1.0 };
     let validity = plan.validity.mul_f64(of_the_longest(0.6));
@@ -179,9 +179,9 @@ async fn work(world: Arc<World>, who: Who, partition: Partition) -> Worked {
     Ok(())
 }
 
-/// Starts a compactor that repeatedly deletes all deletable objects, with a `min_age` of 0. Such a
-/// compactor can delete the next assignment before a member reads it. So no compactor runs in the
-/// calm phase, where durations are checked.
+/// Starts a compactor that repeatedly deletes all deletable objects, with a `min_age` of 0. Without
+/// a minimum age, a compactor can delete an assignment before a member has read it, and so delays
+/// the member. So no compactor runs in the calm phase, in which durations are checked.
 pub fn start_compactor(world: &Arc<World>) {
     let who = join(world, false);
     let store = Arc::new(SimStore { world: Arc::clone(world), who });

@@ -212,7 +212,7 @@ async fn carry(
         (Err(fate), _) => Err(StoreError::new(StoreErrorKind::Transient, fate, "503 slow down")),
         _ => return,
     };
-    // The sender may have given up.
+    // If the sender has given up, nothing receives the answer.
     let _ = answer.send(reply);
 }
 
@@ -273,8 +273,8 @@ fn apply(world: &Arc<World>, who: Who, request: &Request) -> Reply {
     reply
 }
 
-/// Returns the request. Returns the request. If the request seals a session, the greatest seen
-/// assignment is removed from the body.
+/// Returns the request. If the request seals a session, the returned body lacks the greatest
+/// assignment that the member has seen.
 fn without_what_was_seen(request: &Request) -> Request {
     let mut request = request.clone();
     if let Request::Replace { body, .. } = &mut request

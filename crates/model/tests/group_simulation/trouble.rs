@@ -1,5 +1,5 @@
-//! Faults that affect one object or one process for minutes. During such a fault, the store serves
-//! all other objects and processes correctly.
+//! Faults that affect one object or one process for minutes. The store serves all other objects and
+//! processes correctly.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -47,7 +47,7 @@ pub const ALL_HAPPEN: [&str; 26] = [
     "writes spoiled",
 ];
 
-/// A process, from its start to its end. A restart is another process.
+/// A process, from its start to its end. A restarted process has another number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Who(pub usize);
 
@@ -93,7 +93,7 @@ pub struct State {
     pub machines: Vec<Machine>,
     pub handles: Vec<Handle>,
     pub faults: bool,
-    /// The current faults of single objects and processes. Such faults also occur in the calm
+    /// The current faults of single objects and processes. These faults also occur in the calm
     /// phase.
     pub troubles: BTreeMap<u64, Trouble>,
     /// Keys of creates and deletions that may still take effect.

@@ -10,7 +10,7 @@ use world::{Broken, Budget, Log};
 
 const ALWAYS: &[&str] = &["serial", "fenced", "believed", "opened", "refused", "kept", "read"];
 
-/// Explores all states. No invariant may break, and each required event must occur.
+/// Explores all states. Asserts that no invariant breaks, and that each required event occurs.
 fn explore(name: &'static str, log: Log) {
     let checker = log.checker().threads(2).spawn_dfs().join();
     println!("{name}: unique states: {}", checker.unique_state_count());
@@ -53,8 +53,8 @@ fn two_writers_lose_answers() {
     explore("two writers", Log { sometimes, ..log(&[1, 2], budget) });
 }
 
-/// A writer appends while another writer opens the log. The new writer fences ahead of the old
-/// writer.
+/// A writer appends while another writer opens the log. The opening writer creates a fence at a
+/// number that the appending writer has not reached.
 #[test]
 fn a_writer_opens_during_appends() {
     let budget = Budget { unknown: 1, twice: 1, appends: 3, ..Budget::default() };
@@ -71,7 +71,7 @@ fn a_writer_opens_during_appends_and_a_trim() {
 }
 
 /// The fence of an older writer arrives after a newer writer has opened the log. The newer writer
-/// passes the fence.
+/// continues above the fence.
 #[test]
 fn two_writers_open_during_appends() {
     let unknown = u8::from(large());
@@ -127,8 +127,8 @@ fn broken(broken: Broken, epochs: &[u64], budget: Budget) -> Log {
 
 const TRIM: Budget = Budget { unknown: 0, twice: 0, trims: 1, reads: 0, appends: 2 };
 
-/// If a trim deleted a claim, a paused writer could fill the number of the claim. So a trim keeps
-/// claims.
+/// If a trim deletes a claim, a paused writer can fill the number of the claim. The correct trim
+/// keeps claims.
 #[test]
 fn broken_trim_that_deletes_claims() {
     caught(broken(Broken::TrimsClaims, &[1, 2], TRIM), "kept");
@@ -141,8 +141,8 @@ fn broken_trim_that_deletes_the_newest() {
     caught(broken(Broken::TrimsNewest, &[1, 2], TRIM), "serial");
 }
 
-/// If a trim deleted a fence, a paused writer could fill the number of the fence. So a trim keeps
-/// fences.
+/// If a trim deletes a fence, a paused writer can fill the number of the fence. The correct trim
+/// keeps fences.
 #[test]
 fn broken_trim_that_deletes_fences() {
     for invariant in ["kept", "believed"] {
@@ -151,14 +151,14 @@ fn broken_trim_that_deletes_fences() {
     }
 }
 
-/// If free numbers remained below a claim, an older writer could append there.
+/// If numbers below a claim remain free, an older writer can append at these numbers.
 #[test]
 fn broken_claim_after_a_fence_with_free_numbers_below() {
     caught(Log { longest: 9, ..broken(Broken::FillsNothing, &[1, 2], TRIM) }, "serial");
 }
 
-/// A late claim may fill the number of a trimmed object, and is then invalid. So a writer confirms
-/// its claim.
+/// A claim that arrives late may fill the number of a trimmed object. This claim is invalid, so the
+/// correct writer confirms its claim.
 #[test]
 fn broken_claim_that_is_not_confirmed() {
     caught(broken(Broken::NoConfirm, &[1, 2], TRIM), "opened");
@@ -172,16 +172,17 @@ fn broken_append_during_an_unknown_append() {
     caught(broken(Broken::ForgetsUnknown, &[1, 2], budget), "believed");
 }
 
-/// A late create may fill the number of a trimmed object. A reader that ignores the floor returns
-/// this late entry.
+/// A create that arrives late may fill the number of a trimmed object. A reader that ignores the
+/// floor returns this entry.
 #[test]
 fn broken_reading_without_the_floor() {
     let budget = Budget { reads: 1, unknown: 1, twice: 1, ..TRIM };
     caught(broken(Broken::ReadsWithoutFloor, &[1, 2], budget), "read");
 }
 
-/// A trim and a late create may come between a read of the floor and a read of the entry. A reader
-/// that reads the floor first returns this late entry.
+/// The reader reads the floor, then a trim deletes an entry and a late create fills its number
+/// again, then the reader reads the number. A reader that reads the floor first returns the late
+/// entry.
 #[test]
 fn broken_reading_the_floor_first() {
     let budget = Budget { reads: 1, ..TRIM };

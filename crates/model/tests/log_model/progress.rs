@@ -14,14 +14,14 @@ use super::world::{epoch, numbers};
 
 #[derive(Debug, Clone)]
 struct Race {
-    /// Number of requests of the older writer before each request of the newer one.
+    /// Number of requests of the older writer before each request of the newer writer.
     faster: u8,
-    /// Maximum number of requests of the newer writer until it has opened the log.
+    /// Maximum number of requests that the newer writer may send until it has opened the log.
     within: u16,
     /// Broken: the writer forgets the number of lost races at each search for the end of the log.
     /// So the writer never fences ahead.
     broken: bool,
-    /// Greatest number of requests of the newer writer on any path.
+    /// Greatest number of requests that the newer writer sent on any path.
     most: Arc<AtomicU16>,
 }
 
@@ -44,7 +44,8 @@ enum RaceAction {
 
 impl RaceWorld {
     /// Returns an unused nonce. In this model each create has a known outcome, and only a
-    /// successful create uses its nonce. So the number of objects gives an unused nonce.
+    /// successful create uses its nonce. So the number of the writer's objects gives an unused
+    /// nonce.
     fn nonce(&self, writer: u64) -> Nonce {
         let own = self.objects.values().filter(|it| it.epoch == epoch(writer)).count();
         Nonce::from_bits(u128::from(writer) * 1_000 + own as u128)
@@ -177,8 +178,8 @@ fn a_writer_opens_within_a_bounded_number_of_requests() {
     }
 }
 
-/// If the newer writer never fences ahead, the older writer always fills the number of its claim
-/// first.
+/// If the newer writer never fences ahead, the older writer can always fill the number at which the
+/// newer writer tries to create its claim.
 #[test]
 fn broken_opening_that_never_fences_ahead() {
     let race = Race { faster: 1, within: 40, broken: true, most: Arc::default() };

@@ -166,8 +166,8 @@ impl Log {
         self.answer(world, writer, answer);
     }
 
-    /// Returns the header as the writer reads it. With [`Broken::ForgetsUnknown`] a writer sends
-    /// another object with another nonce, and recognises that object as its own.
+    /// Returns the header as the writer reads it. With [`Broken::ForgetsUnknown`] a writer sends a
+    /// second object with another nonce, and treats the second object as its own append.
     fn as_read(&self, writer: &OneWriter, mut header: Header) -> Header {
         if let Some(nonce) = writer.append.filter(|nonce| header.nonce == another(*nonce)) {
             header.nonce = nonce;
@@ -197,8 +197,8 @@ impl Log {
             Trim::Listed { end: 0, .. } => Trim::Done,
             Trim::Listed { marker, end } => match world.objects.get(&end) {
                 Some(header) if header.is_fence() => Trim::Listed { marker, end: end - 1 },
-                // The newest object is a fence, and a number below a fence may be free. So continue
-                // with the next lower number.
+                // The newest object is a fence, and this number below the fence is free. So
+                // continue with the next lower number.
                 None if world.objects.values().next_back().is_some_and(Header::is_fence) => {
                     Trim::Listed { marker, end: end - 1 }
                 }

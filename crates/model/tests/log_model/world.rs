@@ -13,9 +13,9 @@ use tenure_model::hashed_arc::HashedArc;
 /// Number of events of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Budget {
-    /// Creates with a lost answer. Such a create takes effect immediately, later, or never.
+    /// Creates with a lost answer. The create takes effect immediately, later, or never.
     pub unknown: u8,
-    /// Creates that take effect a second time, later.
+    /// Creates that later take effect a second time.
     pub twice: u8,
     pub trims: u8,
     pub reads: u8,
@@ -80,7 +80,7 @@ pub struct OneWriter {
     pub appends_left: u8,
     /// Number of nonces that the writer has drawn.
     pub drawn: u8,
-    /// True if the writer sends another object, because of [`Broken::ForgetsUnknown`].
+    /// True if the writer has sent a second object, because of [`Broken::ForgetsUnknown`].
     pub other: bool,
 }
 
@@ -180,8 +180,8 @@ impl World {
     /// Applies a deletion.
     pub fn delete(&mut self, number: u64) {
         let mut above = self.first.range(number + 1..).map(|(_, header)| header);
-        // A trim may delete a fence that a writer has passed: the first object above the fence that
-        // is not a fence is an entry.
+        // A trim may delete a fence after a writer has appended above it. Then the first object
+        // above the fence, apart from other fences, is an entry.
         let passed = above.find(|it| !it.is_fence()).is_some_and(|it| it.kind == Kind::Entry);
         let guards = self.first.get(&number).is_some_and(|first| {
             let guards = match first.kind {
@@ -292,8 +292,8 @@ impl Model for Log {
     }
 
     fn within_boundary(&self, world: &HashedArc<World>) -> bool {
-        // Two writers of one epoch that open the log concurrently may fence ahead of each other
-        // without a bound. So the length of the log is bounded here.
+        // If two writers of one epoch open the log concurrently, they may fence ahead of each other
+        // without a bound. So the model bounds the length of the log.
         world.first.len() <= self.longest
     }
 

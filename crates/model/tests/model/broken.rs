@@ -66,10 +66,10 @@ fn broken_resignation_that_deletes() {
     caught(broken("resigning by deleting", Broken::ResignsByDeleting, Budget::NONE), &["I3", "I1"]);
 }
 
-/// A 409 reports a concurrent write, and not a false condition. So a create with the answer 409 may
-/// have taken effect, or may take effect later. A candidate that treats a 409 as a refusal forgets
-/// the nonce of this create. Later it treats its own epoch object as another candidate's object,
-/// and waits for a leader that does not exist.
+/// A 409 reports a concurrent write, and not a false condition. So the create that received the 409
+/// may have taken effect, or may take effect later. A candidate that treats a 409 as a refusal
+/// forgets the nonce of this create. Later it treats its own epoch object as another candidate's
+/// object, and waits for a leader that does not exist.
 #[test]
 fn broken_candidate_that_treats_409_as_refused() {
     let faults = Budget { gives_up: 1, ..Budget::NONE };
@@ -97,8 +97,8 @@ fn broken_candidate_that_trusts_the_name() {
 }
 
 /// Morling's peer does not confirm its creates by a LIST. So it can create a compacted epoch again,
-/// and believe that it leads although a greater epoch was granted. If the checker counts this
-/// belief as a grant, I1 and I2 break.
+/// and believe that it leads although a greater epoch was granted. In this setting the checker
+/// counts the peer's belief as a grant, so I1 and I2 break.
 #[test]
 fn broken_peer_that_never_confirms() {
     let faults = Budget { compactions: 1, foreign_creates: 1, ..Budget::NONE };

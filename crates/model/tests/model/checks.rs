@@ -231,8 +231,8 @@ fn s1(world: &World) -> bool {
     crashed > 0 && world.processes.iter().any(|process| !process.reborn && elected(process.leads))
 }
 
-/// S2: a candidate is elected after a resigned epoch. The candidate did not wait for a lapse,
-/// because the resignation was the seal.
+/// S2: a candidate is elected after a resigned epoch. The resignation seals the epoch, so the
+/// candidate needs no lapse.
 fn s2(world: &World) -> bool {
     let resigned = |body: Body| body.ended() == Some(EpochEnd::Resigned);
     world.history.granted().any(|grant| world.store.get(grant.epoch - 1).is_some_and(resigned))

@@ -1,7 +1,7 @@
 //! Explores the real state machine exhaustively within bounds, and at random beyond them
 //! (docs/design/checks.md).
 //!
-//! `TENURE_MODEL=large` sets greater bounds. The run then takes hours and gigabytes.
+//! `TENURE_MODEL=large` sets greater bounds. The run then takes hours and gigabytes of memory.
 
 mod broken;
 mod checks;
@@ -113,8 +113,8 @@ fn all_faults_coincide() {
     explore(Setting { last_epoch, ..setting });
 }
 
-/// An SDK resends a request and returns 412 although the first attempt succeeded. The machine then
-/// recognises its own write.
+/// An SDK resends a request and returns 412 although the first attempt succeeded. The machine reads
+/// the object and recognises its own write.
 #[test]
 fn an_sdk_that_resends_is_tolerated() {
     let faults = Budget { untrue_refusals: 2, gives_up: bound(0, 1), ..Budget::CALM };

@@ -13,7 +13,8 @@ use super::setting::{Broken, Morling};
 use super::store::{Body, Number, Wire, small};
 use super::world::{Compactor, Game, Message, Page, World};
 
-/// Number of keys on a whole page. It exceeds the number of possible keys.
+/// Maximum number of keys on a page that is not cut short. This maximum exceeds the number of
+/// possible keys.
 pub const WHOLE: usize = 100;
 
 impl Game {
@@ -71,8 +72,8 @@ impl Game {
             }
         }
         if !more && let Some(newest) = plan.newest() {
-            // No process restores in this model, so no epoch is held. The compactor reads the
-            // newest epoch at the same moment as the last page.
+            // This model has no restores, so no restoring holds the epoch. The model reads the
+            // newest epoch in the same step as the last page.
             let there = world.store.epochs().any(|(epoch, _)| u64::from(epoch) == newest.get());
             plan.handle_read(
                 newest,

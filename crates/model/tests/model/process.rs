@@ -13,7 +13,7 @@ use super::store::{NonceNumber, Number, epoch_of, nonce_of, small};
 pub struct Process {
     pub role: Role,
     pub machine: Candidate,
-    /// The granted epoch and its nonce, until a loss.
+    /// The granted epoch and its nonce, until the process learns of a loss.
     pub leads: Option<(Number, NonceNumber)>,
     pub phase: Phase,
     /// Nonces of the creates of one epoch, in the order of their sending.
@@ -67,7 +67,7 @@ impl Process {
         }
     }
 
-    /// Restarts the process after a crash, without knowledge.
+    /// Returns the process after a crash and a restart. The restarted machine has seen no epoch.
     pub fn born_again(self, rules: Rules) -> Process {
         let Process { role, drawn, mut inherited, .. } = self;
         inherited.extend(drawn);
@@ -153,8 +153,8 @@ impl Process {
         self.phase = match (self.phase, step) {
             (_, Step::Nonce) => Phase::Creating,
             (Phase::Creating, Step::Request(Request::Get { .. })) => Phase::Creating,
-            // This LIST starts after the created epoch, so it confirms a create. A search for the
-            // newest epoch starts one number lower.
+            // This LIST starts after the created epoch, so it confirms a create. The first LIST of
+            // a search for the newest epoch starts one number lower.
             (Phase::Creating, Step::Request(Request::List(After::Number(after))))
                 if after == u64::from(creates) && !self.creating.is_empty() =>
             {

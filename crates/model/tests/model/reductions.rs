@@ -16,9 +16,9 @@ impl World {
         if self.wires.is_empty() || game.setting.broken == Broken::ReusesBody {
             return;
         }
-        // The possible contents of epoch objects: the current ones, and the contents that pending
-        // writes can create. A write that is sent later has a new content, and no pending write is
-        // conditional on this content.
+        // The contents that epoch objects can have: the current contents, and the contents that
+        // pending writes create. A later write creates a content that no pending write has as its
+        // condition, so later writes do not matter.
         let mut possible: Vec<(Number, Body)> = self.store.epochs().collect();
         let creates =
             self.wires.iter().filter(|message| matches!(message.wire, Wire::Create { .. }));
@@ -61,8 +61,8 @@ impl World {
             || game.setting.broken == Broken::ResignsByDeleting
     }
 
-    /// Returns whether the epoch can exist. After all participants have seen this or a greater
-    /// epoch, only a pending write can create it.
+    /// Returns whether the epoch can exist. After all participants have seen this epoch or a
+    /// greater one, only a pending write can create this epoch.
     fn may_exist(&self, epoch: Number) -> bool {
         let creation = |message: &Message| {
             matches!(message.wire, Wire::Create { .. }) && message.wire.epoch() == epoch

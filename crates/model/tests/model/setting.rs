@@ -43,7 +43,7 @@ pub struct Setting {
 pub enum Role {
     Candidate,
     /// A candidate with a takeover delay and a unique name. After a restart, the candidate may seal
-    /// its predecessor's epoch.
+    /// the epoch of its predecessor.
     Unique,
     Observer,
 }
@@ -52,7 +52,7 @@ pub enum Role {
 /// lease, a GET of the next epoch, a poll, a resignation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Budget {
-    /// The sender abandons a request after a timeout, a 409 or a 5xx. The write may be applied
+    /// The sender abandons a request after a timeout, a 409 or a 5xx. The store may apply the write
     /// later or never. A lost request or a lost answer is also an event of this kind.
     pub gives_up: u8,
     /// A write is applied, and a copy of the write remains in transit.
@@ -61,9 +61,9 @@ pub struct Budget {
     pub late: u8,
     /// A foreign record was written again with the same body.
     pub touches: u8,
-    /// A page of a listing has only one key, although more follow.
+    /// A page of a listing has only one key, although the listing has more keys.
     pub short_pages: u8,
-    /// A process crashes and restarts without knowledge.
+    /// A process crashes, and restarts without its memory.
     pub crashes: u8,
     /// An operator deposes the leader.
     pub depositions: u8,
@@ -75,12 +75,12 @@ pub struct Budget {
     pub compactions: u8,
     /// A peer that follows Morling's post decides to create an epoch.
     pub foreign_creates: u8,
-    /// An SDK resends a write that took effect, and so returns 412.
+    /// An SDK resends a write that took effect. The second attempt fails, so the SDK returns 412.
     pub untrue_refusals: u8,
 }
 
 /// A peer that follows Morling's post. The peer creates and touches lock files, and believes in its
-/// creates. It never seals, confirms or reads.
+/// creates. The peer never seals an epoch, confirms a create or reads an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Morling {
     Absent,

@@ -31,8 +31,7 @@ impl Game {
             Action::Tell(who, input) => {
                 world.left.abandons -= u8::from(input == Input::Abandon);
                 world.left.renewals -= u8::from(input == Input::RenewDue);
-                // After this input the process no longer waits for the answer in transit, so drop
-                // the answer.
+                // After this input the process ignores the answer in transit, so drop the answer.
                 world.processes[who].mail = None;
                 self.tell(&mut world, who, input, true);
             }

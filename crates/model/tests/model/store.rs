@@ -129,7 +129,7 @@ impl Wire {
     }
 }
 
-/// Number of nonces per epoch. The model numbers the nonces and does not draw them at random, so
+/// Number of nonces per epoch. The model numbers the nonces, and does not draw them at random. So
 /// equal states have equal hashes.
 pub const NONCES: NonceNumber = 64;
 
@@ -210,8 +210,8 @@ impl Store {
     }
 
     pub fn read(&self, epoch: Epoch, unless: Option<&ETag>) -> Answer {
-        // If the leader of the model's last epoch reads the next epoch, the number is outside the
-        // model, and the object is missing.
+        // The leader of the last epoch of the model reads the next epoch. This number is outside
+        // the model, so the object is missing.
         let Some(body) = u8::try_from(epoch.get()).ok().and_then(|epoch| self.get(epoch)) else {
             return Answer::Missing;
         };

@@ -18,7 +18,7 @@ const STEPS: u16 = 800;
 /// Number of steps between two checks that a candidate can be elected.
 const OFTEN: u16 = 100;
 
-/// Faults with a budget that a walk does not exhaust.
+/// Budget of the faults. A walk does not exhaust it.
 const FAULTS: Budget = Budget {
     gives_up: u8::MAX,
     twice: u8::MAX,

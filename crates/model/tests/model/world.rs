@@ -22,8 +22,8 @@ pub struct Game {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct World {
     pub store: Store,
-    /// The processes in canonical order. The order has no meaning: if two candidates exchange their
-    /// states, the model continues in the same way.
+    /// The processes in canonical order. The order has no meaning: the model behaves in the same
+    /// way if two candidates exchange their states.
     pub processes: Vec<HashedArc<Process>>,
     pub compactors: Vec<HashedArc<Compactor>>,
     /// Pending writes that their senders have abandoned, in sorted order.
@@ -57,21 +57,21 @@ pub struct Compactor {
 /// Morling's peer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Peer {
-    /// Epochs that the peer created. The peer may touch them at any time, because a touch can be
-    /// late.
+    /// Epochs that the peer created. The peer may touch these epochs at any time, because a touch
+    /// can arrive late.
     pub owned: Vec<Number>,
     /// The epoch that the peer is about to create.
     pub about: Option<Number>,
 }
 
-/// A possible action. A number is an index into a list of the state.
+/// A possible action. Each `usize` is an index into a list of [`World`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// The process receives the due input and sends its next request. The store applies and answers
     /// the request.
     Serve(usize, Due, Serving),
     /// The process receives the due input and sends its next request, whose outcome stays unknown.
-    /// If the request is a write, it stays in transit.
+    /// If the request is a write, the write stays in transit.
     GivesUp(usize, Due),
     Deliver(usize),
     Tell(usize, Input),
@@ -97,7 +97,7 @@ pub type Due = Option<Input>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Serving {
     Once,
-    /// A copy stays in transit.
+    /// A copy of the write stays in transit.
     Twice,
     /// The answer stays in transit.
     Late,
@@ -282,7 +282,8 @@ impl Game {
         if !self.setting.unreduced {
             next.forget_what_cannot_matter(self);
             let copies = |world: &World| world.wires.iter().filter(|it| it.done).count();
-            // The copy has no effect, so the action is equivalent to the action without a copy.
+            // The copy was dropped because it can never take effect. So the action is equivalent to
+            // the action without a copy.
             if next.left.twice < twice && copies(&next) <= copies(world) {
                 return None;
             }
@@ -318,7 +319,8 @@ impl Model for Game {
             return;
         }
         for who in 0..world.processes.len() {
-            // Equal processes have equal actions, so list the actions of the first one only.
+            // Equal processes have equal actions, so list the actions of only the first of equal
+            // processes.
             if self.setting.unreduced || !world.processes[..who].contains(&world.processes[who]) {
                 self.process_actions(world, who, actions);
             }
@@ -331,8 +333,8 @@ impl Model for Game {
         if !self.walks() {
             return next.map(HashedArc::new);
         }
-        // In a random walk a step without an effect is also a new state, because stateright could
-        // not retrace the path without this step.
+        // In a random walk, a step without an effect also leads to a new state. Otherwise
+        // stateright cannot retrace the path.
         let mut next = next.unwrap_or_else(|| World::clone(world));
         next.steps += 1;
         Some(HashedArc::new(next))

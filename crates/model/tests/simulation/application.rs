@@ -86,8 +86,8 @@ impl Candidate {
                 }
                 Err(loss) => return self.lost(id, &loss),
             };
-            // Any delay may occur between the check and this write, so only fencing protects the
-            // resource.
+            // An arbitrary delay may occur between the check and this write, so only fencing
+            // protects the resource.
             self.write(token).await;
             if self.world.state().faults && now() >= until {
                 break;
@@ -107,7 +107,7 @@ impl Candidate {
         self.leave(leadership, id).await;
     }
 
-    /// Counts the leases that were renewed after they were at risk.
+    /// Counts the renewals of leases that were at risk.
     fn count_recoveries(&self, leadership: &Leadership) {
         let (world, mut events) = (Arc::clone(&self.world), leadership.events());
         spawn(&self.world, self.who, 0, async move {
@@ -183,7 +183,7 @@ impl Candidate {
         let gives_up = async {
             sleep(patience).await;
             let is_calm = !self.world.state().faults;
-            // In the calm phase a leader keeps its leadership.
+            // In the calm phase, the application does not drop the call, and keeps its leadership.
             if is_calm {
                 std::future::pending().await
             }

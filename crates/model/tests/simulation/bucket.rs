@@ -63,7 +63,7 @@ pub enum Reply {
     Page(Page),
     Got(GetOutcome),
     Put(PutOutcome),
-    /// Number of deleted keys. These are the first keys of the request.
+    /// Number of deleted keys, counted from the first key of the request.
     Deleted(usize),
 }
 
@@ -92,7 +92,7 @@ impl Bucket {
         self.epochs().next_back().map(|(epoch, _)| epoch)
     }
 
-    /// Applies a request. `limit` is the maximum number of keys in the answer.
+    /// Applies a request. `page_limit` is the maximum number of keys in the answer.
     pub fn apply(
         &mut self,
         request: &Request,

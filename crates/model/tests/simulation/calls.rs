@@ -64,8 +64,8 @@ impl Candidate {
                 (call, state.tail(every), state.part(self.knobs.validity))
             };
             sleep(rest.max(Duration::from_millis(1))).await;
-            // These calls may depose or drop a leader, which counts as a fault. So the calls must
-            // end before the faults end.
+            // These calls may end a leadership, which counts as a fault. So the calls must end
+            // before the faults end.
             let late = now() + patience >= self.world.plan.length;
             if late && matches!(call, Call::Campaign | Call::TryCampaign | Call::Depose) {
                 continue;
@@ -109,7 +109,8 @@ impl Candidate {
             }
             Call::SinceLastAnswer => {
                 assert!(!election.name().is_empty());
-                // The simulation does not know the correct duration, so it ignores the result.
+                // The simulation does not know the correct result, so it ignores the returned
+                // duration.
                 let _ = election.since_last_answer();
             }
             Call::Campaign => self.elected_beside(election.campaign().await?),
@@ -124,8 +125,8 @@ impl Candidate {
         Ok(())
     }
 
-    /// Passes the leader that a call of this task returned to the checkers. Its epoch must not be
-    /// lower than the epochs that earlier calls returned.
+    /// Reports to the checkers the leader that a call of this task returned. The epoch of the
+    /// leader must not be lower than the epochs that earlier calls returned.
     fn saw(&self, leader: Option<&Leader>) {
         if let Some(leader) = leader {
             self.world.observed(self.who, "calls", leader.epoch.get());
@@ -139,7 +140,7 @@ impl Candidate {
         }
     }
 
-    /// Drops a leadership that a call has won.
+    /// Drops a leadership that a random call of the application has won.
     fn elected_beside(&self, leadership: Leadership) {
         let id = self.world.granted(self.who, &leadership);
         self.world.count("elected by a call");
@@ -157,7 +158,7 @@ impl Candidate {
         Ok(())
     }
 
-    /// Drops a leadership. Afterwards `check` of its lease must return an error.
+    /// Drops a leadership. Afterwards the method `check` of its lease must return an error.
     pub fn let_go(&self, leadership: Leadership, id: LeadId) {
         let lease = leadership.lease();
         self.world.over(id, "dropped");
@@ -242,8 +243,8 @@ impl Candidate {
     /// Resigns, and sometimes drops the call.
     pub async fn resign(&self, leadership: Leadership, id: LeadId) {
         let lease = leadership.lease();
-        // From this call of `resign` on, `check` fails. So the application no longer believes that
-        // it leads.
+        // `check` fails as soon as the application calls `resign`. So the application no longer
+        // believes that it leads.
         let lost = leadership.check().err();
         self.world.over(id, lost.as_ref().map_or("resigned", Loss::outcome));
         let successor = self.successor();

@@ -11,7 +11,7 @@ use super::member::Member;
 use super::plan::{Knobs, Plan};
 use super::world::World;
 
-/// The time from the last fault until a process leads, with the bound on this time.
+/// The time from the last fault until a process leads, and the bound on this time.
 #[derive(Debug, Clone, Copy)]
 pub struct Recovery {
     pub took: Duration,
@@ -24,8 +24,8 @@ pub async fn calm(world: &Arc<World>) -> Option<Recovery> {
     let began = now();
     world.state().trace.line(began, "-", "CALM");
     if world.plan.foreign && world.plan.layout == Layout::SingleObject {
-        // No bound holds in this case. The wall clock of a dead peer of the If-Match post may be
-        // ahead by any time, so its lock may last for any time.
+        // No bound exists in this case. The wall clock of a dead peer of the If-Match post may be
+        // arbitrarily far ahead, so the peer's lock may last arbitrarily long.
         return None;
     }
     let bound = bound(&world.plan);
@@ -107,12 +107,13 @@ const CHECK: Duration = Duration::from_millis(5 * 1_100);
 /// Rate of a clock that a time daemon slows by the maximum slew.
 const SLOWED: f64 = 1.0 - MOST_SLEWED as f64 / 1e6;
 
-/// Returns the bound on the time without a leader. The waits are measured by the slowest clock. The
-/// bound is the sum of validity × (1 + drift) and these waits of the protocol:
+/// Returns the bound on the time without a leader. The function measures the waits by the slowest
+/// clock. The bound is the sum of validity × (1 + drift) and these waits of the protocol:
 ///
 /// - one poll, until the candidate sees the last renewal. A candidate that backs off polls once per
 ///   validity, and a candidate that polls only at the lapse sees the renewal one lapse later;
-/// - two more polls with `try_campaign`, which sees the lapse and a failed attempt one poll later;
+/// - two more polls with `try_campaign`, because a loop of calls sees the lapse one poll later, and
+///   a failed attempt another poll later;
 /// - the jitter before a seal, a tenth of the validity;
 /// - the takeover delay;
 /// - the timeout of a request that hung when the faults ended, a fifth of the validity;
@@ -143,7 +144,7 @@ fn bound(plan: &Plan) -> Duration {
     let waits = delay + polls + checks;
     let local = validity.mul_f64(1.0 + plan.drift) + validity / 10 + validity / 5 + waits;
     // A dead peer of Morling's post may leave its unsealed epoch above another unsealed epoch. Then
-    // both leases must lapse, one after the other.
+    // candidates must wait for the lapse of both leases, one after the other.
     let lapses = if plan.foreign { 2 } else { 1 };
     (local.mul_f64(1e6 / slowest) + plan.rtt * ROUND_TRIPS) * lapses
 }

@@ -149,8 +149,8 @@ fn stop(world: &Arc<World>, who: Who, fault: Fault) {
         }
         gates[0].open();
         if let Fault::Suspend = fault {
-            // Timers do not run during a suspend. So the timers of the library fire up to one
-            // second after the application has continued.
+            // Timers do not run during a suspend, so after a suspend they fire late. To simulate
+            // this delay, the tasks of the library continue up to one second after the application.
             let slice = world.state().part(Duration::from_secs(1));
             sleep(slice).await;
         }

@@ -58,8 +58,8 @@ fn a_seed_has_one_timeline() {
     for seed in 0..8 {
         let first = traced(seed);
         assert!(first.lines().count() > 100, "the timeline of seed {seed} is too short:\n{first}");
-        // The second run of the seed follows a run of another seed on a new thread. So no state of
-        // a thread may affect a run.
+        // The seed runs for the second time on a new thread, after another seed. The timelines
+        // differ if a run depends on state that another run left on its thread.
         let second = std::thread::spawn(move || {
             traced(seed + 1);
             traced(seed)
@@ -79,14 +79,14 @@ fn tracing_does_not_change_the_timeline() {
     }
 }
 
-// The following tests show that errors in leases and waits are caught: two processes lead at the
-// same time, or a process leads for too long.
+// The following tests show that the checkers catch errors in leases and waits. Because of these
+// errors, two processes lead at the same time, or a process leads for too long.
 
 #[test]
 fn broken_lease_from_the_answer_is_caught() {
     caught(Broken::LeaseFromAnswer, 20, &["I7"]);
-    // The error of the lease grows with the round trip. With longer round trips, the leases of two
-    // leaders also overlap.
+    // The lease is too long by one round trip. If the round trips are longer, the leases of two
+    // leaders overlap.
     let slow = |plan: Plan| Plan { rtt: plan.rtt * 5, ..plan };
     caught_in(Broken::LeaseFromAnswer, 100, &["I8"], slow);
 }

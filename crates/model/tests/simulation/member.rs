@@ -16,12 +16,12 @@ pub struct Member {
     pub clock: Arc<SimClock>,
     pub outage: Option<Outage>,
     pub alive: bool,
-    /// True while a fault stops the process, so that faults do not accumulate.
+    /// True while a fault stops the process. Another fault does not stop it then.
     pub stopped: bool,
     /// True if the process has short round trips to the store.
     pub near: bool,
     /// Epoch of the last leader that the process's observer saw. `None` if the process has no
-    /// lasting observer.
+    /// observer that runs until its end.
     pub watched: Option<Option<u64>>,
     /// Time of the last lost answer, in a steady run.
     pub lost_at: Option<Duration>,

@@ -39,7 +39,8 @@ pub struct Outcome {
     pub seed: u64,
     pub counts: Counts,
     pub violation: Option<Violation>,
-    /// Drawing of the believed leaderships. Present only after a failure.
+    /// Drawing of the leaderships, from each grant to the end of the leader's belief. Present only
+    /// after a failure.
     pub drawing: Option<Drawing>,
     pub trace: String,
     pub plan: Plan,

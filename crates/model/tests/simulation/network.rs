@@ -23,8 +23,8 @@ pub struct Course {
     pub spoiled: Option<WriteCourse>,
     pub page_limit: usize,
     pub undeleted: bool,
-    /// True if the request was sent during the faults. The calm phase begins only after all such
-    /// requests have arrived.
+    /// True if the request was sent during the faults. The calm phase begins only after all of
+    /// these requests have arrived.
     pub counted: bool,
 }
 
@@ -117,8 +117,8 @@ impl Course {
             Request::Create { key, .. } | Request::Replace { key, .. } => Some(key),
             _ => None,
         };
-        // These faults do not affect the writes of the store check, because the check rejects a
-        // store that refuses a write without a reason.
+        // The write faults do not affect the store check, because the check rejects a store that
+        // refuses a write without a reason.
         let spoils = reached && written.is_some_and(|key| !key.contains(".tenure-check-"));
         if spoils && network.spoiled > 0.0 && state.chance(network.spoiled) {
             let fault = WRITE_FAULTS[state.rng.usize(..WRITE_FAULTS.len())];
@@ -128,8 +128,8 @@ impl Course {
         course
     }
 
-    /// Sometimes loses the answer, or the request and the answer. Does so only if the last loss of
-    /// this process was at least the duration `apart` ago.
+    /// Sometimes loses the answer, or the request and the answer. Between two losses of one
+    /// process, at least the duration `apart` passes.
     fn lose_one(&mut self, state: &mut State, who: Who, apart: Duration) {
         let last = state.members[who.0].lost_at;
         if last.is_some_and(|at| now() - at < apart) || !state.chance(0.15) {

@@ -17,15 +17,15 @@ use super::store::SimStore;
 use super::world::{Who, World};
 
 /// Adds an operator, which acts only when a fault requires it. The operator's round trips are
-/// short, so that a deposition can precede the confirmation of an epoch.
+/// short. So a deposition can take effect between the create of an epoch and its confirmation.
 pub fn join_operator(world: &Arc<World>) -> Who {
     let who = join(world, "operator", machine(world, 1_000_000));
     world.state().members[who.0].near = true;
     who
 }
 
-/// Lets the operator depose the holder of the newest epoch, with the real code. The seal of a dead
-/// holder has the reason `lapsed`.
+/// Lets the operator depose the holder of the newest epoch through the library. If the holder is
+/// dead, the seal has the reason `lapsed`.
 pub fn depose(world: &Arc<World>, operator: Who) {
     let store = SimStore::new(world, operator);
     let its_world = Arc::clone(world);
@@ -42,8 +42,7 @@ pub fn depose(world: &Arc<World>, operator: Who) {
         if sealed || record["nonce"].is_null() || !its_world.state().faults {
             return;
         }
-        // With a single object, the object that was just read may have a greater epoch than
-        // expected.
+        // With a single object, a candidate may have acquired the next epoch before this read.
         let epoch = record["token"].as_u64().unwrap_or(epoch);
         let dead = its_world.is_dead(epoch, record["nonce"].as_str());
         let Some(only) = Epoch::new(epoch) else { return };
@@ -52,7 +51,7 @@ pub fn depose(world: &Arc<World>, operator: Who) {
             true => operator.depose_dead(Some(only)).await,
             false => operator.depose(Some(only)).await,
         };
-        // After an error, the outcome is unknown. The operator ignores the error.
+        // The operator ignores an error.
         if let Ok(Deposed::Sealed { .. }) = deposed {
             its_world.count(if dead { "dead leaders deposed" } else { "depositions" });
         }
@@ -96,8 +95,8 @@ pub async fn finish_restoring(world: &Arc<World>, operator: Who) {
     }
 }
 
-/// Restores the election. If `above` is true and a restoring holds an epoch, sometimes restores
-/// above this epoch instead of finishing it.
+/// Restores the election. If a restoring holds an epoch, finishes this restoring. But if `above` is
+/// also true, sometimes restores to a greater epoch instead.
 async fn restore(world: &Arc<World>, operator: Who, above: bool) {
     let (epoch, wait) = {
         let held = world.held();
@@ -164,8 +163,8 @@ pub fn start_if_match(world: &Arc<World>, expires_in: Duration) -> Who {
 }
 
 /// Starts a node of Morling's post. The node creates the next epoch when the newest epoch is
-/// expired or old. The node never seals an epoch and never confirms its create. It touches its lock
-/// file unconditionally.
+/// expired or old. The node never seals an epoch and never confirms its create. The node touches
+/// its lock file unconditionally.
 pub fn start_foreign(world: &Arc<World>, validity: Duration) -> Who {
     let who = join(world, "morling", machine(world, 1_000_000));
     let store = SimStore::new(world, who);
@@ -216,8 +215,8 @@ impl World {
 
     fn touch(&self, who: Who, epoch: u64, body: Bytes) {
         let mut state = self.state();
-        // A real node may create a compacted object again by a touch. The simulation excludes this
-        // case, and also a wiped prefix.
+        // The touch of a real node creates the object again if the object was deleted. The
+        // simulation excludes this case.
         if state.bucket.epoch(epoch).is_some() {
             state.bucket.put(&key_of(epoch), body, now());
             state.note(who, &format!("touches epoch {epoch}"));

@@ -67,13 +67,13 @@ fn process(world: &Arc<World>, who: Who) -> Process {
     let clock = Arc::clone(&world.state().members[who.0].clock);
     let process = Process::system().with_clock(clock).with_entropy(Arc::clone(world) as Arc<_>);
     let world = Arc::clone(world);
-    // The library spawns tasks only for leaders, so each such task is marked as the task of a
+    // The library spawns tasks only for leaders. So each spawned task is marked as the task of a
     // leader.
     process.with_spawner(move |task| spawn(&world, who, 1, LEADS.scope((), task)))
 }
 
-/// Creates the election of an operator. A deposition counts as a fault, so the settings let each
-/// call of the operator end soon after the faults.
+/// Creates the election of an operator. A deposition counts as a fault, so each call of the
+/// operator must end soon after the faults. The settings have short timeouts for this purpose.
 pub fn operators(store: Arc<SimStore>) -> Election {
     let (world, who) = (Arc::clone(&store.world), store.who);
     let builder = Election::builder(store, "app").layout(world.plan.layout).name("operator");
@@ -166,7 +166,8 @@ pub fn start_observer(world: &Arc<World>, knobs: &Knobs) -> Who {
     who
 }
 
-/// Observes with a new `Election` for every observation, so that no observation remembers an epoch.
+/// Creates a new `Election` for every observation. So no observation remembers an epoch of an
+/// earlier observation.
 async fn watch_anew(store: Arc<SimStore>, knobs: Knobs) {
     loop {
         if let Some(Ok(Observation::Leader(leader))) =

@@ -63,8 +63,8 @@ impl SimStore {
         }
     }
 
-    /// Returns the reply that an observer gets from its cache. The cache returns each object in the
-    /// version of its first read. Half of the listings omit the newest epoch.
+    /// Returns the reply that an observer gets from its cache. The cache returns each object as the
+    /// observer first read it. Half of the listings omit the newest epoch.
     fn cached(&self, request: &Request, reply: Reply) -> Reply {
         let is_observer = self.world.state().members[self.who.0].label.ends_with("/observer");
         match (request, reply) {

@@ -48,8 +48,7 @@ impl World {
     }
 
     fn draws_stop(&self, state: &mut State, who: Who, probability: f64) -> bool {
-        // While a process is stopped, it is not stopped again. So the durations of stops do not add
-        // up.
+        // A stopped process is not stopped again, so the durations of stops do not add up.
         state.faults && !state.members[who.0].stopped && state.chance(probability)
     }
 

@@ -25,8 +25,8 @@ use super::words::{brief, describe, describe_answer};
 use super::world::{Who, World};
 
 tokio::task_local! {
-    /// This value is set while a task of a leader runs. So the store recognises requests that a
-    /// leader sends.
+    /// This value is set while a task of a leader runs. The store recognises by it the requests
+    /// that a leader sends.
     pub static LEADS: ();
 }
 
@@ -182,7 +182,7 @@ impl Carrier {
             }
             _ => return,
         };
-        // The sender may have given up.
+        // If the sender has given up, nothing receives the answer.
         let _ = answer.send(reply);
     }
 

@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// A timeline. By default it records no lines, because their formatting takes longer than the
-/// simulation.
+/// A timeline. By default it records no lines, because the formatting of the lines takes longer
+/// than the simulation.
 #[derive(Debug, Default)]
 pub struct Trace {
     on: bool,

@@ -15,7 +15,7 @@ use super::member::Member;
 use super::plan::{Broken, Plan};
 use super::trace::Trace;
 
-/// A process, from its start to its end. A restart is another process.
+/// A process, from its start to its end. A restarted process has another number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Who(pub usize);
 
@@ -121,8 +121,8 @@ impl World {
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
-        // Only a failed assertion of the simulation poisons the mutex, and the run reports that
-        // assertion.
+        // Only a failed assertion of the simulation poisons the mutex, and the run reports the
+        // failed assertion.
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -320,8 +320,8 @@ impl State {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    /// Counts how the previous epoch ended. The summary requires that the ends of the liveness
-    /// rules S1 and S2 have occurred.
+    /// Counts how the previous epoch ended: by a takeover (liveness rule S1) or by a resignation
+    /// (S2). The summary requires that both have occurred.
     fn count_succession(&mut self, epoch: u64) {
         let before = self.book.leads.iter().rev().find(|lead| lead.epoch < epoch);
         let Some(before) = before.cloned() else { return };

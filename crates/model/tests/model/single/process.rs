@@ -12,7 +12,7 @@ const RULES: Rules = Rules { observer: false, verify_renewals: false, takeover_d
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SingleProcess {
     pub machine: SingleCandidate,
-    /// The granted token and its nonce, until a loss.
+    /// The granted token and its nonce, until the process learns of a loss.
     pub leads: Option<Won>,
     /// Nonces of the attempts to overwrite one state of the object, in the order of their sending.
     pub sent: Vec<u8>,
@@ -39,7 +39,7 @@ impl SingleProcess {
         }
     }
 
-    /// Restarts the campaign. The process keeps its knowledge.
+    /// Restarts the campaign. The process keeps only the greatest epoch that it has seen.
     pub fn forget_attempts(&mut self) {
         self.machine = SingleCandidate::new(RULES, self.machine.greatest());
     }

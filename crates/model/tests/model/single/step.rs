@@ -33,8 +33,7 @@ impl SingleGame {
             }
             SingleAction::Tell(who, input) => {
                 world.left.abandons -= u8::from(input == Input::Abandon);
-                // After this input the process no longer waits for the answer in transit, so drop
-                // the answer.
+                // After this input the process ignores the answer in transit, so drop the answer.
                 world.processes[who].mail = None;
                 let writes = world.writes;
                 self.tell(&mut world, who, input, writes, true);
@@ -204,8 +203,8 @@ impl SingleGame {
         world.wires.extend(message);
         let takes = matches!(request, Request::Take { .. } | Request::Create { .. });
         if takes && self.setting.broken == SingleBroken::ConflictIsRefusal {
-            // The broken process concludes that another candidate has won, so it starts its
-            // campaign again.
+            // The broken process treats the unknown outcome as a refusal, and starts its campaign
+            // again.
             world.processes[who].forget_attempts();
             return Some(());
         }

@@ -12,8 +12,8 @@ pub struct SingleBody {
     pub token: u8,
     /// 0 in bodies that have only the two fields of the post.
     pub nonce: u8,
-    /// The heartbeat. In a body that has only the two fields of the post, a number that stands for
-    /// the value of `expires_at`.
+    /// The heartbeat. If the body has only the two fields of the post, this number represents the
+    /// value of `expires_at`.
     pub heartbeat: u8,
     /// Index of the end in [`WORDS`], or 0 while the lock is not released.
     pub word: u8,
@@ -22,7 +22,7 @@ pub struct SingleBody {
 const WORDS: [Option<EpochEnd>; 4] =
     [None, Some(EpochEnd::Resigned), Some(EpochEnd::Lapsed), Some(EpochEnd::Deposed)];
 
-/// Number of nonces per token. The model numbers the nonces and does not draw them at random, so
+/// Number of nonces per token. The model numbers the nonces, and does not draw them at random. So
 /// equal states have equal hashes.
 pub const NONCES: u8 = 12;
 

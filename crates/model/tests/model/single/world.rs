@@ -30,8 +30,8 @@ pub struct SingleWorld {
     pub writes: u8,
 }
 
-/// A pending write. `since` is the number of writes that the object had when the writer first read
-/// the content to overwrite.
+/// A pending write. `since` is the number of writes to the object when the writer first read the
+/// content that it overwrites.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SingleMessage {
     pub wire: SingleWire,
@@ -47,14 +47,14 @@ pub struct SinglePeer {
     pub holds: Option<SingleBody>,
 }
 
-/// A possible action. A number is an index into a list of the state.
+/// A possible action. Each `usize` is an index into a list of [`SingleWorld`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum SingleAction {
     /// The process receives the due input and sends its next request. The store applies and answers
     /// the request.
     Serve(usize, SingleDue, SingleServing),
     /// The process receives the due input and sends its next request, whose outcome stays unknown.
-    /// If the request is a write, it stays in transit.
+    /// If the request is a write, the write stays in transit.
     GivesUp(usize, SingleDue),
     Deliver(usize),
     Tell(usize, Input),
@@ -227,7 +227,8 @@ impl Model for SingleGame {
 
     fn actions(&self, world: &HashedArc<SingleWorld>, actions: &mut Vec<SingleAction>) {
         for who in 0..world.processes.len() {
-            // Equal processes have equal actions, so list the actions of the first one only.
+            // Equal processes have equal actions, so list the actions of only the first of equal
+            // processes.
             if !world.processes[..who].contains(&world.processes[who]) {
                 self.process_actions(world, who, actions);
             }

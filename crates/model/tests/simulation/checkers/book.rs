@@ -1,4 +1,5 @@
-//! The facts that the checkers use: writes, grants and leaderships, with their processes and times.
+//! The facts that the checkers use: writes, grants and leaderships. Each fact has its process and
+//! its time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,7 +34,7 @@ pub struct Grant {
     pub who: Who,
     pub epoch: u64,
     pub nonce: String,
-    /// First page of the confirming LIST. `None` if the winner never received such a page.
+    /// First page of the confirming LIST. `None` if the winner never received this page.
     pub confirm: Option<Seen>,
 }
 
@@ -48,11 +49,11 @@ pub struct Lead {
     pub born_sealed: bool,
     pub began: Duration,
     pub over: Option<Duration>,
-    /// The reason for the end as the application received it, in one word.
+    /// The reason for the end of the leadership, in one word, as the application received it.
     pub outcome: &'static str,
 }
 
-/// The process that sealed an epoch, and the step of the store.
+/// The process that sealed an epoch, and the step at which the store applied the seal.
 #[derive(Debug, Clone, Copy)]
 pub struct Seal {
     pub by: Who,
@@ -64,7 +65,8 @@ pub struct Book {
     pub writes: Vec<Write>,
     by_sender: BTreeMap<(Who, u64), Vec<WriteId>>,
     /// For each process and each epoch, the first page of the LIST that may confirm the grant of
-    /// this epoch. If several such pages arrived before the first renewal, the last of them.
+    /// this epoch. If the process sent several of these LISTs before its first renewal, the page of
+    /// the last LIST.
     confirms: BTreeMap<(Who, u64), Seen>,
     pub grants: BTreeMap<u64, Grant>,
     /// For each epoch and each nonce in it, the first seal.
@@ -76,8 +78,8 @@ pub struct Book {
 impl Write {
     /// Returns the time since the write was sent, by the clock that shows the longest time. A time
     /// daemon slews the boot clock and the wall clock equally, and does not slew the raw clock. So
-    /// the time by the raw clock includes the time that the wall clock has gained on the boot
-    /// clock.
+    /// this function adds the time that the wall clock has gained on the boot clock to the reading
+    /// of the raw clock.
     fn passed(&self, now: Moment) -> Duration {
         let nanos =
             |now: Duration, then: Duration| now.as_nanos() as i128 - then.as_nanos() as i128;
@@ -113,13 +115,14 @@ impl Book {
 
     pub fn received(&mut self, page: Seen) {
         let Some((who, epoch)) = self.last_create(&page) else { return };
-        // If the process has sent a renewal, it already leads, and the page confirms nothing. A
-        // seal does not count as a renewal, because another call of the process may have sent it.
+        // If the process has sent a renewal, the process already leads, and the page confirms
+        // nothing. A seal does not count as a renewal, because another call of the process may have
+        // sent the seal.
         if self.sent_by(who, epoch).any(|write| !write.create && !write.body.sealed) {
             return;
         }
-        // An observer of the same process may later send the same LIST. Its page must not replace a
-        // page that shows a greater epoch.
+        // An observer in the same process may later send the same LIST. The observer's page must
+        // not replace a page that shows a greater epoch.
         let greater = page.newest > Some(epoch);
         if !greater || !self.confirms.contains_key(&(who, epoch)) {
             self.confirms.insert((who, epoch), page);
@@ -138,8 +141,8 @@ impl Book {
         self.confirms.get(&(who, epoch))
     }
 
-    /// Returns a page at the step of the write that won the epoch. On a single object no LIST
-    /// confirms a grant, so this write replaces the confirming page.
+    /// Returns a page with the step of the write that won the epoch. On a single object no LIST
+    /// confirms a grant, so the checkers use this page instead of a confirming page.
     pub fn won(&self, who: Who, epoch: u64) -> Option<Seen> {
         let mut writes = self.sent_by(who, epoch).filter(|write| write.create);
         let step = writes.find_map(|write| write.applied)?;
@@ -158,19 +161,20 @@ impl Book {
         creates.next()?.body.nonce.clone()
     }
 
-    /// Returns the remaining lease at a moment of the holder's clocks. The lease starts at the
-    /// sending of the last write that took effect, even if the holder does not know the outcome.
+    /// Returns the remaining lease at a moment of the holder's clocks. The lease starts when the
+    /// holder sends the last write that takes effect, even if the holder does not know the outcome
+    /// of this write.
     pub fn left(&self, lead: &Lead, clock: Moment) -> Duration {
         self.left_of(lead, clock, |_| true)
     }
 
-    /// Returns the remaining lease at a moment of the holder's clocks, if the lease had not been
-    /// renewed since the create.
+    /// Returns the lease that the create alone grants at a moment of the holder's clocks, without
+    /// the renewals.
     pub fn left_of_creation(&self, lead: &Lead, clock: Moment) -> Duration {
         self.left_of(lead, clock, |write| write.create)
     }
 
-    /// Returns the time since the end of a lease, by the clock that ended it first.
+    /// Returns the time since the end of a lease, by the clock on which the lease ended first.
     pub fn over_for(&self, lead: &Lead, clock: Moment) -> Duration {
         let over_for = |write: &Write| write.passed(clock).saturating_sub(write.body.validity);
         let writes = self.extending(lead).map(over_for);
@@ -196,7 +200,7 @@ impl Book {
         self.grants.get(&epoch).is_some_and(|grant| Some(&grant.nonce) == nonce)
     }
 
-    /// Returns the leaderships in which the leaders may still believe.
+    /// Returns the leaderships whose end the application has not learned.
     pub fn leading(&self) -> impl Iterator<Item = &Lead> {
         self.leads.iter().filter(|lead| lead.over.is_none())
     }

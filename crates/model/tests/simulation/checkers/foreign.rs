@@ -1,11 +1,11 @@
 //! A candidate never seals the epoch of a live peer of Morling's post. A process may seal the epoch
 //! of a Morling peer as lapsed only if the object has not changed for the whole lapse. The process
-//! measures the lapse by its own clock, and each of its reads in this time must have shown the same
-//! state. The state is the ETag and `Last-Modified`.
+//! measures the lapse by its own clock. All reads of the process during the lapse must have shown
+//! the same state, that is, the same ETag and `Last-Modified`.
 //!
 //! The checker uses the reads of all calls of the process, with the times of their answers. The
-//! dates of objects have whole seconds, so a process cannot distinguish two touches within a
-//! second. The checker treats them as one state, too.
+//! dates of objects have whole seconds, so a process cannot distinguish two touches within one
+//! second. The checker also treats two touches within one second as one state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,8 @@ use super::{Checker, Event, View};
 use crate::sim::world::Who;
 
 type EntryState = (ETag, Option<DateTime<Utc>>);
-/// A state, the time of the first read that showed it, and the time of the last such read.
+/// A state, the time of the first read that showed this state, and the time of the last read that
+/// showed this state.
 type Read = (EntryState, Moment, Moment);
 
 #[derive(Debug, Default)]
@@ -52,7 +53,7 @@ impl Checker for SealedOnlyWhenDead {
                 let longest =
                     states.into_iter().flatten().map(|(_, first, last)| last.since(*first));
                 let longest = longest.max().unwrap_or_default();
-                // The tolerance covers the rounding of the library and of floats.
+                // The tolerance of 1 µs covers rounding errors.
                 if longest + Duration::from_micros(1) >= lapse {
                     return Ok(());
                 }

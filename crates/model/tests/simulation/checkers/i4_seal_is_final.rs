@@ -2,9 +2,9 @@
 //! is sealed between its create and its confirm, the epoch may still be granted. The library then
 //! reports the loss together with the grant.
 //!
-//! The checker tests the end of such a grant as follows. No write may extend its lease, so the
-//! lease and the tokens end. If another process has sealed the epoch, the library must not report a
-//! resignation of the holder.
+//! For a grant with a sealed epoch object, the checker requires: no write extends the lease, so
+//! `check` returns no token after the lease of the create has ended. If another process sealed the
+//! epoch, the library does not report that the holder has resigned.
 
 use super::{Checker, Event, View, Write};
 use crate::sim::bucket::Body;

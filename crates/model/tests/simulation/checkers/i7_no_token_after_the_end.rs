@@ -1,5 +1,5 @@
-//! I7: `check` returns no token at or after the end of the lease. The remaining time is the minimum
-//! over the clocks.
+//! I7: `check` returns no token at or after the end of the lease. The remaining time of the lease
+//! is the minimum over the holder's clocks.
 
 use super::{Checker, Event, View};
 

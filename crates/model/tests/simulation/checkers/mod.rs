@@ -75,7 +75,7 @@ pub enum Event<'a> {
     Fenced { epoch: u64 },
 }
 
-/// The facts that a checker may read.
+/// The part of the simulation that a checker may read.
 pub struct View<'a> {
     pub plan: &'a Plan,
     pub book: &'a Book,
@@ -105,8 +105,8 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
         Box::<fencing::NeverLower>::default(),
         Box::<observer::NeverBack>::default(),
     ];
-    // With `store_clock_margin`, a candidate judges a peer by the dates of the store, and may take
-    // a live peer as dead.
+    // With `store_clock_margin`, a candidate judges a peer by the dates of the store. So the
+    // candidate may seal the epoch of a live peer.
     let by_dates = plan.candidates.iter().any(|knobs| knobs.store_clock_margin.is_some());
     if plan.foreign && !by_dates {
         checkers.push(Box::<foreign::SealedOnlyWhenDead>::default());
@@ -126,7 +126,8 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
         checkers.push(Box::<i5_renewed_as_newest::RenewedAsNewest>::default());
         checkers.push(Box::<i6_unsealed_is_newest::UnsealedIsNewest>::default());
     }
-    // With clocks beyond the drift, leases do overlap, and this checker counts the overlaps.
+    // If clocks exceed the drift, leases overlap. In these runs this checker only counts the
+    // overlaps.
     if plan.timed() || plan.beyond_drift {
         checkers.push(Box::<i8_one_lease_at_a_time::OneLeaseAtATime>::default());
     }

@@ -18,8 +18,8 @@ impl Checker for NeverBack {
 
     fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
         let Event::Observed { who: process, by, epoch } = event else { return Ok(()) };
-        // The newest epoch is never deleted, so no created epoch is greater than the newest
-        // existing epoch.
+        // The newest epoch is never deleted. So an epoch greater than the newest existing epoch was
+        // never created.
         if view.bucket.newest() < Some(*epoch) {
             return Err(format!("{process} saw a leader of epoch {epoch}, which does not exist"));
         }

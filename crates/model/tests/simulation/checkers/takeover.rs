@@ -1,10 +1,10 @@
 //! A successor with a takeover delay sends its create no earlier than this delay after the seal of
-//! the previous epoch. If the holder may not know of the seal, or the epoch is not sealed, the
-//! delay starts at the end of the holder's lease.
+//! the previous epoch. If the holder may not have learned of the seal, or the epoch is not sealed,
+//! the delay starts at the end of the holder's lease.
 //!
-//! A successor starts this delay when it sees the seal, or when its timer for the lease ends. At
-//! this moment, the seal has already taken effect, or the lease of the holder has already ended. So
-//! the checker measures from the earliest possible start of the delay.
+//! A successor starts this delay when it sees the seal, or when its timer for the lease ends. In
+//! both cases the seal has taken effect, or the lease has ended, before the successor starts the
+//! delay. So the checker measures from the earliest possible start of the delay.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,8 +19,8 @@ pub struct Waited {
     /// For each epoch, the time of its first seal, and the values of `ended` in all its seals.
     seals: BTreeMap<u64, (Duration, Vec<String>)>,
     /// Possible violations. The key is the nonce of a create that was sent too early. A candidate
-    /// that has missed the last renewal may send such a create, so only a create that takes effect
-    /// is a violation.
+    /// that has missed the last renewal may send a create too early. Only a create that takes
+    /// effect is a violation.
     early: BTreeMap<Option<String>, String>,
 }
 
@@ -54,7 +54,7 @@ impl Waited {
     fn creates(&self, write: &Write, view: &View<'_>) -> Result<(), String> {
         let plan = view.plan;
         let Some(knobs) = (view.knobs)(write.who) else { return Ok(()) };
-        // The checker converts the delay to simulated time by the fastest possible clock.
+        // The checker measures the delay by the fastest possible clock.
         let fastest = plan.candidates.iter().map(|knobs| knobs.rate).max().unwrap_or_default();
         let fastest = fastest + fastest * MOST_SLEWED.unsigned_abs() / 1_000_000;
         let (before, delay) = (write.epoch - 1, knobs.takeover_delay);

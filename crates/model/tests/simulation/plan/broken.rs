@@ -4,10 +4,10 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
     Nothing,
-    /// A leader counts its lease from the answer to a write, and not from the moment at which it
-    /// sent the write.
+    /// A leader counts its lease from the answer to a write, and not from the time when it sent the
+    /// write.
     LeaseFromAnswer,
-    /// A follower counts the lapse from the moment before its request, and not from the answer that
+    /// A follower counts the lapse from the time before its request, and not from the answer that
     /// shows the ETag.
     TimerFromRequest,
     /// Like the monotonic clock, the boot clock and the wall clock do not run during a suspend.
@@ -44,7 +44,8 @@ pub enum Broken {
     Panics,
     /// The machine has no raw clock, so all clocks are slewed.
     RawRepeatsBoot,
-    /// One part of the application drops a leadership, but another part still holds a clone of it.
+    /// One part of the application drops a leadership, but another part still holds this
+    /// leadership.
     DroppedButKept,
     /// The date of an object never changes after a process has first read it.
     DatesStand,

@@ -1,5 +1,5 @@
-//! Additions to a plan. Each addition has a separate generator, so that the rest of a seed's plan
-//! does not change. Some additions favour one kind of fault.
+//! Additions to a plan. Each addition has a separate generator, so an addition does not change the
+//! rest of a seed's plan. Some additions favour one kind of fault.
 
 use std::time::Duration;
 
@@ -36,8 +36,9 @@ impl Plan {
 
     pub(super) fn slew(&mut self, rng: &mut Rng) {
         self.stops.slew = rng.u32(4..=8);
-        // An outage keeps a leader from renewing, so it believes until the end of its lease. The
-        // other faults let a part of this lease pass during a suspend or a pause.
+        // During an outage, a leader cannot renew, and believes that it leads until the end of its
+        // lease. A suspend or a pause then lets a part of this lease pass while the leader does not
+        // run.
         self.stops.outage += 3;
         self.stops.blackout += 1;
         self.stops.suspend += 2;
@@ -46,8 +47,9 @@ impl Plan {
         }
     }
 
-    /// Makes the effect of slewed clocks visible. The drift and long poll intervals would hide a
-    /// clock that is one twelfth too fast, so this function removes them.
+    /// Makes the effect of slewed clocks visible. The drift and long poll intervals hide a clock
+    /// that is one twelfth too fast. So this function removes the drift, and shortens the
+    /// intervals.
     fn show_slewing(&mut self) {
         self.drift = 0.0;
         for candidate in &mut self.candidates {
@@ -76,9 +78,9 @@ impl Plan {
         }
     }
 
-    /// Removes all candidates but one, so that it competes only with a foreign peer. A lone
-    /// candidate shows the effects of its calls best, because no other process, restart or deletion
-    /// helps its campaign.
+    /// Removes all candidates but one. The remaining candidate competes only with a foreign peer. A
+    /// single candidate shows the effects of its calls best, because no other process, restart or
+    /// deletion helps its campaign.
     fn leave_one_beside_a_foreign_peer(&mut self, watches: bool) {
         self.candidates.truncate(1);
         self.candidates[0].calls = Some(self.candidates[0].validity / 2);
@@ -98,8 +100,9 @@ impl Plan {
         }
     }
 
-    /// Adds a compactor with a `min_age` shorter than the renew interval. Also adds outages, in
-    /// which leaders believe until the end of their leases.
+    /// Adds an operator that restores, and a compactor with a `min_age` shorter than the renew
+    /// interval. Also adds outages, during which a leader believes that it leads until the end of
+    /// its lease.
     pub(super) fn favour_restores(&mut self, rng: &mut Rng) {
         (self.operator, self.restores) = (true, true);
         self.stops.restore = 3;
@@ -109,7 +112,7 @@ impl Plan {
         self.compactors.push(CompactorKnobs { keep: 1, min_age, interval: validity / 8 });
     }
 
-    /// Adds restores without other faults.
+    /// Adds restores, and removes all other faults except outages.
     pub(super) fn restore_all_the_time(&mut self, rng: &mut Rng) {
         self.favour_restores(rng);
         let every = self.longest_validity() / 2;
@@ -126,8 +129,8 @@ impl Plan {
         }
     }
 
-    /// Adds phases in which some kinds of requests are slow. They take up to slightly more than the
-    /// timeout.
+    /// Adds phases in which some kinds of requests are slow. A slow request takes at most slightly
+    /// more than the request timeout.
     pub(super) fn add_phases(&mut self) {
         let rng = &mut Rng::with_seed(self.seed ^ 0x1a7e_9c1e);
         if rng.bool() {
@@ -137,7 +140,8 @@ impl Plan {
         }
     }
 
-    /// Favours a foreign leader that touches its lock, and candidates that read each touch in time.
+    /// Favours runs in which a foreign leader touches its lock, and candidates read each touch in
+    /// time.
     pub(super) fn favour_foreign_leaders(&mut self) {
         self.network = Network::default();
         self.stops = Stops { every: self.stops.every, ..Stops::default() };
@@ -146,17 +150,17 @@ impl Plan {
         }
     }
 
-    /// Favours compaction, because a repeated create takes effect only if its epoch was compacted
-    /// before.
+    /// Favours compaction, because a repeated create takes effect only after its epoch was
+    /// compacted.
     pub(super) fn favour_repetition(&mut self) {
         self.network.twice = self.network.twice.max(0.3);
         let (min_age, interval) = (Duration::ZERO, self.longest_validity() / 4);
         self.compactors.push(CompactorKnobs { keep: 1, min_age, interval });
     }
 
-    /// Favours slow polls, for a timer that starts too early by one round trip. The drift, the
-    /// jitter before a seal and every further renewal hide this error. It appears only when a slow
-    /// poll reads the last renewal of a leader.
+    /// Favours slow polls, in order to reveal a timer that starts too early by one round trip. The
+    /// drift, the jitter before a seal and every further renewal hide this error. The error appears
+    /// only if a slow poll reads the last renewal of a leader.
     pub(super) fn favour_slow_polls(&mut self) {
         self.drift = 0.0;
         self.rtt /= 10;

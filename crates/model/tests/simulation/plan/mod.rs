@@ -35,14 +35,14 @@ pub struct Plan {
     /// True if a peer of Morling's post takes part. The peer creates epochs without a seal, and
     /// touches its lock unconditionally.
     pub foreign: bool,
-    /// The only candidate that lives after the end of the faults. `None` if no candidate is killed
-    /// then.
+    /// The only candidate that survives the faults. `None` if no candidate is killed at the end of
+    /// the faults.
     pub survivor: Option<usize>,
     pub operator: bool,
     /// True if the operator also restores the election. A restore suspends the guarantees I4 to I6
     /// (docs/design/protocol.md).
     pub restores: bool,
-    /// True if a create may be applied again when its epoch has been compacted.
+    /// True if a create may be applied again after its epoch was compacted.
     pub twice_after_compaction: bool,
     pub foreign_keys: bool,
     pub page_max: usize,
@@ -120,7 +120,7 @@ pub struct Network {
     /// A process stops just before it sends a request, or just after the answer to a request has
     /// arrived.
     pub stop_here: f64,
-    /// A process stops when one of its tasks is polled, so between any two waits.
+    /// A process stops when one of its tasks is polled. So it may stop between any two waits.
     pub stop_anywhere: f64,
 }
 
@@ -205,7 +205,7 @@ impl Plan {
             Broken::DatesStand => plan.favour_foreign_leaders(),
             Broken::ReadsGivenUp => plan.make_steady(),
             Broken::TimerFromRequest => plan.favour_slow_polls(),
-            // The store check would detect both variants, so it is switched off.
+            // The store check would detect both variants, so the check is switched off.
             Broken::StoreCreatesAgain | Broken::StoreReplacesBlindly => {
                 plan.candidates.iter_mut().for_each(|candidate| candidate.check_store = false);
             }
@@ -214,8 +214,8 @@ impl Plan {
         plan
     }
 
-    /// Changes the plan to a single object. Its epochs are never compacted, so no create is
-    /// repeated. A foreign peer follows the If-Match post.
+    /// Changes the layout of the plan to a single object. A single object is never compacted, so a
+    /// repeated create has no effect. A foreign peer follows the If-Match post.
     pub fn on_a_single_object(mut self) -> Plan {
         self.layout = Layout::SingleObject;
         self.compactors.clear();
@@ -232,7 +232,7 @@ impl Plan {
         verify_renewals: bool,
         takeover_delay: Duration,
     ) -> Knobs {
-        // Some candidates have another validity. An observer must use the validity of the record,
+        // Some candidates have a longer validity. An observer must use the validity in the record,
         // and not its own validity.
         let validity = if rng.f64() < 0.2 { validity.mul_f64(2.0) } else { validity };
         // Two processes may share a name, but only if the name is not declared unique.
@@ -263,17 +263,18 @@ impl Plan {
         }
     }
 
-    /// Returns a random rate. Two rates differ by less than the drift, unless the plan exceeds the
-    /// drift.
+    /// Returns a random rate of a clock. Two rates differ by less than the drift, unless the plan
+    /// exceeds the drift.
     fn rate(&self, rng: &mut Rng) -> u64 {
         let ratio = if self.beyond_drift { 3.0 } else { 1.0 + self.drift };
         let exponent = rng.f64() - 0.5;
         (1e6 * f64::powf(ratio, exponent)).round() as u64
     }
 
-    /// Returns whether I4 to I6 are guaranteed: no peer creates without a seal, and no create is
-    /// repeated after the deletion of its epoch. A peer of the If-Match post is allowed, because
-    /// all its writes are compare-and-swap.
+    /// Returns whether I4 to I6 are guaranteed. They hold if no peer creates an epoch before the
+    /// previous epoch is sealed, and if no create is repeated after the deletion of its epoch. A
+    /// single object always guarantees them, because all writes of a peer of the If-Match post are
+    /// compare-and-swap.
     pub fn ordered(&self) -> bool {
         self.layout == Layout::SingleObject || self.follows_section_4()
     }
@@ -310,7 +311,7 @@ fn compactors(rng: &mut Rng, validity: Duration) -> Vec<CompactorKnobs> {
     (0..number).map(|_| draw()).collect()
 }
 
-/// Returns whether only a deposition at a certain moment reveals the fault.
+/// Returns whether only a deposition at a certain moment reveals the error of this broken variant.
 fn favours_depositions(broken: Broken) -> bool {
     matches!(
         broken,
@@ -322,8 +323,8 @@ fn network(rng: &mut Rng) -> Network {
     if rng.f64() < 0.1 {
         return Network::default();
     }
-    // Each run has only some kinds of faults. So each of these kinds occurs often enough to
-    // coincide with the others.
+    // Each run has only some kinds of faults. So a fault of each kind is frequent enough to
+    // coincide with faults of the other kinds.
     let mut chance = |most: f64| if rng.bool() { most * rng.f64() } else { 0.0 };
     Network {
         tail: chance(0.2),

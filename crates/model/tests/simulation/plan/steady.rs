@@ -2,20 +2,20 @@
 //! leader keeps its leadership.
 //!
 //! A round trip has a maximum duration, and each process loses at most one answer within 1.25 times
-//! the longest validity. The maximum duration of a round trip follows from the longest time between
-//! two successful renewals, if one answer is lost. Let R be the renew interval, T = validity / 5
-//! the request timeout, and L the longest round trip. The time between two successful renewals
-//! consists of:
+//! the longest validity. The longest time between two successful renewals, if one answer is lost,
+//! must be less than the validity. This condition limits the duration of a round trip. Let R be the
+//! renew interval, T = validity / 5 the request timeout, and L the longest round trip. The time
+//! between two successful renewals consists of:
 //!
 //! - R until the next renewal, and L for a pending GET of the next epoch;
-//! - T for the renewal with the lost answer, and validity / 50 for the pause after it;
-//! - 2 L for attempts that are abandoned early in the second half of the lease, because the time
-//!   limit of attempts doubles;
+//! - T for the renewal whose answer is lost, and validity / 50 for the pause after this renewal;
+//! - 2 L for attempts in the second half of the lease that the leader abandons early. Their time
+//!   limit doubles with each attempt;
 //! - L for the refused renewal, L for reading the record back, and L for a LIST that verifies the
 //!   renewal.
 //!
-//! So R + T + validity / 50 + 6 L must be less than the validity. It is not sufficient that each
-//! answer arrives within the request timeout: with L = T the left side exceeds the validity.
+//! So R + T + validity / 50 + 6 L must be less than the validity. A limit of L = T for each round
+//! trip is not sufficient, because the sum then exceeds the validity.
 
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ use fastrand::Rng;
 use super::latency::phases;
 use super::{Knobs, Network, Plan, Stops};
 
-/// Maximum rate of a clock relative to simulated time. It includes half of the drift, and the
+/// Maximum rate of a clock relative to simulated time. The rate includes half of the drift, and the
 /// slewing.
 const FASTER: f64 = 1.2;
-/// Maximum number of requests that a leader abandons early before an extension of its lease.
+/// Maximum number of requests that a leader abandons early before it extends its lease.
 const SHORT_ATTEMPTS: usize = 3;
 
 impl Plan {
@@ -65,8 +65,8 @@ impl Knobs {
         self.renew.unwrap_or(self.validity / 3)
     }
 
-    /// Returns the longest round trip, L in the module's documentation. The calculation keeps a
-    /// twentieth of the validity in reserve.
+    /// Returns the longest permitted round trip: L in the module's documentation. The result leaves
+    /// a twentieth of the validity in reserve.
     fn longest_round_trip(&self) -> Duration {
         let validity = self.validity;
         let used = self.renew_interval() + validity / 5 + validity / 50 + validity / 20;
@@ -77,8 +77,8 @@ impl Knobs {
     /// run.
     ///
     /// The leader sends renewals, each with a LIST if renewals are verified, and two GETs of the
-    /// next epoch. At most two answers are lost in a validity. Each lost answer costs another
-    /// renewal, another GET, and the early abandoned requests of both kinds.
+    /// next epoch. At most two answers are lost in a validity. For each lost answer, the leader
+    /// sends another renewal and another GET, and abandons some requests of both kinds early.
     pub fn most_requests(&self) -> usize {
         let renewals = self.validity.div_duration_f64(self.renew_interval()).ceil() as usize + 1;
         let renewals = renewals * if self.verify_renewals { 2 } else { 1 };
