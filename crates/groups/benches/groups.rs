@@ -62,13 +62,12 @@ fn one(_: usize) -> Option<usize> {
     Some(0)
 }
 
-/// Returns the owner of a partition. The last member owns no partition, because it joins.
+/// Returns the owner of a partition. The last member is joining, so it owns no partition.
 fn all_but_one(partition: usize) -> Option<usize> {
     Some(partition % (MEMBERS - 1))
 }
 
-/// Returns the owner of a partition. One more member has left, and its former partitions have no
-/// owner.
+/// Returns the owner of a partition. The partitions of one member that has left have no owner.
 fn and_one_more(partition: usize) -> Option<usize> {
     Some(partition % (MEMBERS + 1)).filter(|member| *member < MEMBERS)
 }

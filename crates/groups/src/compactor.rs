@@ -2,8 +2,9 @@
 //!
 //! If the newest assignment names a member whose session is missing, a coordinator waits for the
 //! validity of the session, because the member may still be alive (R1). So the compactor reads the
-//! newest assignment after the sessions, and keeps the sessions that this assignment names. A
-//! session that has seen a greater, deleted assignment also stays (D7).
+//! newest assignment after the sessions, and keeps the sessions that this assignment names. It also
+//! keeps each session that has seen a greater assignment than the newest one, because that
+//! assignment was deleted (D7).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -88,7 +89,7 @@ pub struct SessionsReport {
 }
 
 impl GroupCompactor {
-    /// Checks the settings, and returns the compactor of the group at their prefix.
+    /// Checks the settings, and returns the compactor of the group at the prefix in the settings.
     /// [`keep_epochs`](CompactorBuilder::keep_epochs) counts assignments. No request.
     ///
     /// # Errors
@@ -134,8 +135,9 @@ impl GroupCompactor {
         Ok(report)
     }
 
-    /// Compacts now, and again `interval` after the end of each run, until `shutdown` is ready. A
-    /// run in progress is then dropped, as by [`Compactor::run_every`].
+    /// Compacts now, and again `interval` after the end of each run, until `shutdown` is ready. If
+    /// a run is in progress when `shutdown` is ready, the run is dropped, as by
+    /// [`Compactor::run_every`].
     ///
     /// # Errors
     /// The errors of [`Compactor::run_every`].
@@ -182,7 +184,7 @@ impl GroupCompactor {
         }
     }
 
-    /// Deletes the ended sessions. Returns `None` if `stop` came first.
+    /// Deletes the ended sessions. Returns `None` if `stop` is ready first.
     async fn compact_sessions(
         &self,
         report: &mut GroupReport,
@@ -258,7 +260,8 @@ impl GroupCompactor {
         Ok((keys, page.truncated.then_some(last)))
     }
 
-    /// Returns each ended session among `sessions`, and the greatest assignment it has seen.
+    /// Reads `sessions`. Returns each session that has ended, with its key and the greatest
+    /// assignment that it has seen.
     async fn ended(
         &self,
         sessions: Vec<(SessionId, String)>,
@@ -276,7 +279,8 @@ impl GroupCompactor {
         reads.try_filter_map(|ended| future::ready(Ok(ended))).try_collect().await
     }
 
-    /// Returns the newest assignment, at or above `newest`, and the sessions that it names.
+    /// Returns the number of the newest assignment, which is at least `newest`, and the sessions
+    /// that this assignment names.
     async fn named(
         &self,
         mut newest: Epoch,

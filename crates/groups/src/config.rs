@@ -107,10 +107,10 @@ impl GroupBuilder {
 
     /// Sets whether the caller asserts two facts: no two living processes have this name, and the
     /// work of a dead process has ended, including the work in processes that it started. With this
-    /// assertion, a joining process ends the session of its predecessor immediately and gets its
-    /// partitions back. Otherwise the group waits until the predecessor's session lapses. If the
-    /// assertion is wrong, two members may believe that they own a partition. Costs one GET and one
-    /// PUT more per join. Default: false.
+    /// assertion, a joining process immediately ends the session of a dead process with its name,
+    /// and gets the partitions of that process. Without the assertion, the group waits until the
+    /// session of the dead process lapses. If the assertion is wrong, two members may believe that
+    /// they own a partition. Costs one GET and one PUT more per join. Default: false.
     pub fn name_is_unique(mut self, unique: bool) -> GroupBuilder {
         self.election = self.election.name_is_unique(unique);
         self
@@ -145,8 +145,9 @@ impl GroupBuilder {
 
     /// Sets how long the session of this member lasts without a renewal: 100 ms to 1 h, in whole
     /// milliseconds. After a member dies, other members own its partitions after about this time
-    /// and two polls of the coordinator. Any member may be the coordinator, so a member with a long
-    /// validity slows down the whole group. Default: 30 s.
+    /// and two polls of the coordinator. Any member may be the coordinator, and the group replaces
+    /// a dead coordinator only after the validity of its session. So one member with a long
+    /// validity can delay the whole group. Default: 30 s.
     pub fn validity(mut self, validity: Duration) -> GroupBuilder {
         self.election = self.election.validity(validity);
         self
@@ -214,11 +215,12 @@ impl GroupBuilder {
     }
 
     /// Sets whether this member leaves the group once work of [`run`](Group::run) is overdue
-    /// ([`revocation_deadline`](GroupBuilder::revocation_deadline)). The member then releases each
-    /// other partition once its work returns. Once only overdue work remains, the member stops its
-    /// renewals. When the session lapses, the partitions move although the work still runs. The
-    /// guarded resources must refuse the lower tokens of that work. The process joins again once
-    /// all work has returned. Default: false.
+    /// ([`revocation_deadline`](GroupBuilder::revocation_deadline)). The member then stops the work
+    /// on all partitions, and releases each partition once its work returns. Once only overdue work
+    /// remains, the member stops its renewals. When the session lapses, the partitions of the
+    /// overdue work move although this work still runs. The guarded resources must refuse the lower
+    /// tokens of the overdue work. The process joins again once all work has returned. Default:
+    /// false.
     pub fn leave_when_overdue(mut self, leave: bool) -> GroupBuilder {
         self.leave_when_overdue = leave;
         self
@@ -239,7 +241,8 @@ impl GroupBuilder {
     /// returns the first denial as an error. If the metadata service of the machine has no
     /// credentials, the time is at least 60 s. Default: 10 s. The same time applies if a store that
     /// has answered before rejects a request as [invalid](tenure::ErrorKind::InvalidInput) or
-    /// [unsupported](tenure::ErrorKind::UnsafeStore): another server may answer in its place.
+    /// [unsupported](tenure::ErrorKind::UnsafeStore): the response may come from another server in
+    /// place of the store, such as a proxy.
     ///
     /// The attempts are up to 5 s apart. The log contains only the first of several consecutive
     /// failures. A member with a session retries without a limit.

@@ -30,7 +30,8 @@ pub fn assignment(body: &[u8]) {
             assert_eq!(again.as_ref(), Ok(&record), "the written body decodes to the same record");
             assert_kept(json.as_ref(), &written);
         }
-        // Escapes may make the written body longer than the body that was read.
+        // The body that was read has at most `MAX_BYTES`, but escapes can make the written body
+        // longer.
         Err(why) => assert!(matches!(why, BadAssignment::TooLarge(MAX_BYTES..)), "{why}"),
     }
 }

@@ -64,7 +64,7 @@ impl Grant {
         self.ends(End::Released);
     }
 
-    /// Stops the work, and records the end. Later ends are ignored.
+    /// Stops the work, and records the end. Only the first end is recorded.
     fn ends(&self, end: End) {
         let _ = self.end.set(end);
         self.stop.cancel();
@@ -77,7 +77,7 @@ impl Grant {
         })
     }
 
-    /// Returns the end in the form of the [`Loss`] of a leadership.
+    /// Returns the end as the [`Loss`] that a leadership would report.
     pub(super) fn loss_of_a_term(&self) -> Option<Loss> {
         self.end.get().map(|end| match end {
             End::Released => Loss::Resigned,

@@ -17,9 +17,9 @@ use crate::protocol::{Session, SessionId};
 use tenure::internals::groups::{Context, Requests};
 use tenure::{Epoch, Error, ErrorKind, Lease};
 
-/// The requests of one join. The counts of consecutive denials continue across sessions, because a
-/// session may lapse before the time for the retries of denials ends. The first and the second
-/// write of a session have separate counts.
+/// The requests of one join. A join may create several sessions, because a session may lapse while
+/// the join retries denied requests. So the counts of consecutive denials continue across the
+/// sessions. The first and the second write of a session have separate counts.
 #[derive(Debug)]
 struct JoinRequests {
     creates: Requests,
@@ -116,8 +116,9 @@ impl Group {
         self.cx.check_store().await
     }
 
-    /// Returns `None` if the session was lost before its second write, or if its id is too old for
-    /// a create (GO2). Sets `written` before it sends the second write.
+    /// Returns `None` if the session was lost before its second write, or if the session was not
+    /// created within one validity, so that the join needs another id (GO2). Sets `written` before
+    /// it sends the second write.
     async fn try_join(
         &self,
         written: &AtomicBool,
@@ -132,8 +133,8 @@ impl Group {
             return Ok(None);
         };
         if leadership.epoch() != Epoch::FIRST {
-            // The create of the first epoch took effect late, so the session already has a later
-            // epoch. Give this session up (GO4).
+            // The token of a session must be 1 (GO4). A create of the first epoch took effect late,
+            // so this session has a later epoch. Give the session up.
             leadership.resign().await.or_else(lost)?;
             return Ok(None);
         }

@@ -185,7 +185,8 @@ const ASSIGNMENT: &str = "assignment-";
 pub struct Group {
     cx: Arc<Context>,
     config: Arc<GroupConfig>,
-    /// The way in which the calls of [`Group::run`] must leave; `None` while they stay.
+    /// The way in which the calls of [`Group::run`] must leave the group; `None` if they must not
+    /// leave.
     leave: Arc<watch::Sender<Option<Leave>>>,
     /// Membership of the newest call of [`Group::run`].
     current: Arc<Mutex<Weak<Ownership>>>,

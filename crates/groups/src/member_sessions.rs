@@ -34,7 +34,8 @@ pub enum SessionState {
     },
     /// The session is sealed, and its object records this end.
     Ended(EpochEnd),
-    /// The store has no such session. The compactor deletes ended sessions.
+    /// The store has no object of this session. The compactor deletes the objects of ended
+    /// sessions.
     Missing,
     /// The session cannot be read.
     Unknown,

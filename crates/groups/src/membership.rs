@@ -88,8 +88,8 @@ impl Membership {
         }))
     }
 
-    /// Returns the lease of this member's session. The ownership of all its partitions ends with
-    /// this lease. No request.
+    /// Returns the lease of this member's session. The member owns its partitions only while this
+    /// lease runs. No request.
     #[must_use]
     pub fn lease(&self) -> Lease {
         self.ownership.lease.clone()
@@ -122,9 +122,10 @@ impl Membership {
 
     /// Leaves as [`leave`](Membership::leave) does, but reserves the partitions of this member for
     /// its name for `delay`, at most 1 h. No member of another name owns them during this time.
-    /// Use it for a restart: a member of the same name gets the partitions back. No partition moves
-    /// before the session is resigned. [`Group::unreserve`](super::Group::unreserve) ends a
-    /// reservation early. After [`leave`](Membership::leave) this call has no effect.
+    /// Call this method for a restart: a member of the same name gets the partitions back. No
+    /// partition moves before the session is resigned.
+    /// [`Group::unreserve`](super::Group::unreserve) ends a reservation early. After
+    /// [`leave`](Membership::leave) this call has no effect.
     pub fn leave_for(&self, delay: Duration) {
         self.ownership.leave(Some(delay));
     }

@@ -175,7 +175,8 @@ impl Objects {
         Some(self.written(&format!("creating assignment {epoch}"), written))
     }
 
-    /// Encodes the successor of the last assignment that was read.
+    /// Encodes `assignment`, which follows the last assignment that was read. The unknown fields of
+    /// the last assignment are kept.
     pub(super) fn encode(&self, assignment: &Assignment) -> Result<Bytes, Error> {
         let record =
             AssignmentRecord { assignment: assignment.clone(), unknown: self.unknown.clone() };
@@ -221,7 +222,8 @@ impl Objects {
         Error::new(ErrorKind::InvalidInput, why)
     }
 
-    /// Lists the sessions after this one. Returns the next page with sessions, or the last page.
+    /// Lists the sessions after this one. Returns the next page that has a session, or the last
+    /// page.
     pub(super) async fn list_sessions(&mut self, after: Option<SessionId>) -> Option<SessionPage> {
         let cx = Arc::clone(&self.cx);
         let prefix = format!("{}members/", cx.prefix());
@@ -390,7 +392,8 @@ async fn read(
     (outcome, RequestTimes { sent, received: cx.now() })
 }
 
-/// Returns whether the body is a JSON object. Such a body is not a damaged session (D4).
+/// Returns whether the body is a JSON object. A JSON object that is not a session belongs to
+/// another program, so it is not a damaged session (D4).
 fn is_an_object(body: &[u8]) -> bool {
     serde_json::from_slice::<serde_json::Map<_, _>>(body).is_ok()
 }

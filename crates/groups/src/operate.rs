@@ -31,9 +31,9 @@ impl Group {
     /// change may have taken effect or may take effect later: call again. Otherwise nothing was
     /// written.
     /// - [`InvalidInput`](tenure::ErrorKind::InvalidInput): a name or the size of the group is out
-    ///   of bounds, or there is no such group or partition. The error also means that a retiring
-    ///   partition still has one of the names: call again once [`snapshot`](Group::snapshot) no
-    ///   longer shows that partition.
+    ///   of bounds, or the group or a partition does not exist. The error also means that a
+    ///   retiring partition still has one of the names: call again once
+    ///   [`snapshot`](Group::snapshot) no longer shows that partition.
     /// - [`Unavailable`](tenure::ErrorKind::Unavailable): the store did not answer 16 writes, or
     ///   other writers created the next assignment first 16 times. Call again.
     /// - [`NewestDeleted`](tenure::ErrorKind::NewestDeleted): a member has seen a greater
@@ -92,7 +92,7 @@ impl Group {
     }
 
     /// Pauses these partitions: their owners release them, and no member owns them until a call
-    /// with `false`.
+    /// with `paused` = `false`.
     ///
     /// # Errors
     /// The errors of [`resize`](Group::resize).

@@ -45,8 +45,7 @@ pub enum Call {
 
 /// A fault of a call. Delays are durations of Tokio's time.
 ///
-/// If a fault cannot occur in a call, such as a weak ETag in a listing, it does not change the
-/// call.
+/// A fault that cannot occur in a call, such as a weak ETag in a listing, does not change the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Has no effect, and fails with a transient error that is determinate.

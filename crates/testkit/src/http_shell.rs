@@ -95,7 +95,7 @@ impl Drop for Shell {
     }
 }
 
-/// Serves until the other end of the channel is dropped.
+/// Serves requests until the sender of `stopped` is dropped.
 fn until(stopped: oneshot::Receiver<()>, listener: TcpListener, line: &Arc<Line>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime can be built").block_on(async {
@@ -127,8 +127,8 @@ async fn accept(listener: TcpListener, line: &Arc<Line>) {
                 _ = away.wait_for(|away| *away) => break,
             }
         }
-        // Closes the listener and all connections. A request that was received before runs on a
-        // separate task, so it still takes effect.
+        // Closes the listener and all connections. A request that was received before this point
+        // runs on a separate task, so it still takes effect.
         drop((bound, connections));
         let closed = ClosedPort::after_listener(address);
         let _ = away.wait_for(|away| !*away).await;
@@ -243,8 +243,8 @@ pub mod aws {
         CLIENT.get_or_init(own_http_client).clone()
     }
 
-    /// Returns an HTTP client with its own connections, for tests of one server. A connection ends
-    /// with the runtime of the test that created it.
+    /// Returns an HTTP client with its own connections, for tests of one server. Tests must not
+    /// share connections, because a connection ends with the runtime of the test that created it.
     pub fn own_http_client() -> SharedHttpClient {
         let provider = Provider::Rustls(CryptoMode::Ring);
         aws_smithy_http_client::Builder::new().tls_provider(provider).build_https()

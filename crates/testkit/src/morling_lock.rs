@@ -3,9 +3,9 @@
 //! extends the lease with an unconditional PUT. It seals no epoch. It compares the date of a file
 //! with its own clock.
 //!
-//! The post does not mention that the store's dates have whole seconds. To account for this, the
-//! node waits one second longer than the validity. The post assumes that the clocks of the node and
-//! the store agree.
+//! The post does not mention that the store rounds its dates to whole seconds. So the node waits
+//! one second longer than the validity. The post assumes that the clocks of the node and the store
+//! agree.
 
 use std::sync::Arc;
 use std::time::Duration;

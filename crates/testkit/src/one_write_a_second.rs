@@ -13,7 +13,7 @@ use super::layer::Layer;
 
 /// A wrapper that fails a write if it has passed another write of the same key within the last
 /// second of Tokio's time. The error is like a response with status 429. A write whose condition is
-/// false also counts.
+/// false also counts as a write.
 #[derive(Debug)]
 pub struct OneWriteASecond {
     inner: Arc<dyn Store>,

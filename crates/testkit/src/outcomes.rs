@@ -9,8 +9,8 @@ use tenure::store::{
 /// Secret key of the first user of the doubles of S3 and DynamoDB. No error may contain this key.
 pub const SECRET_KEY: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
 
-/// Panics unless the result is an error of this kind and this determinacy that contains these
-/// words.
+/// Panics unless the result is an error with this kind, this determinacy and these words in its
+/// text.
 #[track_caller]
 pub fn expect<T: Debug>(
     result: Result<T, StoreError>,

@@ -26,7 +26,7 @@ pub fn without_styles(svg: &str) -> Vec<String> {
 
 fn unpainted(document: &Document<'_>, node: &Node<'_, '_>) -> Option<String> {
     let (fill, stroke) = (node.attribute("fill"), node.attribute("stroke"));
-    // Renderers draw an element without a `fill` in black.
+    // A renderer uses black for an element that has no `fill`.
     let Some(fill) = fill else { return Some("no fill".to_owned()) };
     let text = node.tag_name().name() == "text";
     for paint in [Some(fill), stroke].into_iter().flatten() {

@@ -86,7 +86,7 @@ mod tests {
     use crate::time::{wait, within};
 
     /// For each fault in the list, a simulated store and [`FaultStore`] return the same outcome,
-    /// and both have the object or neither has it.
+    /// and afterwards both stores or neither store has the object.
     #[tokio::test(start_paused = true)]
     async fn simulated_and_real_faults_of_a_write_agree() {
         for fault in WRITE_FAULTS {

@@ -22,7 +22,8 @@ pub const MAX_VALIDITY: Duration = Duration::from_secs(3_600);
 const FORMAT: u64 = RESTORING;
 /// The format of assignments outside of a restore.
 const USUAL: u64 = 1;
-/// The format of the hold of a restore (D9). Earlier versions must not plan from it.
+/// The format of the assignment that holds a group during a restore (D9). Earlier versions must not
+/// plan from this assignment.
 const RESTORING: u64 = 2;
 
 /// An assignment, and the fields that this version does not know.
@@ -32,7 +33,8 @@ pub struct AssignmentRecord {
     pub unknown: Unknown,
 }
 
-/// Fields of a later version. The next assignment keeps them for each member and partition.
+/// Fields that a later version wrote. The next assignment keeps them, also in each member and
+/// partition.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Unknown {
     top: Map<String, Value>,
@@ -40,7 +42,8 @@ pub struct Unknown {
     partitions: BTreeMap<PartitionNumber, Map<String, Value>>,
 }
 
-/// The reason why a body is not an assignment. Such a body never counts as a missing assignment.
+/// The reason why a body is not an assignment. A body with one of these defects never counts as a
+/// missing assignment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadAssignment {
     #[error("its body has {0} bytes; an assignment has at most {MAX_BYTES}")]
@@ -58,8 +61,7 @@ struct Body {
     nonce: Nonce,
     #[serde(default)]
     assignor: Arc<str>,
-    /// Index in `members`. The fields `owner` and `target` of a partition are also indexes in
-    /// `members`.
+    /// Index in `members`, like the fields `owner` and `target` of each partition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     coordinator: Option<usize>,
     next_number: u32,
@@ -168,8 +170,8 @@ impl AssignmentRecord {
         Ok(AssignmentRecord { assignment, unknown })
     }
 
-    /// Returns the body of the assignment. The only error is `TooLarge`. A store may allow less
-    /// than [`MAX_BYTES`].
+    /// Returns the body of the assignment. The only error is `TooLarge`, for a body above
+    /// [`MAX_BYTES`]. A store may have a lower limit.
     pub fn encode(&self) -> Result<Vec<u8>, BadAssignment> {
         let AssignmentRecord { assignment, unknown } = self;
         let places: BTreeMap<Session, usize> =

@@ -119,7 +119,7 @@ fn an_assignment_over_4_mib_is_not_written_or_read() {
     assert_eq!(decode(&spaces), Err(BadAssignment::TooLarge(MAX_BYTES + 1)));
 }
 
-/// Each of these bodies is an error, and no message quotes the body.
+/// The decoder returns an error for each of these bodies, and no message quotes the body.
 #[test]
 fn a_body_that_breaks_a_rule_is_malformed() {
     let good = String::from_utf8(record(2, 3).encode().unwrap()).unwrap();

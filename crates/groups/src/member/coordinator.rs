@@ -53,9 +53,9 @@ impl MemberTask {
         if self.retry_ends().await { Some(Duration::ZERO) } else { again }
     }
 
-    /// Returns the sessions of the members that have the same name as a joining session. Since the
-    /// last read, such a member may have resigned its session and reserved its partitions for its
-    /// name.
+    /// Returns the sessions of the members that have the same name as a joining session. A round
+    /// reads these sessions again, because each of them may have been resigned with a reservation
+    /// of its partitions for this name.
     fn predecessors(&self) -> BTreeSet<SessionId> {
         let participant = &self.participant;
         let evidence =
@@ -68,7 +68,8 @@ impl MemberTask {
             .collect()
     }
 
-    /// Seals the sessions that have lapsed, and records the waits that have ended (GA1, GA2).
+    /// Seals the sessions that have lapsed. Also records the deposed and missing sessions for which
+    /// the coordinator has waited long enough (GA1, GA2).
     async fn end_sessions(&mut self) {
         let known = self.participant.known().cloned();
         let members = known.iter().flat_map(|known| &known.members).map(|it| it.session);

@@ -19,8 +19,8 @@ const STABLE: u32 = 3;
 const LONGEST: u32 = 8;
 /// After this number of relapses, no partition is reserved for the name.
 const FREQUENT: u32 = 3;
-/// The coordinator forgets a name this number of validities after the last relapse of the name and
-/// the last wait of one of its sessions.
+/// The coordinator forgets a name after this number of validities without a relapse of the name and
+/// without a wait of one of its sessions.
 const FORGOTTEN: u32 = 2 * LONGEST;
 
 /// The memory of a coordinator about the members that it added.

@@ -124,7 +124,7 @@ mod tests {
         known.partitions[0].token = Some(token);
         let mut failing = FailingPartitions::default();
         failing.released("m", &released(token), at(0));
-        // The member writes the release again with each renewal.
+        // The member writes the release again with each renewal, so the coordinator reads it again.
         failing.released("m", &released(token), at(5));
         assert_eq!(failing.failures(at(9)), failures(&[("m", true)]));
         assert_eq!(failing.failures(at(10)), failures(&[("m", false)]));

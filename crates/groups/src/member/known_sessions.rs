@@ -13,7 +13,7 @@ use crate::session_record::SessionBody;
 use tenure::store::ETag;
 use tenure::{Epoch, Moment};
 
-/// The listed sessions, each with its tag where the store lists tags.
+/// The listed sessions, each with its tag if the store lists tags.
 pub(super) type Listed = BTreeMap<SessionId, Option<ETag>>;
 
 /// The results of the listings and reads of one member.

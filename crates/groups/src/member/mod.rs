@@ -102,7 +102,8 @@ impl MemberTask {
             Some(loss) => loss,
             None => {
                 let park = ownership.park();
-                // The seal keeps the greatest assignment that this member has seen.
+                // Update the data of the session before the resignation, because the seal keeps the
+                // greatest assignment that this member has seen.
                 ownership.carry(&leadership);
                 if let Err(error) = leadership.resign_reserving(park).await {
                     let group = ownership.cx.prefix();

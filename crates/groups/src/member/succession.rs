@@ -11,8 +11,8 @@ use crate::protocol::Session;
 use crate::protocol::message::SessionAnswer;
 use crate::protocol::standby::{Place, Standby};
 
-/// Number of sessions of preceding members that this member reads at the same time, after the
-/// coordinator's end.
+/// After the coordinator's end, this member reads at most this number of sessions at the same time.
+/// The sessions belong to the members that precede it in the order of succession.
 const READ_BEFORE: usize = 3;
 
 impl MemberTask {
@@ -52,7 +52,7 @@ impl MemberTask {
                 }
                 Seen::Unknown => self.report.unread = true,
                 // Record this read in the timers. If this member later becomes the coordinator, its
-                // first round uses them.
+                // first round uses these timers.
                 seen => match self.note(coordinator.id, seen, when) {
                     SessionAnswer::Found(_, record) => self.standby.read(Some(&record), when),
                     _ => self.standby.read(None, when),
@@ -118,8 +118,8 @@ impl MemberTask {
     }
 
     /// Reads the sessions that the first round of this member would need. The reads happen before
-    /// the coordinator lapses, because a group may have many ended sessions. The reads stop after a
-    /// poll interval.
+    /// the coordinator lapses, because a group may have many ended sessions, and reading them takes
+    /// time. The reads stop after a poll interval.
     async fn read_ahead(&mut self) {
         let cx = Arc::clone(&self.cx);
         let began = cx.now();

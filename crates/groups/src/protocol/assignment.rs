@@ -12,8 +12,8 @@ use super::session_id::SessionId;
 use tenure::Epoch;
 use tenure::internals::groups::Nonce;
 
-/// One assignment. It is never overwritten. A change creates the assignment with the next number.
-/// No invariant depends on the fields that are marked as advice.
+/// One assignment. An assignment is never overwritten: a change creates the assignment with the
+/// next number. No invariant depends on the fields that are marked as advice.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Assignment {
     /// Number of the assignment.

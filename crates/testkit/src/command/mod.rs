@@ -74,7 +74,7 @@ pub fn with_deadline<T>(child: u32, wait: impl FnOnce() -> T) -> T {
     let watch = std::thread::spawn(move || {
         if is_done.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
             eprintln!("timeout: the process {child} has not ended");
-            // `wait` has not reaped the child, so its number is still valid.
+            // `wait` has not reaped the child, so its process ID is still valid.
             let _ = kill(child, Signal::SIGKILL);
         }
     });

@@ -40,12 +40,12 @@ impl Scene {
     }
 
     /// Returns a `tenure run` for this scene's election, without a CMD. The validity is 10 s unless
-    /// the options set it. This is longer than a renewal takes on a busy machine.
+    /// the options set it. A renewal takes less than 10 s even on a busy machine.
     pub fn run(&self, name: &str, options: &[&str]) -> Command {
         self.verb(&["run"], name, options)
     }
 
-    /// Returns a `tenure group run` with the same settings.
+    /// Returns a `tenure group run` with the settings of [`run`](Scene::run).
     pub fn group_run(&self, name: &str, options: &[&str]) -> Command {
         self.verb(&["group", "run"], name, options)
     }
@@ -212,8 +212,8 @@ pub fn standbys(tenure: u32) -> impl Iterator<Item = u32> {
     children(tenure).filter(move |(_, line)| is_standby(line)).map(|(number, _)| number)
 }
 
-/// Kills both processes. Stops both before it kills one of them, so that neither process can react
-/// to the death of the other.
+/// Kills both processes. Stops both processes before it kills one of them, so that neither process
+/// can react to the death of the other.
 pub fn kill_at_once(processes: [u32; 2]) {
     for process in processes {
         kill(pid(process), Signal::SIGSTOP).expect("the process is alive");

@@ -80,7 +80,8 @@ impl GcsState {
         let now = Process::system().now().wall;
         let micros =
             u64::try_from(now.as_micros()).expect("the time in microseconds fits into 64 bits");
-        // As in Cloud Storage, only the order of generations has a meaning.
+        // Clients of Cloud Storage may rely only on the order of generations, so any increasing
+        // number is correct.
         self.generation = micros.max(self.generation + 1);
         let stored = GcsObject {
             etag: etag(&body),

@@ -234,7 +234,7 @@ impl S3Server {
     ///
     /// # Panics
     ///
-    /// Panics if there is no such request.
+    /// Panics if no request has this kind.
     pub fn last(&self, op: Op) -> S3Request {
         let seen = self.shared.seen.lock().iter().rfind(|seen| seen.op == op).cloned();
         seen.expect("the server received a request of this kind")

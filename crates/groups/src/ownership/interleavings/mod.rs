@@ -29,8 +29,8 @@ fn world() -> Option<Arc<World>> {
     WORLD.with_borrow(Clone::clone)
 }
 
-/// A point at which shuttle may run any other task. The inside of a critical section needs no such
-/// point, because another task would only wait for the mutex.
+/// A point at which shuttle may run any other task. No point is needed inside a critical section,
+/// because another task would only wait for the mutex.
 pub(super) fn before_a_critical_section() {
     if let Some(world) = world().filter(|world| world.begun.load(Ordering::SeqCst)) {
         if !world.comes_first.swap(false, Ordering::SeqCst) {

@@ -21,8 +21,7 @@ pub(super) struct World {
     broken: Broken,
     pub(super) begun: AtomicBool,
     /// Whether the next critical section is the first one since shuttle resumed the current task.
-    /// This section needs no point at which other tasks may run, because shuttle has just chosen
-    /// this task.
+    /// No other task needs to run before this section, because shuttle has just chosen this task.
     pub(super) comes_first: AtomicBool,
     application: Mutex<Application>,
     news: Notify,
