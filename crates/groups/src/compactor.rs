@@ -3,8 +3,7 @@
 //! If the newest assignment names a member whose session is missing, a coordinator waits for the
 //! validity of the session, because the member may still be alive (R1). So the compactor reads the
 //! newest assignment after the sessions, and keeps the sessions that this assignment names. It also
-//! keeps each session that has seen a greater assignment than the newest one, because that
-//! assignment was deleted (D7).
+//! keeps each session that has seen a greater assignment, which was deleted (D7).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -135,9 +134,8 @@ impl GroupCompactor {
         Ok(report)
     }
 
-    /// Compacts now, and again `interval` after the end of each run, until `shutdown` is ready. If
-    /// a run is in progress when `shutdown` is ready, the run is dropped, as by
-    /// [`Compactor::run_every`].
+    /// Compacts now, and again `interval` after the end of each run, until `shutdown` is ready.
+    /// Then drops a run in progress, as [`Compactor::run_every`] does.
     ///
     /// # Errors
     /// The errors of [`Compactor::run_every`].
@@ -260,8 +258,7 @@ impl GroupCompactor {
         Ok((keys, page.truncated.then_some(last)))
     }
 
-    /// Reads `sessions`. Returns each session that has ended, with its key and the greatest
-    /// assignment that it has seen.
+    /// Reads `sessions`. Returns the ended ones, each with the greatest assignment it has seen.
     async fn ended(
         &self,
         sessions: Vec<(SessionId, String)>,
@@ -279,8 +276,7 @@ impl GroupCompactor {
         reads.try_filter_map(|ended| future::ready(Ok(ended))).try_collect().await
     }
 
-    /// Returns the number of the newest assignment, which is at least `newest`, and the sessions
-    /// that this assignment names.
+    /// Returns the newest number of an assignment, and the sessions that this assignment names.
     async fn named(
         &self,
         mut newest: Epoch,

@@ -175,8 +175,7 @@ impl Objects {
         Some(self.written(&format!("creating assignment {epoch}"), written))
     }
 
-    /// Encodes `assignment`, which follows the last assignment that was read. The unknown fields of
-    /// the last assignment are kept.
+    /// Encodes `assignment`, and keeps the unknown fields of the last assignment that was read.
     pub(super) fn encode(&self, assignment: &Assignment) -> Result<Bytes, Error> {
         let record =
             AssignmentRecord { assignment: assignment.clone(), unknown: self.unknown.clone() };
@@ -222,8 +221,7 @@ impl Objects {
         Error::new(ErrorKind::InvalidInput, why)
     }
 
-    /// Lists the sessions after this one. Returns the next page that has a session, or the last
-    /// page.
+    /// Lists the sessions after this one. Returns a page with sessions, or the last page.
     pub(super) async fn list_sessions(&mut self, after: Option<SessionId>) -> Option<SessionPage> {
         let cx = Arc::clone(&self.cx);
         let prefix = format!("{}members/", cx.prefix());

@@ -60,10 +60,10 @@ impl Group {
     ///
     /// If the work returns without the signal, fails or panics, the member also releases the
     /// partition. The partition then moves to a member where its work has not failed within ten
-    /// minutes. If there is no such member, one of the members gets the partition again after 1 s.
-    /// This delay doubles with each failure up to 60 s. When the work on a partition fails at a
-    /// member for the first time in ten minutes, at most one other partition moves. Later failures
-    /// at this member move no other partition.
+    /// minutes. If its work has failed at each member, one of the members gets the partition again
+    /// after 1 s. This delay doubles with each failure up to 60 s. When the work on a partition
+    /// fails at a member for the first time in ten minutes, at most one other partition moves.
+    /// Later failures at this member move no other partition.
     ///
     /// If the session is lost, all work gets the signal to stop. Once all work has returned, the
     /// process joins again. After [`leave`](Group::leave) the member gets no more partitions. Once
@@ -166,8 +166,8 @@ impl Group {
                     watchdog.ended(partition.number());
                     self.log_end(&partition, &ended);
                     if member.is_some() {
-                        // Work that received the signal to stop may return an error. Such an error
-                        // is not a failure.
+                        // If work returns an error after the signal to stop, the work does not
+                        // count as failed.
                         let back_off = match partition.revoked().is_cancelled() {
                             true => Duration::ZERO,
                             false => back_off(partition.number(), &ended, failures),

@@ -48,7 +48,8 @@ struct Ranges {
 const RECORD_BYTES: usize = 2 * 1024;
 /// The greatest length of a session's data, in bytes.
 pub(crate) const MAX_DATA_BYTES: usize = Record::MAX_WRITTEN_BYTES - RECORD_BYTES;
-/// The greatest length of the data without releases, in bytes. Some releases always fit.
+/// The greatest length of the data without releases, in bytes. The rest of the session always has
+/// room for some releases.
 pub(crate) const MAX_SAID_BYTES: usize = MAX_DATA_BYTES - 2 * 1024;
 
 /// The greatest number of partitions in the releases of one session. Data with more releases is
@@ -72,8 +73,8 @@ pub fn encode(
     };
     let fits = |count| written(&fields(count)) <= room;
     let mut count = releases.len();
-    // Removing one release may split a range and so need more bytes. But half of the releases never
-    // need more bytes than all of them.
+    // Without one release, the others may take more bytes, because a range may split. But half of
+    // the releases never take more bytes than all releases.
     while count > 0 && !fits(count) {
         count /= 2;
     }
@@ -108,7 +109,7 @@ fn ranges(releases: &[(Release, Duration)]) -> Vec<Ranges> {
 }
 
 /// Reads the `data` of a session. Returns `None` if the session has no data because only its create
-/// was written. Returns `None` for data that no member wrote, too.
+/// was written. Also returns `None` for data that no member wrote.
 pub fn decode(data: &Value) -> Option<(SessionData, Said)> {
     let Fields { releases, looks, seen, leaving, weight, member } =
         Fields::deserialize(data).ok().filter(|_| data.is_object())?;
@@ -212,7 +213,7 @@ mod tests {
         let (read, _) = decode(&value).unwrap();
         assert_eq!(read.releases, releases[..count].iter().copied().collect());
         // Releases of consecutive partitions form a range. A range takes as many bytes as one
-        // release, so all of them fit.
+        // release, so all 5,000 releases fit.
         let releases: Vec<_> = (0..5_000).map(|number| release(number, 5, 0)).collect();
         assert_eq!(encode(&releases, &data(&[]), &NOTHING, 300).1, 5_000);
     }

@@ -44,8 +44,8 @@ impl SessionBody {
     /// takes over a session (GO4), so an object with a token other than 1 is not a session.
     ///
     /// # Errors
-    /// Returns a description of the format if this version cannot read it. The member of such a
-    /// session may be alive.
+    /// Returns a description of the format if this version cannot read it. The member of a session
+    /// with an unknown format may be alive.
     pub(super) fn decode(object: &Object) -> Result<Option<SessionBody>, String> {
         let read = Record::of_single_object(object)?;
         Ok(read.and_then(|(epoch, record)| SessionBody::of(epoch, record, object)))
@@ -80,8 +80,8 @@ impl SessionBody {
     }
 
     /// Returns the time for which the partitions of the ended session are reserved for its name. If
-    /// the member wrote such a time, returns it (GW6). If a process of the same name ended the
-    /// session, returns `reclaimed` (GW7).
+    /// the member wrote this time when it left, returns the time (GW6). If a process of the same
+    /// name ended the session, returns `reclaimed` (GW7).
     pub(super) fn parked(&self, reclaimed: Duration) -> Option<Duration> {
         let said = self.record.park_ms.map(Duration::from_millis);
         let by_itself = self.record.successor.as_deref() == Some(&*self.name);

@@ -20,8 +20,8 @@ use tenure::{Epoch, Error, ErrorKind};
 ///
 /// A newer assignment may exist, and the session of an owner may have ended:
 /// [`session_states`](Group::session_states) reads the sessions. A snapshot does not prove
-/// ownership. Only [`check`](super::Partition::check) in the owner's process proves it. Only the
-/// token distinguishes the owner's writes from the writes of former owners.
+/// ownership. Only [`check`](super::Partition::check) in the owner's process proves ownership. Only
+/// the token distinguishes the owner's writes from the writes of former owners.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct GroupSnapshot {
@@ -85,8 +85,8 @@ impl GroupSnapshot {
         self.partitions.iter().find(|partition| partition.name == name)
     }
 
-    /// Returns the owner of the partition of this name. Returns `None` if there is no such
-    /// partition, or if it has no owner.
+    /// Returns the owner of the partition of this name. Returns `None` if the group has no such
+    /// partition, or if the partition has no owner.
     #[must_use]
     pub fn owner(&self, name: &str) -> Option<&MemberSnapshot> {
         self.members.get(self.partition(name)?.owner?)

@@ -72,8 +72,7 @@ pub struct Races {
     listings: bool,
     /// Length of the long bodies, in bytes. `None` if the store accepts no long body.
     pub long: Option<usize>,
-    /// Shortest time of a long write so far. A long write takes longer if short writes are
-    /// concurrent.
+    /// Shortest time of a long write so far. Concurrent short writes delay a long write.
     took: Duration,
     /// Delay of the next short writes, as a fraction of `took`.
     part: f64,
@@ -346,8 +345,7 @@ impl Races {
             return Duration::ZERO;
         }
         self.part = (self.part + 0.618_034).fract();
-        // The next long write may be slower than the fastest long write. The factor 1.1 covers a
-        // difference of up to 10 %.
+        // The next long write may be up to 10 % slower than the fastest one. So the factor is 1.1.
         self.took.min(2 * PATIENCE).mul_f64(1.1 * self.part)
     }
 }

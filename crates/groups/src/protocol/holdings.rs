@@ -25,13 +25,13 @@ use tenure::Epoch;
 /// | read, or created | not confirmed: only takes partitions | confirms the assignment if it `gains` |
 /// | confirmed | confirmed: also grants partitions | starts the work on each grant |
 ///
-/// The changes of a `note` take effect in their order, before the next input or order. After
-/// [`Change::Revoked`] the driver stops the work and calls `release`. From that call on the
+/// The changes that `note` returns take effect in their order, before the next input or order.
+/// After [`Change::Revoked`] the driver stops the work and calls `release`. From that call on the
 /// partition is not owned under its token, even if the write that reports the release fails. The
 /// driver writes `releasing` with each renewal of the session.
 ///
-/// The machine does not know the lease of the session. The member owns a partition only while the
-/// lease of its session runs, too.
+/// The machine does not know the lease of the session. So a member owns a partition only if this
+/// machine shows it and the lease of the session runs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Holdings {
     session: Session,
@@ -96,9 +96,9 @@ impl Holdings {
         self.releasing.iter().any(|(begun, _)| *begun == release)
     }
 
-    /// Applies an assignment. It must be newer than all previous assignments, or the newest one
-    /// again once it is `confirmed`. Only a confirmed assignment grants partitions. Any assignment
-    /// can take partitions.
+    /// Applies an assignment, which must be newer than all previous assignments. The newest
+    /// assignment is applied a second time once it is `confirmed`. Only a confirmed assignment
+    /// grants partitions. Any assignment can take partitions.
     pub fn note(&mut self, assignment: &Assignment, confirmed: bool) -> Vec<Change> {
         let mut changes = Vec::new();
         let named: BTreeMap<_, _> = assignment.owned_by(self.session).collect();

@@ -41,7 +41,7 @@ pub enum Mark {
 pub enum Refusal {
     /// Two partitions would have this name.
     NameTaken(Arc<str>),
-    /// A partition of this name retires.
+    /// A partition of this name is retiring.
     Retires(Arc<str>),
     /// No partition has this number.
     NoSuchPartition(PartitionNumber),

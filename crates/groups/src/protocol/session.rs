@@ -28,7 +28,8 @@ pub struct Release {
 /// The data that a member writes into its session together with the lease.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct SessionData {
-    /// Releases, each with the time before the member may be granted the partition again.
+    /// Releases, each with the time for which the partition must not be granted to the member
+    /// again.
     pub releases: BTreeMap<Release, Duration>,
     /// Number of completed polls. For a coordinator each poll includes a round of planning.
     pub looks: u64,

@@ -116,8 +116,8 @@ async fn regression_stopped_work_does_not_count_as_failed() {
 }
 
 /// Before the fix, a healthy partition moved at each failure of another partition: 20 moves in ten
-/// minutes in a group of two members with one failing partition of 30. Only one such move is
-/// allowed for each member where a partition fails.
+/// minutes in a group of two members with one failing partition of 30. Now at most one healthy
+/// partition may move for each member where the work on a partition fails.
 #[tokio::test(start_paused = true)]
 async fn regression_failing_partitions_move_no_healthy_partition() {
     for (members, failing, after) in [(2, 1, 1), (2, 8, 1), (3, 8, 1), (2, 8, 20), (3, 8, 70)] {

@@ -67,8 +67,8 @@ async fn regression_a_join_returns_an_error_if_one_of_its_requests_is_denied() {
     }
 }
 
-/// A proxy may send answers that look as if they came from an unfit store. Before the fix, such
-/// answers ended `run`, although the store had worked before.
+/// A proxy may send answers that look as if they came from an unfit store. Before the fix, one of
+/// these answers ended `run`, although the store had worked before.
 #[tokio::test(start_paused = true)]
 async fn regression_answers_of_an_unfit_store_end_no_member_that_has_worked() {
     let faults = [Fault::NoEtag, Fault::Swallow, Fault::Unsupported];

@@ -53,8 +53,9 @@ async fn regression_an_unreadable_session_delays_no_join_and_no_death() {
     }
 }
 
-/// Before the fix, if the session of a dead member could not be sealed, the coordinator granted it
-/// half of the partitions of a leaving member. A joining member waited for minutes.
+/// Before the fix, if the session of a dead member could not be sealed, the coordinator granted the
+/// dead member half of the partitions of a leaving member. A joining member waited for its
+/// partitions for minutes.
 #[tokio::test(start_paused = true)]
 async fn regression_a_lapsed_unsealed_session_gets_no_partition() {
     for fault in [Fault::FailBefore, Fault::Denied, Fault::Hang] {

@@ -9,8 +9,8 @@ use tokio::task::JoinHandle;
 use super::{Fleet, Node, POLL, VALIDITY, balanced};
 use tenure_testkit::logged::logged;
 
-/// Runs a member. Its work returns after the signal to stop. The work on partition "0" takes
-/// another `stuck_for` seconds.
+/// Runs a member. The work on its partitions returns after the signal to stop. The work on
+/// partition "0" takes another `stuck_for` seconds.
 fn run(builder: GroupBuilder, stuck_for: u64) -> (Group, JoinHandle<()>) {
     let group = builder.build().unwrap();
     let running = group.clone();

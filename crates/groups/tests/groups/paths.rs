@@ -83,7 +83,8 @@ async fn the_end_of_the_session_ends_the_locks_with_its_loss() {
     assert_eq!(guard.token(), None);
 }
 
-/// The test writes an assignment that no member writes: it takes a partition without a release.
+/// The test writes an assignment that no member would write: the assignment takes a partition that
+/// its owner has not released.
 #[tokio::test(start_paused = true)]
 async fn an_assignment_that_takes_the_partition_ends_the_locks() {
     let fleet = Fleet::new(1);

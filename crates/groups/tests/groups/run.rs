@@ -168,8 +168,8 @@ async fn regression_a_leave_before_the_call_is_not_lost() {
     assert!(fleet.store.take_calls().is_empty(), "no session was created");
 }
 
-/// Before the fix, a coordinator read its own session up to a validity after it had written a
-/// release into the session.
+/// Before the fix, if a sole member released a partition, it got the partition back up to a
+/// validity later: as the coordinator, it did not read the release in its own session earlier.
 #[tokio::test(start_paused = true)]
 async fn regression_a_sole_member_soon_gets_its_released_partition() {
     let fleet = Fleet::new(1);
@@ -186,8 +186,8 @@ async fn regression_a_sole_member_soon_gets_its_released_partition() {
     granted().await;
 }
 
-/// Before the fix, the bound was `Fn(Partition) -> impl Future`. It refused an async closure that
-/// owns its captures, because the future of such a closure borrows from the closure.
+/// Before the fix, the bound was `Fn(Partition) -> impl Future`. This bound refused an async
+/// closure that owns its captures, because the future of the closure borrows from the closure.
 #[tokio::test(start_paused = true)]
 async fn regression_the_work_may_be_an_async_closure_that_owns_its_captures() {
     let fleet = Fleet::new(2);
@@ -311,8 +311,8 @@ async fn regression_the_last_leave_counts_until_the_release() {
     }
 }
 
-/// Tests the same defect as the test above, for a member that handles the events of its membership
-/// itself.
+/// The defect of `regression_the_last_leave_counts_until_the_release`, for a member that handles
+/// the events of its membership itself.
 #[tokio::test(start_paused = true)]
 async fn regression_a_membership_that_left_for_good_reserves_nothing() {
     for calls in [[None, Some(secs(3_600))], [Some(secs(3_600)), None]] {

@@ -43,8 +43,8 @@ impl Assignor for AllTo {
     }
 }
 
-/// Before the fix, each of two coordinators treated its own assignment as created. Both owned all
-/// partitions under the same tokens.
+/// Before the fix, each of two coordinators treated its own assignment as created. Both
+/// coordinators owned all partitions under the same tokens.
 #[tokio::test(start_paused = true)]
 async fn regression_no_token_goes_to_two_sessions_when_two_members_plan() {
     for fault in WRITE_FAULTS {

@@ -175,19 +175,20 @@ enum Choice {
     Free,
 }
 
-/// Balances the shares by weight, and moves few shares. A second call with the plan of the first
-/// call changes nothing.
+/// Balances the shares by weight, and moves few shares. If the holders are already the plan of an
+/// earlier call, no share moves.
 ///
-/// The proportion of a seat is its part, by weight, of all shares that at least one seat may have.
-/// Without marks the count of each seat is the floor or the ceiling of its proportion. Of all such
-/// plans this assignor chooses one that moves the fewest shares away from a holder. Of these plans
-/// it chooses one that moves the fewest shares that are not [failing](Share::is_failing).
+/// The proportion of a seat is the number of shares that at least one seat may have, times the
+/// weight of the seat, divided by the sum of all weights. Without marks the count of each seat is
+/// the floor or the ceiling of its proportion. Among the plans with these counts, this assignor
+/// chooses one that moves the fewest shares away from a holder. If several plans move the fewest
+/// shares, it chooses one that moves the fewest shares that are not [failing](Share::is_failing).
 ///
 /// Marks can make this balance impossible. In this case the plan minimizes the number of shares
-/// above the ceilings plus the number missing below the floors. Of all such plans it has the least
-/// sum of count² / weight. With equal weights the plan also has the least maximum and the greatest
-/// minimum. A share moves away from a permitted holder only if the move improves the balance. With
-/// marks the plan can move one share more than necessary.
+/// above the ceilings plus the number missing below the floors. Among the plans with this minimum,
+/// the assignor chooses one with the least sum of count² / weight. With equal weights the plan also
+/// has the least maximum and the greatest minimum. A share moves away from a permitted holder only
+/// if the move improves the balance. With marks the plan can move one share more than necessary.
 ///
 /// # Examples
 /// A third member joins two members with three partitions each.

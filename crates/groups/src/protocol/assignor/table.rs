@@ -15,8 +15,8 @@ use super::{Seat, Share};
 pub(super) enum Rank {
     /// The count is at most the floor of the proportion.
     Due(PerWeight),
-    /// The count is above the floor and at most the ceiling. All such counts have the same rank, so
-    /// no share moves between such seats.
+    /// The count is above the floor and at most the ceiling. All counts in this range have the same
+    /// rank, so no share moves between two seats with these counts.
     Spare,
     /// The count is above the ceiling.
     Excess(PerWeight),
@@ -55,11 +55,11 @@ pub(super) struct Table<'a> {
     seats: &'a [Seat<'a>],
     shares: &'a [Share<'a>],
     by_name: BTreeMap<&'a str, Vec<usize>>,
-    /// Shares without a seat that at least one seat may have. The most restricted come first, and
-    /// failing shares last.
+    /// Shares without a seat that at least one seat may have. The most restricted shares come
+    /// first, and failing shares last.
     pub(super) waiting: Vec<usize>,
-    /// Shares of each seat. The best shares to move come last. Their order is: named, barred, free,
-    /// failing, new.
+    /// Shares of each seat. The order is: named, barred, free, failing, new. The last share is the
+    /// first to move.
     pub(super) held: Vec<Vec<usize>>,
     /// Floor and ceiling of the proportion of each seat.
     proportions: Vec<(u64, u64)>,
@@ -131,8 +131,8 @@ impl<'a> Table<'a> {
             }
     }
 
-    /// Returns the seats with the name that a pin or a reservation requires; `None` without such a
-    /// name.
+    /// Returns the seats with the name that a pin or a reservation requires; `None` if the share
+    /// requires no name.
     fn namesakes(&self, share: usize) -> Option<&[usize]> {
         let name = self.shares[share].named()?;
         Some(self.by_name.get(name).map_or(&[][..], |seats| seats))
@@ -194,9 +194,9 @@ impl<'a> Table<'a> {
     /// Moves shares away from the fullest seats until the balance no longer improves.
     ///
     /// Each chain removes a share of the highest remaining rank. Later chains add only shares of
-    /// lower ranks, so they never add a share to a seat that gave one away. Such a seat needs no
-    /// new entry in `room`. Closed seats stay closed, because no chain from a closed seat reaches a
-    /// seat with room.
+    /// lower ranks, so they never add a share to a seat that gave one away. So a seat that gave a
+    /// share away needs no new entry in `room`. Closed seats stay closed, because no chain from a
+    /// closed seat reaches a seat with room.
     pub(super) fn level(&mut self) {
         let by_rank = |table: &Self, seat: usize| {
             let gives = table.held[seat].last();
@@ -232,7 +232,7 @@ impl<'a> Table<'a> {
 
     /// Moves shares along a chain: each seat takes a share from the previous seat and gives another
     /// share to the next seat. The chain ends at a seat where one more share has a lower rank than
-    /// `rank`. Of all such chains it is the shortest. Returns the last seat.
+    /// `rank`. No shorter chain ends at such a seat. Returns the last seat.
     fn chain(&mut self, from: usize, rank: Rank) -> Option<usize> {
         // For each seat, the share that it would take and the seat that would give this share.
         let mut ways = vec![None; self.seats.len()];

@@ -82,8 +82,8 @@ fn a_plan_without_marks_is_balanced_with_the_fewest_moves() {
         assert!(placed.iter().all(Option::is_some));
         let all: u32 = weights.iter().sum();
         for (count, weight) in counts(weights.len(), &placed).into_iter().zip(&weights) {
-            // The difference between the count and its proportion, total × weight / all, is less
-            // than 1.
+            // The difference between the count of a seat and its proportion (total × weight / sum
+            // of all weights) is less than 1.
             let (have, want) = (count * all as usize, holders.len() * *weight as usize);
             assert!(have.abs_diff(want) < all as usize, "{weights:?} {holders:?}: {placed:?}");
         }
@@ -205,7 +205,7 @@ fn a_chain_of_moves_relieves_a_seat() {
     assert_eq!(placed, [Some(0), Some(2), Some(1)]);
 }
 
-/// With the marks the seats would have the same counts as without them, so no share moves.
+/// The best counts are the same with and without the marks, so no share moves.
 #[test]
 fn a_mark_that_changes_no_count_moves_nothing() {
     let barred = Marks { barred: Some("c".into()), ..Marks::default() };

@@ -1,5 +1,5 @@
-//! Plans the next assignment by rules R1 to R4. Only this module makes an assignment from another
-//! one. The plan of any writer keeps the rules if its evidence was read as [`Evidence`] requires.
+//! Plans the next assignment by rules R1 to R4. Only this module grants partitions. The plan of any
+//! writer keeps the rules if its evidence was read as [`Evidence`] requires.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,8 +20,8 @@ pub struct Evidence {
     pub ended: BTreeSet<Session>,
     /// Releases that were read in the owner's session.
     pub released: BTreeSet<(Session, Release)>,
-    /// New members. Each of their sessions was read as live after the assignment from which the
-    /// plan starts was read (R3).
+    /// New members. The session of each new member was read as live, and this read followed the
+    /// read of the assignment from which the plan starts (R3).
     pub joining: Vec<Member>,
     /// Members that get no more partitions: they leave, or their session has lapsed and is not
     /// sealed.
@@ -189,7 +189,7 @@ impl Planner<'_> {
         match partition.owner {
             Some(owner) if wanted == Some(owner) => partition.target = None,
             // `wanted` is `None` if the partition is paused, or if its owner leaves and no other
-            // member exists. The owner keeps such a partition until its release.
+            // member exists. In both cases the owner keeps the partition until it releases it.
             Some(_) if !self.only_ownerless => partition.target = wanted,
             Some(_) => {}
             None => {
@@ -210,7 +210,7 @@ impl Evidence {
     /// Returns the names of the members that the partition must avoid, and whether the partition is
     /// failing. A partition is failing if its work has failed at each permitted seat. A partition
     /// that is not failing avoids all seats where its work has failed. A failing partition avoids
-    /// only the seats whose back-off still runs. Neither avoids the seat that holds it.
+    /// only the seats whose back-off still runs. No partition avoids the seat that holds it.
     fn try_at(
         &self,
         partition: &AssignedPartition,

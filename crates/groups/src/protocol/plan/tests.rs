@@ -78,7 +78,8 @@ fn a_partition_leaves_its_owner_only_by_rule_1() {
         let released = released.iter().copied().collect();
         next(&planned, &Evidence { released, ..Evidence::default() })
     };
-    // These releases do not count: of another token, by other sessions, and of another partition.
+    // These releases do not count: a release under another token, releases by other sessions, and a
+    // release of another partition.
     assert_eq!(with(&[(session(2), release(1, 2))]), None);
     assert_eq!(with(&[(session(1), release(1, 3))]), None);
     assert_eq!(with(&[(session(3), release(1, 3))]), None);

@@ -261,8 +261,8 @@ fn an_assignment_seen_by_a_session_is_found_first() {
     assert_eq!(reader.step(), ReaderStep::Failed(ReaderFailure::NewestDeleted(epoch(7))));
 }
 
-/// Only the newest assignment must be readable (GA5). Before the fix, the reader sent the GET that
-/// it had given up again.
+/// Only the newest assignment must be readable (GA5). Before the fix, the reader repeated the GET
+/// that it had given up.
 #[test]
 fn regression_a_list_follows_an_abandoned_get() {
     let give_up = |reader: &mut Reader| {

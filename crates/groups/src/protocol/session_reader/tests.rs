@@ -88,7 +88,8 @@ fn a_round_reads_only_sessions_that_may_have_changed() {
         "the tag of session 1 has not changed"
     );
     assert_eq!(round(&mut it, &moves, &[(1, 4), (2, 4)]), [1]);
-    // A session that is not a member is read after each change and each assignment (R3).
+    // The session of a process that is not a member is read after each change of its tag, and after
+    // each new assignment (R3).
     assert_eq!(round(&mut it, &moves, &[(1, 4), (2, 4), (3, 2)]), [3]);
     assert_eq!(round(&mut it, &moves, &[(1, 4), (2, 4), (3, 2)]), []);
     assert_eq!(round(&mut it, &known(7), &[(1, 4), (2, 4), (3, 2)]), [3]);

@@ -82,7 +82,8 @@ fn the_wait_for_a_missing_session_starts_with_the_first_answer() {
     list(&mut timers, None, when(39, 60));
     assert!(timers.waited(SESSION.id, at(60)));
     assert_eq!(timers.lapsed(SESSION.id), None);
-    // If the session exists again, the wait ends. A session with another nonce does not end it.
+    // If the session exists again, the wait ends. A session with another nonce does not end the
+    // wait.
     let mut back = timers.clone();
     list(&mut back, Some("a"), when(61, 61));
     assert!(!back.waited(SESSION.id, at(99)));

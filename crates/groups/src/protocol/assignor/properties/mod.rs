@@ -81,7 +81,7 @@ fn share(marked: bool, seats: usize, holders: usize) -> impl Strategy<Value = Ma
     let holder = prop::option::weighted(0.8, 0..holders.max(1));
     let holder = holder.prop_map(move |holder| holder.filter(|_| holders > 0));
     let names = (0..=seats).prop_map(letter);
-    // The kind of the marks, and two names for them. The names include one that no seat has.
+    // A number selects the marks of the share. No seat needs to have the two names of the marks.
     let marks = (0..if marked { 16 } else { 1 }, names.clone(), names);
     (holder, marks).prop_map(|(holder, (kind, one, other))| {
         let mut share = Marked { holder, ..Marked::default() };
@@ -133,9 +133,9 @@ impl Group {
         self.shares.iter().zip(plan).filter(moved).count()
     }
 
-    /// Considers each permitted plan that gives a seat to every share with a permitted seat.
-    /// Returns the counts of shares per seat that these plans have, each with the fewest moves that
-    /// lead to these counts.
+    /// Considers each permitted plan that gives a seat to every share with a permitted seat. Each
+    /// key of the result is the counts of shares per seat in one or more plans. The value is the
+    /// fewest moves of a plan with these counts.
     fn all_plans(&self) -> BTreeMap<Vec<usize>, usize> {
         let mut plans = BTreeMap::from([(vec![0; self.seats.len()], 0)]);
         for (number, share) in self.shares.iter().enumerate() {
@@ -206,8 +206,8 @@ fn within_one(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseErro
     Ok(())
 }
 
-/// Checks a group without marks: no other plan with counts at the floor or the ceiling of each
-/// proportion has fewer moves.
+/// Checks a group without marks: if the counts of a plan are the floor or the ceiling of each
+/// proportion, the plan has at least as many moves as the plan of the assignor.
 fn fewest_moves(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let proportions = group.proportions(group.shares.len());
     let balanced = |counts: &[usize]| {
@@ -380,7 +380,7 @@ proptest! {
     }
 }
 
-/// Returns how many plans with marks make unnecessary moves, and the most such moves in a plan.
+/// Returns the number of plans with unnecessary moves, and the most unnecessary moves of a plan.
 fn restless(assignor: &dyn Assignor, plans: u32) -> (u32, usize) {
     let mut runner = TestRunner::deterministic();
     let mut found = (0, 0);
