@@ -17,8 +17,9 @@ impl Backoff {
         self.first.saturating_mul(1 << doublings.min(20)).min(self.longest)
     }
 
-    /// Returns a random delay between half of this delay and the whole delay. So candidates whose
-    /// requests failed at the same time do not retry at the same time.
+    /// Returns a random duration between half and the whole of the delay after this number of
+    /// doublings. So candidates whose requests failed at the same time do not retry at the same
+    /// time.
     pub(crate) fn jittered(self, doublings: u32, process: &Process) -> Duration {
         let delay = self.delay(doublings);
         delay / 2 + process.jitter(delay / 2)

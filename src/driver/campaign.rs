@@ -215,8 +215,8 @@ impl Driver {
         if config.poll_at_lapse { Duration::ZERO } else { config.poll_interval }
     }
 
-    /// Returns the result with which a campaign with [`Patience::Once`] ends instead of this wait,
-    /// or `None` if the campaign waits.
+    /// Returns the result of the campaign if it ends instead of waiting ([`Patience::Once`]).
+    /// Otherwise returns `None`.
     fn would_wait(&self, wait: &Wait) -> Result<Option<CampaignEnd>, Error> {
         let held = || self.followed.leader().map(CampaignEnd::Held);
         Ok(match wait {
@@ -255,8 +255,8 @@ impl Driver {
                 let longest = self.cx.config.poll_interval;
                 (self.requests.retry_delay(longest), Input::Resume)
             }
-            // The machine of a campaign does not request these waits. If it did, another poll would
-            // be harmless.
+            // The machine of a campaign does not request these waits. If it requested one, another
+            // poll would be harmless.
             Wait::Lead | Wait::Over => (poll, Input::Resume),
         };
         let input = match wait {
@@ -269,8 +269,8 @@ impl Driver {
             }
         };
         match input {
-            // The sleep uses only the boot clock. The lease lapses only when both the boot clock
-            // and the raw clock have passed its end (T2).
+            // The sleep uses only the boot clock, so it can end before the lapse: the lease lapses
+            // only when both the boot clock and the raw clock have passed its end (T2).
             Input::Lapsed if !self.lapse_is_due(&wait) => return,
             Input::TakeoverOver if !self.followed.takeover_in().is_zero() => return,
             Input::Lapsed => self.lapsed(),
@@ -326,7 +326,8 @@ impl Driver {
     /// the sealed epoch. A refresh ends the wait early. After a refresh this candidate polls,
     /// because another candidate usually leads by then.
     ///
-    /// This wait only delays the create, so no promise of an election depends on it.
+    /// This wait only delays the creation of the next epoch, so no promise of an election depends
+    /// on it.
     async fn defer(&mut self) {
         let Some((epoch, left)) = self.followed.defers_for() else { return };
         if !self.sleep_unless_refreshed(left).await {

@@ -116,7 +116,7 @@ pub(crate) struct Config {
     pub(crate) takeover_delay: Duration,
     pub(crate) priority_delay: Duration,
     pub(crate) check_store: bool,
-    /// Time for which denials are retried, or `None` for no limit (E17).
+    /// Time for which denied requests are retried, or `None` for no limit (E17).
     pub(crate) retry_denied: Option<Duration>,
     pub(crate) resign_on_drop: bool,
     pub(crate) data: Value,

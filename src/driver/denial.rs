@@ -26,8 +26,8 @@ impl Denial {
     pub(crate) fn pause(&mut self, cx: &Context, error: &Error) -> Option<Duration> {
         let passes = match error.kind() {
             ErrorKind::AccessDenied | ErrorKind::NoSuchStore => true,
-            // The settings have worked before, so they are valid. A proxy may have sent this
-            // response, so another attempt may succeed.
+            // If the settings have worked before, they are valid. In this case a proxy may have
+            // sent the response, and another attempt may succeed.
             ErrorKind::InvalidInput => cx.has_worked(),
             ErrorKind::UnsafeStore => cx.has_written(),
             _ => false,

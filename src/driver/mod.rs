@@ -52,7 +52,8 @@ use crate::store::{Store, WriteAnswers};
 use crate::telemetry::{Counted, Meter};
 
 /// Number of consecutive successful writes without an ETag after which a store counts as unfit. A
-/// leader in such a store still keeps its lease while its reads show that the renewals took effect.
+/// leader in an unfit store still keeps its lease while its reads show that the renewals took
+/// effect.
 const WRITES_WITHOUT_ETAG: u32 = 5;
 
 /// The state shared by all campaigns and observers of one `Election`.
@@ -64,16 +65,16 @@ pub struct Context {
     pub(crate) given: Arc<dyn Store>,
     pub(crate) keys: Keys,
 
-    // Settings and surroundings.
+    // These fields are the settings and the environment.
     pub(crate) config: Arc<Config>,
     pub(crate) process: Process,
 
-    // Signals to and from the application.
+    // These fields carry signals to and from the application.
     pub(crate) meter: Meter,
     pub(crate) events: Listeners<CampaignEvent>,
     pub(crate) refresh: Refresh,
 
-    // Knowledge of the store and of the election.
+    // These fields hold the knowledge of the store and of the election.
     pub(crate) writes: WriteAnswers,
     /// Set after the listing of the prefix has been checked.
     pub(crate) prefix_checked: OnceCell<()>,

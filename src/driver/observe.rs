@@ -304,5 +304,6 @@ impl Driver {
     }
 }
 
-/// Maximum pause before the next search for the newest epoch after a compaction.
+/// Maximum pause before a search for the newest epoch is repeated because a compactor has deleted
+/// the listed epoch.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);

@@ -21,7 +21,8 @@ pub(crate) fn campaign(keys: &Keys, config: &Config) -> Span {
 }
 
 /// Returns the span of a leadership. Its parent is the caller's span. The campaign's span cannot be
-/// the parent, because a parent span ends after its children.
+/// the parent, because a parent span ends after its children, and a campaign ends before its
+/// leadership.
 pub(crate) fn leadership(cx: &Context, epoch: Epoch, caller: &Span) -> Span {
     let span = info_span!(
         parent: caller,
@@ -35,7 +36,8 @@ pub(crate) fn leadership(cx: &Context, epoch: Epoch, caller: &Span) -> Span {
     span
 }
 
-/// Returns the span of a renewal: all requests until the lease is extended or lost.
+/// Returns the span of a renewal. The span contains all requests until the lease is extended or
+/// lost.
 pub(super) fn renewal(cx: &Context, epoch: Epoch) -> Span {
     debug_span!(
         "renewal",

@@ -114,8 +114,8 @@ impl Check<'_> {
         let mut etag = self.refuses_to_create_again().await?;
         for _ in 0..ATTEMPTS {
             // The first replace has the right ETag. From its outcome a store client detects whether
-            // the server compares ETags with quotes. The server must refuse the wrong ETag in the
-            // same form.
+            // the server compares ETags with quotes. The server must then refuse a wrong ETag in
+            // the detected form.
             if let Some(current) = self.replace(etag.clone()).await? {
                 self.refuses_a_wrong_etag(&current).await?;
                 return self.lists_after_a_key().await;
@@ -189,8 +189,8 @@ impl Check<'_> {
     }
 
     /// Refuses a prefix that contains an election in the other layout. Candidates of different
-    /// layouts do not see each other, so two would lead. Numbered objects that are not epochs are
-    /// allowed under the prefix of an election.
+    /// layouts do not see each other, so each layout would have a leader. Numbered objects that are
+    /// not epochs are allowed under the prefix of an election.
     fn finds_no_other_layout(&self, page: &Page) -> Result<(), Error> {
         let Context { keys, config, store, .. } = self.cx;
         if !keys.are_epochs() {

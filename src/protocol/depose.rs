@@ -1,8 +1,8 @@
 //! The effect of an operator's order on an epoch (O1 to O7 in docs/design/protocol.md).
 //!
 //! A decision depends on one reading of the epoch object, and the write is conditional on the ETag
-//! of this reading. If the leader renews in between, the store refuses the write, and the caller
-//! reads and decides again.
+//! of this reading. If the leader renews between the reading and the write, the store refuses the
+//! write, and the caller reads and decides again.
 
 use std::time::Duration;
 

@@ -141,8 +141,8 @@ pub enum Progress<N = Epoch> {
 const FIRST_STRIDE: u64 = 1_000;
 
 impl<N: Number> Search<N> {
-    /// Creates a search that starts one below the known epoch, so that a healthy store shows that
-    /// epoch.
+    /// Creates a search that starts one below the known epoch. So the first page of a healthy store
+    /// shows the known epoch.
     pub fn new(known: Option<N>) -> Search<N> {
         let start = known.map_or(0, |known| known.number() - 1);
         Search { known, lower: None, upper: N::LAST, stride: 0, query: SuccessorSearch::new(start) }

@@ -17,12 +17,12 @@ pub enum Layout {
     /// must never be deleted.
     ///
     /// Peers that write only the post's two fields, `expires_at` and `token`, can take part. A
-    /// candidate that sees such a body waits until the body's `expires_at`, by the candidate's wall
-    /// clock, and then for the candidate's own validity (at least 5 s). So the candidate does not
-    /// take over too early if the peer's clock is slow by at most that validity. Such a peer takes
-    /// over once its own wall clock is past a candidate's `expires_at`. So with such peers, at most
-    /// one process leads only while the wall clocks are right. Tokens increase even if the wall
-    /// clocks are wrong.
+    /// candidate that sees a body with only these fields waits until the body's `expires_at`, by
+    /// the candidate's wall clock, and then for the candidate's own validity (at least 5 s). So the
+    /// candidate does not take over too early if the peer's clock is slow by at most that validity.
+    /// In the other direction, a peer takes over once the peer's own wall clock is past a
+    /// candidate's `expires_at`. So with these peers, at most one process leads only while the wall
+    /// clocks are right. Tokens increase even if the wall clocks are wrong.
     SingleObject,
 }
 

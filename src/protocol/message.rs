@@ -71,15 +71,15 @@ pub enum EpochEnd {
     Resigned,
     /// A peer saw no sign of life for a whole validity, and sealed the epoch.
     Lapsed,
-    /// An operator deposed the leader. The leader detects this at its next renewal, or at the end
-    /// of its lease.
+    /// An operator deposed the leader. The leader detects the deposition at its next renewal, or at
+    /// the end of its lease.
     Deposed,
     /// An operator deposed the leader and asserted its death
-    /// ([`depose_dead`](crate::Election::depose_dead)), so no successor waits. The record has
-    /// `ended` `lapsed` and a `forced_by`.
+    /// ([`depose_dead`](crate::Election::depose_dead)), so no successor waits. In the record,
+    /// `ended` is `lapsed`, and `forced_by` names the operator.
     DeposedDead,
-    /// An operator created the epoch by a restore, so that later epochs are greater. No process led
-    /// in this epoch.
+    /// An operator created the epoch by a restore, to make later epochs greater. No process led in
+    /// this epoch.
     Restored,
     /// The epoch was never sealed, and a peer that does not seal created a greater one.
     Superseded,
@@ -189,7 +189,7 @@ pub enum Wait {
     /// The followed epoch is unsealed. The inputs are `PollDue` and `Lapsed`.
     Follow,
     /// Another process sealed the epoch, and its holder may still believe in its lease. The input
-    /// is `Lapsed` once that lease has ended (E9).
+    /// is `Lapsed` once the holder's lease has ended (E9).
     Deposed,
     /// The takeover delay runs (E10). The epoch is sealed, and not by resignation.
     Takeover,

@@ -135,8 +135,8 @@ mod tests {
         assert_eq!(outcome, PutOutcome::PreconditionFailed);
     }
 
-    /// If the server refuses both forms of an ETag, this does not show that it compares ETags
-    /// without quotes.
+    /// If the server refuses both forms of an ETag, the refusals do not show that the server
+    /// compares ETags without quotes.
     #[tokio::test]
     async fn etags_keep_their_quotes_after_a_refusal_of_both_forms() {
         let form = ETagForm::default();

@@ -1,7 +1,7 @@
 //! Fetches of credentials and tokens, each on a separate task.
 //!
-//! A leader cancels a request after a fraction of its lease. This would also cancel a fetch inside
-//! the request, and a slow provider would never deliver credentials.
+//! A leader cancels a request after a fraction of its lease. If the request contained the fetch,
+//! the cancellation would also stop the fetch, and a slow provider would never deliver credentials.
 
 use std::pin::pin;
 use std::time::Duration;

@@ -227,7 +227,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 pub enum Determinacy {
     /// The request did not take effect and will not.
     Determinate,
-    /// The request may have taken effect, or may still do so.
+    /// The request may have taken effect, or may still take effect.
     Indeterminate,
 }
 

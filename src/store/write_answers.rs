@@ -14,7 +14,7 @@ pub enum Written {
     Refused,
     /// The object to replace does not exist. Nothing was written.
     Missing,
-    /// The write may have taken effect, or may do so later.
+    /// The write may have taken effect, or may still take effect.
     Unknown(StoreError),
     /// Nothing was written.
     Failed(StoreError),

@@ -19,7 +19,7 @@ use crate::store::Object;
 pub(super) struct FollowedRecord {
     cx: Arc<Context>,
 
-    // The last reading of the newest epoch.
+    // These fields describe the last reading of the newest epoch.
     /// Last readable record.
     pub(super) record: Option<Arc<(Epoch, Record)>>,
     /// Reason why the last body could not be read.
@@ -31,7 +31,7 @@ pub(super) struct FollowedRecord {
     /// Number of polls since the first sight of this leader.
     pub(super) polls: u32,
 
-    // The time at which this candidate acts.
+    // These fields determine the time at which this candidate acts.
     /// Random delay between the lapse and the seal.
     lapse_jitter: Duration,
     /// Earliest time of the next attempt to seal, on the boot clock.
@@ -97,8 +97,8 @@ impl FollowedRecord {
         let received = self.cx.process.now();
         let dates = config.store_clock_margin.zip(self.age);
         let (validity, store_age) = match record.expires_at {
-            // The record of a foreign peer contains the end of its lease. This end does not show
-            // the age of the record, so no age is used.
+            // A foreign record contains the end of its lease. The lapse follows from this end
+            // alone, so the age of the record is not used.
             Some(at) if sighting.is_foreign() => {
                 (Some(left_until(at, received, config.validity)), None)
             }

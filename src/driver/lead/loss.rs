@@ -78,7 +78,8 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// Returns true if a clock of this process ended the lease, and not a record in the store.
+    /// Returns true if a clock of this process ended the lease. Returns false if the state of the
+    /// store ended it.
     pub(crate) fn is_by_the_clock(&self) -> bool {
         matches!(
             self,

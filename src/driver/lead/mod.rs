@@ -147,7 +147,7 @@ impl Driver {
     }
 
     /// Sends a request that the machine returned. If this function abandons the request early for
-    /// another attempt, `retry_at` is the time of that attempt.
+    /// another attempt, it sets `retry_at` to the time of this attempt.
     async fn send(
         &mut self,
         request: &Request,
@@ -164,7 +164,8 @@ impl Driver {
             answer = self.perform(request, limit).instrument(within) => answer,
             () = lead.watch() => return None,
         };
-        // If the request was abandoned early, the next attempt needs no further pause.
+        // If the request was abandoned early, `retry_at` replaces the usual pause before the next
+        // attempt.
         *retry_at = self.own.given_up(&answer, limit, sent);
         let had_its_time = retry_at.is_none().then_some(sent);
         lead.failed(self.requests.last_error.as_ref(), had_its_time);

@@ -58,12 +58,12 @@ pub(crate) struct Lead {
     /// Values that all tasks under this leadership share.
     pub(crate) shared: SharedValues,
 
-    // The lease, and the state that depends on it.
+    // These fields hold the lease, and the state that depends on the lease.
     lease: Mutex<LeaseFacts>,
     pub(crate) status: watch::Sender<Status>,
     pub(crate) events: Listeners<LeadershipEvent>,
-    /// Token that cancels the work under this leadership. Work that begins after a past risk gets a
-    /// new token.
+    /// Token that cancels the work under this leadership. Work that begins after a risk has passed
+    /// gets a new token.
     work: Mutex<CancellationToken>,
     leading: Leading,
 }
@@ -253,8 +253,8 @@ impl Lead {
             return Loss::WallClockAhead { by };
         }
         let gap = held.pulse.longest_gap();
-        // If a renewal failed after the gap, the store caused the end of the lease, and not the
-        // pause.
+        // The gap is a pause of the process. If a renewal failed after this pause, the store caused
+        // the end of the lease, and not the pause.
         let tried_since = held.failed.is_some_and(|sent| sent >= held.pulse.gap_over());
         if gap > self.look_interval() + self.validity / 5 && !tried_since {
             return Loss::Suspended { gap };
@@ -291,7 +291,8 @@ impl Lead {
         }
     }
 
-    /// Extends the lease until `end`. A loss is final. No event is sent during a resignation.
+    /// Extends the lease until `end`. This call does not revoke a loss, and sends no event during a
+    /// resignation.
     pub(crate) fn extended(&self, end: Moment) {
         let pulse = Pulse::new(self.process.now());
         *self.held() = LeaseFacts { end, pulse, last_error: None, failed: None };
@@ -325,7 +326,7 @@ impl Lead {
     }
 }
 
-/// Returns the gain of the wall clock on the boot clock, if no other clock ended the lease.
+/// Returns the gain of the wall clock on the boot clock, if only the wall clock ended the lease.
 fn wall_clock_ahead(end: Moment, now: Moment) -> Option<Duration> {
     let boot = end.boot.checked_sub(now.boot)?;
     let raw = end.raw.checked_sub(now.raw)?;

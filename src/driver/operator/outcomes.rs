@@ -32,8 +32,8 @@ pub enum Deposed {
     /// changed.
     NotCurrent(Leader),
     /// The record does not limit the time for which its holder may believe that it leads (O4). A
-    /// foreign peer wrote the record, it has no validity, or it cannot be read. After the holder's
-    /// death use [`depose_dead`](crate::Election::depose_dead).
+    /// foreign peer wrote the record, or the record has no validity or is unreadable. After the
+    /// holder's death use [`depose_dead`](crate::Election::depose_dead).
     NeedsForce(Leader),
     /// An unfinished restore holds the newest epoch (O6). This epoch has no leader, but a lower
     /// epoch may have one. Call [`restore`](crate::Election::restore) with this epoch again.
@@ -51,7 +51,7 @@ pub enum Deposed {
 pub enum Resigned {
     /// The epoch is sealed. Another candidate can be elected without a wait.
     Sealed,
-    /// The epoch had already ended in this way.
+    /// The epoch had already ended. The value is the kind of its end.
     Already(EpochEnd),
     /// No epoch has the nonce of the key.
     NotCurrent,

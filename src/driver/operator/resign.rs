@@ -12,8 +12,9 @@ impl Operator {
     /// Seals the epoch like a resignation of its holder. The epoch must be unsealed and have the
     /// holder's nonce (L8).
     ///
-    /// If a late renewal of the dead holder causes a refusal, this function reads the record and
-    /// decides again. If the outcome of an attempt is unknown, this function reads the record back.
+    /// If the store refuses the seal because of a late renewal of the dead holder, this function
+    /// reads the record and decides again. If the outcome of an attempt is unknown, this function
+    /// reads the record back.
     pub(crate) async fn resign_dead(
         &mut self,
         key: ResignKey,

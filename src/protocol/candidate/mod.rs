@@ -23,7 +23,7 @@ use crate::protocol::layout::Layout;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Candidate {
     pub(super) rules: Rules,
-    /// The greatest epoch seen. No epoch at or below this one is ever created or granted (E15).
+    /// The greatest epoch seen. This candidate creates and is granted only greater epochs (E15).
     greatest: Option<Epoch>,
     state: CandidateState,
 }
@@ -66,8 +66,8 @@ impl Candidate {
         }
     }
 
-    /// Returns whether the next LIST only searches for the newest epoch (N7). The answer to such a
-    /// LIST may miss a greater epoch. Other LISTs must show all epochs.
+    /// Returns whether the next LIST only searches for the newest epoch (N7). If it does, the
+    /// answer may miss a greater epoch. Any other LIST must show all epochs.
     pub fn looks_for_the_newest(&self) -> bool {
         matches!(self.state, CandidateState::Find { suspect: None, .. })
     }
@@ -185,7 +185,7 @@ impl Candidate {
             (CandidateState::Confirm { held, beyond }, Answer::Listed(page)) => {
                 return self.confirmed(held, beyond, page);
             }
-            // The seal of the own epoch is best effort, so its answer is ignored.
+            // The answer is ignored: the seal of the candidate's own epoch is best effort.
             (CandidateState::SealOwn { .. }, _) => self.find(),
             (CandidateState::Read { .. }, Answer::Found { sighting, .. }) => self.enter(sighting),
             (CandidateState::Poll { sighting }, Answer::Found { sighting: now, .. }) => {
@@ -337,7 +337,7 @@ impl Candidate {
                 let nonce = *tried.last().expect("the state `Create` has a nonce in `tried`");
                 self.confirm(HeldEpoch { epoch, nonce, etag, heartbeat, sent: heartbeat })
             }
-            // The refusal does not prove that the epoch exists: the winner may have failed.
+            // The refusal does not prove that the epoch exists: the other create may fail later.
             Answer::Refused => CandidateState::ReadOwn { epoch, tried },
             _ if tried.len() >= MAX_CREATE_ATTEMPTS => self.find().paused(),
             _ => CandidateState::NeedNonce { epoch, tried }.paused(),

@@ -80,13 +80,13 @@ pub(super) enum Suspect {
 }
 
 impl CandidateState {
-    /// Returns a state that continues with this one after a short pause, so that no store can make
-    /// the machine spin (E19).
+    /// Returns a state that continues with this state after a short pause. Because of the pause, no
+    /// store can cause a busy loop (E19).
     pub(super) fn paused(self) -> CandidateState {
         CandidateState::Pause(Box::new(self))
     }
 
-    /// Returns a state that continues with this one once access is no longer denied.
+    /// Returns a state that continues with this state once access is no longer denied.
     pub(super) fn denied(self) -> CandidateState {
         CandidateState::Denied(Box::new(self))
     }

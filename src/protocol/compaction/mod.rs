@@ -31,11 +31,11 @@ use crate::epoch::Epoch;
 /// After the last page, [`handle_end`](Compaction::handle_end) may return one more epoch to delete.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Compaction {
-    // Settings. Each record that is read may raise `min_age`.
+    // These fields are the settings. Each record that is read may raise `min_age`.
     keep_epochs: NonZeroUsize,
     min_age: Duration,
 
-    // The listing so far.
+    // These fields describe the listing so far.
     newest: VecDeque<Listed>,
     stopped: bool,
     /// The epoch whose object was read last, and the result of the read.
@@ -114,7 +114,7 @@ impl Compaction {
 
     /// Returns whether an epoch that this plan returned may still be deleted.
     pub fn may_go(&self, listed: Listed) -> bool {
-        // Treat an epoch of unknown age as new, so that a store without dates keeps its history.
+        // An epoch of unknown age counts as new, so a store without dates keeps its history.
         !self.stopped && listed.age.unwrap_or_default() >= self.min_age
     }
 

@@ -35,20 +35,21 @@ impl Drift {
 /// An observer's timer for the lapse of an epoch (E4).
 ///
 /// The driver calls [`observe`](LapseTimer::observe) for each record that it reads, with the time
-/// at which the whole response was received. Only that call starts or restarts a timer. The getters
-/// take the current time. [`sealed_here`](LapseTimer::sealed_here) only records a seal.
+/// at which the whole response was received. Only [`observe`](LapseTimer::observe) starts or
+/// restarts a timer. The getters take the current time. [`sealed_here`](LapseTimer::sealed_here)
+/// only records a seal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LapseTimer {
-    // The record whose reading started the timer.
+    // These fields identify the record whose reading started the timer.
     epoch: Epoch,
     nonce: Option<Nonce>,
     heartbeat: u64,
     etag: ETag,
-    /// Date of the last touch of a foreign record. Such a touch leaves the ETag unchanged.
+    /// Date of the last touch of a foreign record. A touch leaves the ETag unchanged.
     touched: Option<DateTime<Utc>>,
     validity: Option<Duration>,
 
-    // The start times.
+    // These fields are the start times.
     /// Time of receipt of the response that first showed this ETag.
     since: Moment,
     /// Time of the first sight of the seal.
@@ -146,7 +147,7 @@ impl LapseTimer {
     ///
     /// Each write raises the heartbeat, and a seal raises it by one. If the heartbeat of a seal is
     /// greater by more than one, this observer missed a renewal. The holder's lease then counts
-    /// from that renewal (E9).
+    /// from the missed renewal (E9).
     fn runs_on(&self, reading: &Reading<'_>) -> bool {
         let Sighting { epoch, etag, seen } = reading.sighting;
         if self.epoch != *epoch || self.nonce != seen.nonce {
@@ -205,7 +206,7 @@ impl LapseTimer {
     }
 }
 
-/// Returns the remaining time below which a lease is at risk (L6). If a lease has less time, a
+/// Returns the remaining time below which a lease is at risk (L6). Once less time remains, a
 /// renewal and its retry have failed.
 pub fn risk_margin(validity: Duration) -> Duration {
     validity / 4
@@ -233,8 +234,8 @@ impl OwnLease {
         OwnLease { validity, by_wall_clock: true, start: None, attempts: Vec::new() }
     }
 
-    /// Returns this lease without its end by the wall clock, so that a step of the wall clock does
-    /// not end it. Only a lease on a machine that is never paused may ignore the wall clock.
+    /// Returns this lease without its end by the wall clock, so a step of the wall clock does not
+    /// end the lease. Only a lease on a machine that is never paused may ignore the wall clock.
     pub fn without_wall_clock(self) -> OwnLease {
         OwnLease { by_wall_clock: false, ..self }
     }

@@ -1,4 +1,5 @@
-//! The lapse of a body that has only an expiry time. Peers of the If-Match post write such bodies.
+//! The lapse of a body that has only an expiry time. Peers that follow the If-Match post write
+//! these bodies.
 
 use std::time::Duration;
 

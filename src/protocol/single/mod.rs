@@ -21,8 +21,8 @@ use crate::store::etag::ETag;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SingleCandidate {
     rules: Rules,
-    /// The greatest epoch seen in the object. No epoch at or below this one is ever written or
-    /// granted (SO8).
+    /// The greatest epoch seen in the object. This candidate writes and is granted only greater
+    /// epochs (SO8).
     greatest: Option<Epoch>,
     state: SingleState,
 }
@@ -149,7 +149,7 @@ impl SingleCandidate {
         let state = std::mem::replace(&mut self.state, SingleState::Over);
         let (state, event) = match (state, input) {
             (SingleState::Lead(leading), input) => self.lead(leading, input),
-            // The seal of the own epoch is best effort, so its answer is ignored.
+            // The answer is ignored: the seal of the candidate's own epoch is best effort.
             (SingleState::GiveUp { .. }, Input::Answer(_)) => (look(), None),
             (state, Input::Answer(Answer::Denied)) => (state.denied(), None),
             (_, Input::Answer(Answer::Unsafe)) => (SingleState::Failed(Failure::Unsafe), None),
@@ -241,8 +241,8 @@ impl SingleCandidate {
         }
         let unchanged = attempts.over.as_ref() == Some(&now.etag);
         let state = match unchanged {
-            // The object is unchanged, but an earlier attempt may still take effect. If it does,
-            // the store refuses the next attempt.
+            // The object is unchanged, but an earlier attempt may still take effect. If this
+            // attempt takes effect, the store refuses the next attempt.
             true if attempts.nonces.len() < MAX_ATTEMPTS => {
                 SingleState::NeedNonce { attempts }.paused()
             }
@@ -354,8 +354,8 @@ impl Attempts {
 }
 
 impl SingleState {
-    /// Returns a state that continues with this one after a short pause, so that no store can make
-    /// the machine spin (E19).
+    /// Returns a state that continues with this state after a short pause. Because of the pause, no
+    /// store can cause a busy loop (E19).
     fn paused(self) -> SingleState {
         SingleState::Pause(Box::new(self))
     }

@@ -65,7 +65,8 @@ impl AnyObjectStore {
         if let Some(url) = base_url(&builder) {
             let url = url.trim_end_matches('/');
             name = format!("{name} at {url}");
-            // The client itself adds a slash before the bucket's name.
+            // The URL must not end in a slash, because the client adds a slash before the bucket's
+            // name.
             builder = builder.with_base_url(url);
         }
         let builder = builder.with_retry(no_retries()).with_http_connector(ClientConnector);
@@ -89,12 +90,14 @@ impl AnyObjectStore {
     }
 }
 
-/// Returns the custom server that the client would use. The client's messages omit this server.
+/// Returns the custom server that the client would use, for messages. The client's own messages
+/// omit this server.
 fn base_url(builder: &GoogleCloudStorageBuilder) -> Option<String> {
     let of = |key| setting(builder, key);
     let of_key = || {
         let key = match of(GoogleConfigKey::ServiceAccount) {
-            // An unreadable file is reported when the client is built.
+            // An unreadable file is ignored here. The construction of the client reports this
+            // error.
             Some(path) => std::fs::read_to_string(path).ok()?,
             None => of(GoogleConfigKey::ServiceAccountKey)?,
         };

@@ -21,7 +21,7 @@ struct Gathered<'a> {
     entries: Vec<Entry>,
 }
 
-/// The result for one key.
+/// The position of one key relative to the page.
 #[derive(PartialEq, Eq)]
 enum ListStart {
     Before,
@@ -112,9 +112,9 @@ fn start(prefix: &str, after: &str) -> Option<Path> {
     let whole_folder = prefix.is_empty() || prefix.ends_with('/');
     let last = prefix.chars().next_back().filter(|_| !whole_folder);
     let before = last.and_then(|last| exact(&prefix[..prefix.len() - last.len_utf8()]));
-    // A start below the prefix skips no key with the prefix. In this case, or if object_store does
-    // not allow `after`, the stream starts at the prefix without its last character, or at the
-    // start of the folder.
+    // If `after` is below the prefix, it skips no key with the prefix. In this case, or if
+    // object_store does not allow `after`, the stream starts at the prefix without its last
+    // character, or at the start of the folder.
     Some(after).filter(|after| !after.is_empty() && *after >= prefix).and_then(exact).or(before)
 }
 

@@ -60,7 +60,7 @@ mod token;
 /// **The store's clock.** The interface of object_store omits the dates of responses, so this store
 /// uses the newest `last_modified` that it has seen. This time is never ahead of the store's clock.
 /// So an object can seem younger than it is, but never older. While no leader renews, a compactor
-/// in a separate process also keeps each object that was written less than its `min_age` before the
+/// in a separate process also keeps each object that was written less than `min_age` before the
 /// newest object.
 ///
 /// **Keys** follow the rules of object_store: no part between slashes is empty, `.` or `..`. If a
@@ -89,8 +89,8 @@ pub struct AnyObjectStore {
     /// client.
     pages: Option<Arc<dyn PaginatedListStore>>,
     name: String,
-    /// True if the client sends each write only once. Clients that tenure created send each write
-    /// only once. Then a response belongs to the only attempt of the write.
+    /// True if the client sends each write only once, as clients that tenure created do. A response
+    /// then belongs to the only attempt of the write.
     sent_once: bool,
     etag_form: ETagForm,
     #[cfg(any(feature = "azure", feature = "gcs"))]
@@ -316,7 +316,8 @@ impl Store for AnyObjectStore {
     async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
         let request = self.request(Verb::Replace, key);
         let put = |version| self.put(request, body.clone(), PutMode::Update(version));
-        // The clients that tenure creates do not use the S3 API.
+        // Only servers with the S3 API may require ETags without quotes. Clients that tenure
+        // created do not use this API.
         if self.sent_once {
             return put(self.sent(&etag)).await;
         }

@@ -1,9 +1,9 @@
 //! A cache of access tokens for slow or failing token services.
 //!
 //! Without this cache object_store fetches a token within the request that needs it. A leader
-//! cancels the request after a fraction of its lease. This also cancels the fetch, so a slow token
-//! service never delivers a token. object_store also rejects a token that has minutes left, even if
-//! no other token can be fetched.
+//! cancels the request after a fraction of its lease. The cancelled request also cancels the fetch,
+//! so a slow token service never delivers a token. object_store also rejects a token that has
+//! minutes left, even if no other token can be fetched.
 
 use std::error::Error as StdError;
 use std::fmt;

@@ -34,7 +34,8 @@ pub(in crate::store) fn not_sent(
         // Other errors come from a service that issues credentials. This service can fail
         // temporarily.
         Some(_) => (StoreErrorKind::Transient, "the credentials could not be fetched"),
-        // S3's client writes "region", and DynamoDB's client writes "Region".
+        // The error about a missing region contains "region" from S3's client, and "Region" from
+        // DynamoDB's client.
         None if causes(error).to_lowercase().contains("region") => {
             (StoreErrorKind::Invalid, "no region: set AWS_REGION, or region in the profile")
         }
@@ -116,14 +117,14 @@ pub(super) fn is_of_the_machine(error: &(dyn StdError + 'static)) -> bool {
     find::<RefusedByTheMachine>(error).is_some()
 }
 
-/// Names the setting or the part of the request that prevents sending. Another attempt fails in the
-/// same way.
+/// Returns the reason why the SDK cannot send the request: the setting or the part of the request
+/// that is invalid. Another attempt fails in the same way.
 pub(in crate::store) fn not_sendable(error: &(dyn StdError + 'static)) -> Option<String> {
     find::<NotSendable>(error).map(|error| printable(&error.to_string()))
 }
 
-/// Returns true if no connection could be opened for the request. A client that the caller created
-/// has another connector, usually the SDK's own connector.
+/// Returns true if no connection could be opened for the request. Recognises the errors of tenure's
+/// connector, and of the SDK's own connector, which most clients of callers use.
 pub(in crate::store) fn never_connected(error: &(dyn StdError + 'static)) -> bool {
     find::<reqwest::Error>(error).is_some_and(reqwest::Error::is_connect)
         || find::<hyper_util::client::legacy::Error>(error).is_some_and(|error| error.is_connect())

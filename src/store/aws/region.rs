@@ -65,7 +65,8 @@ async fn region_of_the_machine() -> Result<Region, NoRegion> {
         Ok(region) => Ok(Region::new(String::from(region))),
         Err(error) => {
             let failure = MetadataFailure::of(&error).unwrap_or(MetadataFailure::Silent);
-            // If no process listens, this machine is probably not on AWS.
+            // If no process listens at the address of the metadata service, this machine is
+            // probably not on AWS. So this error requires a correction by a person.
             let kind = match failure {
                 MetadataFailure::Status(401 | 403 | 404) | MetadataFailure::Silent => {
                     StoreErrorKind::AccessDenied

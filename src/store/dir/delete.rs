@@ -53,7 +53,7 @@ fn remove_leftovers(root: &Folder, parent: &str) -> Result<(), StoreError> {
     folder_chain::remove_empty_in(&Locked::alone(&work_folder(root)?)?, root, parent)
 }
 
-/// Deletes these objects of one folder. Also returns whether the folder was removed.
+/// Deletes these objects of one folder. Returns the failures, and whether the folder was removed.
 fn delete_in(
     root: &Folder,
     path: &str,
@@ -75,8 +75,8 @@ fn delete_in(
     // The sync is needed even if the folder is missing: the process that removed the folder may
     // have died before its sync.
     chain.sync()?;
-    // A deletion does not settle other marked objects first. A settlement fails on a full disk, and
-    // a deletion frees space there.
+    // A deletion does not settle another marked object first. On a full disk a settlement would
+    // fail, and the deletion could not free space.
     if let Some(marked) = unsynced::marked(root)?
         && keys.iter().any(|key| **key == marked)
         && !failed.iter().any(|(key, _)| *key == marked)

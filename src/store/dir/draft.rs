@@ -56,8 +56,9 @@ impl Draft<'_> {
 
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
-        // A published draft no longer has this name. If the removal of another draft fails, its
-        // file is removed later as a leftover.
+        // After a publication the draft has another name, so this removal fails without an effect.
+        // If the removal of an unpublished draft fails, a later call removes the file as a
+        // leftover.
         let _ = self.work.remove(&self.name);
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn failed(
         .with_source(error)
 }
 
-/// Returns the error for a path at which a file that is not an object exists.
+/// Returns the error for a path whose file is not an object, such as a folder or a link.
 pub(super) fn in_the_way(path: &Path, file_type: &str) -> StoreError {
     let message =
         format!("{} is {file_type}; objects must be regular files in real folders", path.display());

@@ -177,7 +177,7 @@ impl Folder {
     /// Opens the object of this name, or returns `None` if it is missing.
     pub(super) fn open_object(&self, name: &str) -> Result<Option<File>, StoreError> {
         let path = || self.path_of(name);
-        // `O_NONBLOCK` keeps the open of a named pipe from waiting.
+        // With `O_NONBLOCK`, this call returns immediately even if the file is a named pipe.
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file: File = match openat(&self.file, name, flags, Mode::empty()) {
             Ok(fd) => fd.into(),
@@ -206,7 +206,7 @@ impl Folder {
     }
 
     /// Opens a file for locking, and creates it if it is missing. The file's mode admits only
-    /// participants: every process that opens the file can lock it and block all writers.
+    /// participants, because a process that can open the file can lock it and block all writers.
     pub(super) fn lock_file(&self, name: &str) -> Result<File, StoreError> {
         let wanted = match self.access {
             Access::Owner => LOCK_OF_OWNER,
@@ -222,7 +222,7 @@ impl Folder {
         };
         let metadata = file.metadata().map_err(failed)?;
         let mode = metadata.mode() & 0o7777;
-        // A process that opens the directory for one user does not remove the group's permissions.
+        // A process that opens the directory for one user keeps the permissions of the group.
         let right = mode == wanted || (self.access == Access::Owner && mode == LOCK_OF_GROUP);
         if !right {
             // Earlier versions created the file with mode 0644. Only the owner of the file can

@@ -83,7 +83,7 @@ impl Locked {
 }
 
 /// Returns true if the locked file is still at its path. If a program has deleted the lock file,
-/// some processes would lock the old file, and others a new file.
+/// some processes may hold the old file, and others may lock a new file.
 fn is_at(file: &File, path: &std::path::Path) -> bool {
     match (file.metadata(), fs::symlink_metadata(path)) {
         (Ok(held), Ok(there)) => (held.dev(), held.ino()) == (there.dev(), there.ino()),

@@ -44,7 +44,7 @@ impl ThreadLock {
         limit: Duration,
     ) -> Result<ThreadLockGuard, ThreadLockRefusal> {
         let (holders, next) = &*self.0;
-        // The state is consistent whenever the mutex is free, so a poisoned mutex is used.
+        // The state is consistent whenever the mutex is free, so poisoning is ignored.
         let holders = unpoisoned(holders.lock());
         let given_up = holders.given_up;
         let busy = |holders: &mut Holders| {

@@ -6,7 +6,7 @@ use crate::store::{Determinacy, StoreError, StoreErrorKind};
 const MAX_PARTITION: usize = 2_048;
 const MAX_SORT: usize = 1_024;
 
-/// The key of an item, or a prefix of such a key. The partition key is the part before the first
+/// The key of an item, or a prefix of an item's key. The partition key is the part before the first
 /// slash, and the sort key is the rest.
 ///
 /// So all keys with a prefix that contains a slash are in one partition, in order, and one `Query`

@@ -18,8 +18,8 @@ pub(super) struct Encryption {
 /// election may use different settings. Keys of the client (SSE-C) are not supported, because every
 /// reader would have to send them.
 impl S3Store {
-    /// Encrypts each write with keys of S3 (SSE-S3) and overrides the bucket's default. No
-    /// permission is needed.
+    /// Encrypts each write with keys of S3 (SSE-S3) and overrides the bucket's default. Writes need
+    /// no additional permission.
     #[must_use]
     pub fn with_s3_managed_keys(mut self) -> S3Store {
         let algorithm = Some(ServerSideEncryption::Aes256);

@@ -41,8 +41,8 @@ use self::encryption::Encryption;
 /// - The client's retry configuration applies to failed reads, listings and deletions. Conditional
 ///   writes are never sent again, under any configuration.
 /// - Until a replace has succeeded, a refused replace costs one more read. A server that compares
-///   ETags only without their quotes (Ceph up to 16) refuses a matching tag. Then the store sends
-///   the write again without the quotes.
+///   ETags only without their quotes (Ceph up to 16) refuses a matching tag. In this case the store
+///   sends the write again without the quotes.
 ///
 /// A call has no timeout: the caller must bound it. Clients from [`from_env`](S3Store::from_env)
 /// time out after 3.1 s while connecting.

@@ -16,7 +16,8 @@ pub use self::s3_options::{S3Options, Sse};
 pub use self::schemes::{CloudKind, CloudService};
 use self::schemes::{SCHEMES, Scheme, forms, unknown_scheme};
 
-/// Opens the store that a URL names. Returns the store and the prefix of the election in it.
+/// Opens the store that a URL names. Returns the store, and the prefix of the election in this
+/// store.
 ///
 /// | URL | store | feature |
 /// | --- | --- | --- |
@@ -63,7 +64,7 @@ fn invalid(url: &str, why: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Invalid, Determinacy::Determinate, why)
 }
 
-/// The URL of a store and of an election in it.
+/// The URL of a store and of an election in this store.
 #[doc(hidden)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreUrl {
@@ -75,8 +76,8 @@ pub struct StoreUrl {
 #[doc(hidden)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StorePlace {
-    /// A bucket or a table, and the key prefix in it. The election normalises and checks the
-    /// prefix.
+    /// A bucket or a table, and the key prefix of the election. The election normalises and checks
+    /// the prefix.
     In { service: &'static CloudService, name: String, prefix: String, options: S3Options },
     /// A directory of this machine, for one user or for the directory's group. The election's
     /// prefix is empty.
@@ -177,7 +178,8 @@ fn scheme_of(text: &str) -> Option<(String, &str)> {
     (valid && scheme.chars().all(is_of_a_scheme)).then(|| (scheme.to_ascii_lowercase(), rest))
 }
 
-/// Refuses text that looks like the URL of another election.
+/// Refuses text with white space or invisible characters, because it looks like the URL of another
+/// election.
 fn refuse_look_alikes(text: &str) -> Result<(), String> {
     if text.split(['/', '?']).any(|part| part.trim() != part) {
         return Err(

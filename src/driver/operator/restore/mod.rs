@@ -124,8 +124,8 @@ impl Operator {
             };
             if held.wait.is_none_or(|known| known < longest) {
                 // The held object must contain the wait before the first seal of a lower epoch.
-                // Otherwise a kill of this process and a deletion of the sealed object would lose
-                // the wait (RS4).
+                // Otherwise the wait would be lost if this process were killed and the sealed
+                // object were deleted (RS4).
                 let hold = self.hold(held.above, longest).to_bytes().into();
                 let wrote = self.replace("holding", epoch, hold, now.etag.clone()).await;
                 sent.note(Some(now.etag), wrote.map_err(|error| sent.instead(error))?, None);
@@ -163,7 +163,8 @@ impl Operator {
                         // A restore never holds a single object.
                         Below::Held(_) => {}
                     },
-                    // Only the operator knows the token and the validity of this record (RS2).
+                    // This record is unreadable, so only the operator knows its token and its
+                    // validity (RS2).
                     Err(_) if wait.is_zero() => return Ok(Restored::NeedsWait),
                     Err(_) => {}
                 }

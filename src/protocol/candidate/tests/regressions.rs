@@ -24,7 +24,7 @@ fn regression_an_unexpected_answer_changes_nothing() {
 }
 
 /// An existing object counts as seen, even if its body is not a record. Before the fix, the machine
-/// did not count such an object.
+/// counted an object as seen only if its body was a record.
 #[test]
 fn regression_an_unreadable_epoch_raises_the_greatest_epoch_seen() {
     let mut play = Play::creating();
@@ -61,8 +61,9 @@ fn regression_a_denied_read_after_a_refused_create_lists_before_it_fails() {
     assert_eq!(play.machine.step(), Step::Failed(Failure::Denied));
 }
 
-/// The store answers a GET with an ETag, and refuses the seal with this ETag. Before the fix, a
-/// restarted process with a unique name repeated the seal and the GET without a pause.
+/// In this test, the store answers a GET with an ETag, and refuses the seal that is conditional on
+/// this ETag. Before the fix, a restarted process with a unique name repeated the seal and the GET
+/// without a pause.
 #[test]
 fn regression_an_unexplained_refusal_of_a_seal_does_not_spin() {
     let mut play = Play::new(CANDIDATE, None);

@@ -333,7 +333,8 @@ fn an_observer_never_writes() {
     play.waits(Wait::Follow);
     play.polls("a", released(4, "r"));
     play.waits(Wait::NoLeader);
-    // Even if the record has the observer's unique name, the observer does not overwrite it.
+    // Even if the record has the observer's unique name, the observer does not overwrite the
+    // object.
     let seen = Seen { nonce: Some(n(9)), heartbeat: 1, ended: None, reclaimable: true };
     play.input(Input::PollDue);
     let sighting = Sighting { epoch: e(5), etag: ETag::new("b"), seen };

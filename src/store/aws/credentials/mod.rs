@@ -1,8 +1,8 @@
 //! Credentials for long leaderships. The cache fetches new credentials before the old credentials
 //! expire, and in parallel to requests.
 //!
-//! The SDK's own cache has three faults. It fetches inside a request (`store/fetch.rs` explains the
-//! problem), it waits for each refresh, and it keeps credentials until they expire by this
+//! The SDK's own cache has three faults. It fetches inside a request, whose cancellation also
+//! cancels the fetch. It waits for each refresh. It keeps credentials until they expire by this
 //! machine's clock, even if the service rejects them as expired.
 
 use std::fmt;

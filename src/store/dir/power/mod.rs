@@ -212,7 +212,8 @@ fn a_write_settles_the_marked_object_first() {
     assert_eq!(marks(&scene), 0);
 }
 
-/// On a full disk the marked object cannot be written again. A deletion must still succeed there.
+/// On a full disk the marked object cannot be written again. A deletion of another object must
+/// still succeed.
 #[test]
 fn a_deletion_does_not_settle_another_object() {
     let scene = Scene::new();
@@ -371,8 +372,8 @@ fn each_result_survives_a_power_loss() {
     assert!(shown > 1_000 && settled > 100, "{shown} shown, {settled} settled");
 }
 
-/// Some file systems cannot sync folders, and a read-only file system has no unsynced writes. The
-/// directory can be opened on both.
+/// Some file systems cannot sync folders, and a read-only file system has no unsynced writes. On
+/// both, the store must open the directory.
 #[test]
 fn an_unsupported_sync_is_not_a_failure() {
     let scene = Scene::new();
