@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_groups::{Group, Marks};
-use tenure_model::clock::{MOST_SLEWED, Power};
+use tenure_model::clock::Power;
+use tenure_model::faults::{Fault, draw_slew};
 use tenure_model::time::{now, sleep};
 use tenure_testkit::fault_store as testkit;
 
@@ -17,28 +18,11 @@ use super::process::{Slot, start_another, start_on};
 use super::trouble::{self, Trouble, Whose};
 use super::world::{Who, World};
 
-#[derive(Debug, Clone, Copy)]
-enum Fault {
-    Pause,
-    Suspend,
-    MachinePause,
-    Crash,
-    Leave,
-    Outage,
-    Blackout,
-    Wall,
-    Slew,
-    DeleteAssignments,
-    DeleteSession,
-    Restore,
-    Trouble,
-}
-
 /// Injects faults for the duration of the plan.
 pub async fn inject(world: &Arc<World>, slots: &mut [Slot], restorer: Option<&(Who, Group)>) {
     while now() < world.plan.length {
         sleep(world.part(world.plan.every * 2)).await;
-        let Some(fault) = draw(world) else { continue };
+        let Some(fault) = world.plan.faults.draw(&mut world.state().rng) else { continue };
         let chosen = world.state().rng.usize(..slots.len());
         world.note(slots[chosen].who, || format!("FAULT {fault:?}"));
         let slot = &mut slots[chosen];
@@ -68,52 +52,21 @@ pub async fn inject(world: &Arc<World>, slots: &mut [Slot], restorer: Option<&(W
                 let all = world.state().machines.len();
                 cut_off(world, (0..all).map(Who).collect());
             }
-            Fault::Wall => {
-                let (forward, by) = {
-                    let mut state = world.state();
-                    (state.rng.bool(), Duration::from_secs(state.rng.u64(0..3_600)))
-                };
-                slot.clock.step_wall(forward, by);
+            Fault::WallForward | Fault::WallBack => {
+                let by = world.part(Duration::from_secs(3_600));
+                slot.clock.step_wall(fault == Fault::WallForward, by);
             }
-            Fault::Slew => {
-                let by = world.state().rng.i64(-MOST_SLEWED..=MOST_SLEWED);
-                slot.clock.slew(by);
-            }
+            Fault::Slew => slot.clock.slew(draw_slew(&mut world.state().rng)),
             Fault::DeleteAssignments => delete_assignments(world, slots).await,
             Fault::DeleteSession => delete_session(world),
             Fault::Restore => restorer.into_iter().for_each(|it| restore_for_a_while(world, it)),
             Fault::Trouble => trouble::begin(world, slot.who),
+            Fault::Depose => unreachable!("the plan of a group has no depositions"),
         }
         if world.plan.broken == Broken::Takes {
             take(world);
         }
     }
-}
-
-fn draw(world: &World) -> Option<Fault> {
-    let faults = &world.plan.faults;
-    let weights = [
-        (Fault::Pause, faults.pause),
-        (Fault::Suspend, faults.suspend),
-        (Fault::MachinePause, faults.machine_pause),
-        (Fault::Crash, faults.crash),
-        (Fault::Leave, faults.leave),
-        (Fault::Outage, faults.outage),
-        (Fault::Blackout, faults.blackout),
-        (Fault::Wall, faults.wall),
-        (Fault::Slew, faults.slew),
-        (Fault::DeleteAssignments, faults.delete_assignments),
-        (Fault::DeleteSession, faults.delete_session),
-        (Fault::Restore, faults.restore),
-        (Fault::Trouble, faults.trouble),
-    ];
-    let total: u32 = weights.iter().map(|(_, weight)| weight).sum();
-    let mut drawn = world.state().rng.u32(..total.max(1));
-    weights.into_iter().find_map(|(fault, weight)| {
-        let it = drawn < weight;
-        drawn = drawn.saturating_sub(weight);
-        it.then_some(fault)
-    })
 }
 
 fn stop(world: &Arc<World>, slot: &Slot, fault: Fault) {
@@ -130,11 +83,7 @@ fn stop(world: &Arc<World>, slot: &Slot, fault: Fault) {
     };
     world.count(if let Fault::Suspend = fault { "suspends" } else { "pauses" });
     gates.iter().for_each(|gate| gate.close());
-    match fault {
-        Fault::Suspend => clock.power(Power::Suspended),
-        Fault::MachinePause => clock.power(Power::Paused),
-        _ => {}
-    }
+    clock.power(fault.power());
     let world = Arc::clone(world);
     tokio::spawn(async move {
         sleep(duration).await;

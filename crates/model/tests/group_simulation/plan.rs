@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use fastrand::Rng;
+use tenure_model::faults::Frequencies;
+
 /// The part of the system that is wrong on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
@@ -59,7 +62,7 @@ pub struct Plan {
     /// Probability that a write has one of the write faults of the testkit.
     pub spoiled: f64,
     /// Relative frequency of each kind of fault.
-    pub faults: Faults,
+    pub faults: Frequencies,
     pub every: Duration,
     pub length: Duration,
     /// True if listings lack tags.
@@ -75,64 +78,18 @@ pub struct Plan {
     pub mixed: bool,
 }
 
-#[derive(Debug, Clone, Default)]
-pub struct Faults {
-    pub pause: u32,
-    pub suspend: u32,
-    pub machine_pause: u32,
-    pub crash: u32,
-    pub leave: u32,
-    pub outage: u32,
-    pub blackout: u32,
-    pub wall: u32,
-    pub slew: u32,
-    /// Other programs delete assignments.
-    pub delete_assignments: u32,
-    /// Other programs delete a session.
-    pub delete_session: u32,
-    /// An operator restores the group.
-    pub restore: u32,
-    /// Faults affect one object or one process for minutes.
-    pub trouble: u32,
-}
-
-impl Faults {
-    /// Returns whether an operator takes part and restores the group.
-    pub fn have_restorer(&self) -> bool {
-        self.delete_assignments + self.restore > 0
-    }
-}
-
-impl Faults {
-    fn of_objects(rng: &mut fastrand::Rng, broken: Broken) -> Faults {
-        let mut some = |most: u32| if rng.u32(0..3) == 0 { rng.u32(1..=most) } else { 0 };
-        let mut faults = Faults {
-            delete_assignments: some(3),
-            delete_session: some(2),
-            restore: some(1),
-            trouble: some(4),
-            ..Faults::default()
-        };
-        match broken {
-            Broken::DeletedUnseen | Broken::SealsForget => faults.delete_assignments = 20,
-            Broken::FailedReadFindsNothing => {
-                (faults.delete_assignments, faults.trouble) = (20, 20);
-            }
-            Broken::FailedListIsEmpty => faults.trouble = 20,
-            Broken::UnreadStopsRound => faults.trouble = 1,
-            _ => {}
-        }
-        faults
-    }
-}
-
 impl Plan {
+    /// Returns whether an operator takes part and restores the group.
+    pub fn has_restorer(&self) -> bool {
+        self.faults.delete_assignments + self.faults.restore > 0
+    }
+
     pub fn draw(seed: u64, broken: Broken) -> Plan {
-        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut rng = Rng::with_seed(seed);
         let ms = Duration::from_millis;
         let validity = ms(rng.u64(2_000..30_000));
         let mut some = |most: u32| if rng.bool() { rng.u32(1..=most) } else { 0 };
-        let mut faults = Faults {
+        let mut faults = Frequencies {
             pause: some(4),
             suspend: some(4),
             machine_pause: some(2),
@@ -140,11 +97,12 @@ impl Plan {
             leave: some(3),
             outage: some(3),
             blackout: some(1),
-            wall: some(2),
+            wall_forward: some(2),
+            wall_back: some(2),
             slew: some(2),
             // A separate generator draws these faults. So they do not change the other random
             // numbers of a seed.
-            ..Faults::of_objects(&mut fastrand::Rng::with_seed(seed ^ 0x5e551045), broken)
+            ..faults_of_objects(&mut Rng::with_seed(seed ^ 0x5e551045), broken)
         };
         if broken == Broken::ClockStopsInSuspend {
             faults.suspend = 10;
@@ -158,13 +116,13 @@ impl Plan {
         if faults.machine_pause > 0 {
             // While the host pauses a machine, only its wall clock continues and can end a lease.
             // So the plan must not set this clock back.
-            (faults.wall, faults.slew) = (0, 0);
+            (faults.wall_back, faults.slew) = (0, 0);
         }
         let mut part = |most: f64| if rng.u32(0..3) == 0 { 0.0 } else { rng.f64() * most };
         let (lost, late, twice, failing) = (part(0.1), part(0.05), part(0.05), part(0.1));
         // A separate generator draws these faults. So they do not change the other random numbers
         // of a seed.
-        let mut apart = fastrand::Rng::with_seed(seed ^ 0xe7a6);
+        let mut apart = Rng::with_seed(seed ^ 0xe7a6);
         let spoiled = match apart.u32(0..3) {
             _ if broken == Broken::EtagNotNeeded => 0.3,
             0 => 0.02 + apart.f64() * 0.1,
@@ -198,4 +156,26 @@ impl Plan {
             mixed: rng.bool(),
         }
     }
+}
+
+/// Returns the frequencies of the faults of objects.
+fn faults_of_objects(rng: &mut Rng, broken: Broken) -> Frequencies {
+    let mut some = |most: u32| if rng.u32(0..3) == 0 { rng.u32(1..=most) } else { 0 };
+    let mut faults = Frequencies {
+        delete_assignments: some(3),
+        delete_session: some(2),
+        restore: some(1),
+        trouble: some(4),
+        ..Frequencies::default()
+    };
+    match broken {
+        Broken::DeletedUnseen | Broken::SealsForget => faults.delete_assignments = 20,
+        Broken::FailedReadFindsNothing => {
+            (faults.delete_assignments, faults.trouble) = (20, 20);
+        }
+        Broken::FailedListIsEmpty => faults.trouble = 20,
+        Broken::UnreadStopsRound => faults.trouble = 1,
+        _ => {}
+    }
+    faults
 }

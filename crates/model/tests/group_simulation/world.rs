@@ -184,7 +184,7 @@ async fn live(world: &Arc<World>) {
     if world.plan.operates {
         process::start_operator(world);
     }
-    let restorer = world.plan.faults.have_restorer().then(|| process::operator(world, "restorer"));
+    let restorer = world.plan.has_restorer().then(|| process::operator(world, "restorer"));
     faults::inject(world, &mut slots, restorer.as_ref()).await;
     faults::calm(world, slots, restorer.as_ref()).await;
 }

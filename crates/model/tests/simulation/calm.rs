@@ -138,7 +138,7 @@ fn bound(plan: &Plan) -> Duration {
     let polls = polls.unwrap_or_default();
     let delay = most(&|knobs| knobs.takeover_delay).unwrap_or_default();
     let slowest = plan.candidates.iter().map(|knobs| knobs.rate).min().unwrap_or(1_000_000);
-    let slowest = slowest as f64 * if plan.stops.slew > 0 { SLOWED } else { 1.0 };
+    let slowest = slowest as f64 * if plan.faults.slew > 0 { SLOWED } else { 1.0 };
     let checks =
         if plan.candidates.iter().any(|it| it.check_store) { CHECK } else { Duration::ZERO };
     let waits = delay + polls + checks;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_model::clock::{MOST_SLEWED, Power, SimClock};
+use tenure_model::clock::{Power, SimClock};
+use tenure_model::faults::{Fault, draw_slew};
 use tenure_model::time::{now, sleep};
 
 use super::member::Outage;
@@ -20,29 +21,13 @@ pub struct Slot {
     pub who: Who,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Fault {
-    Pause,
-    Suspend,
-    MachinePause,
-    Crash,
-    Outage,
-    Blackout,
-    WallForward,
-    WallBack,
-    Slew,
-    Depose,
-    Restore,
-}
-
 /// Injects faults for the duration of the plan.
 pub async fn inject(world: &Arc<World>, slots: &mut [Slot], others: &[Who], operator: Option<Who>) {
     let until = world.plan.length;
     while now() < until {
-        let every = world.plan.stops.every;
-        let rest = world.state().part(every * 2);
+        let rest = world.state().part(world.plan.every * 2);
         sleep(rest).await;
-        let Some(fault) = draw(world) else { continue };
+        let Some(fault) = world.plan.faults.draw(&mut world.state().rng) else { continue };
         let chosen = world.state().rng.usize(..slots.len() + others.len());
         let who = slots.get(chosen).map_or_else(|| others[chosen - slots.len()], |slot| slot.who);
         match (fault, slots.get_mut(chosen)) {
@@ -70,37 +55,12 @@ pub async fn inject(world: &Arc<World>, slots: &mut [Slot], others: &[Who], oper
             }
             // A crash has no effect on compactors and observers.
             (Fault::Crash, None) => {}
+            (
+                Fault::Leave | Fault::DeleteAssignments | Fault::DeleteSession | Fault::Trouble,
+                _,
+            ) => unreachable!("the plan of an election has no fault of groups"),
         }
     }
-}
-
-fn draw(world: &World) -> Option<Fault> {
-    let stops = &world.plan.stops;
-    let weights = [
-        (Fault::Pause, stops.pause),
-        (Fault::Suspend, stops.suspend),
-        (Fault::MachinePause, stops.machine_pause),
-        (Fault::Crash, stops.crash),
-        (Fault::Outage, stops.outage),
-        (Fault::Blackout, stops.blackout),
-        (Fault::WallForward, stops.wall_forward),
-        (Fault::WallBack, stops.wall_back),
-        (Fault::Slew, stops.slew),
-        (Fault::Depose, stops.depose),
-        (Fault::Restore, stops.restore),
-    ];
-    let total: u32 = weights.iter().map(|(_, weight)| weight).sum();
-    if total == 0 {
-        return None;
-    }
-    let mut drawn = world.state().rng.u32(..total);
-    for (fault, weight) in weights {
-        if drawn < weight {
-            return Some(fault);
-        }
-        drawn -= weight;
-    }
-    None
 }
 
 /// Returns a duration of up to several validities. Most durations are about one validity.
@@ -129,11 +89,7 @@ fn stop(world: &Arc<World>, who: Who, fault: Fault) {
         (gates, clock)
     };
     gates.iter().for_each(|gate| gate.close());
-    match fault {
-        Fault::Suspend => clock.power(Power::Suspended),
-        Fault::MachinePause => clock.power(Power::Paused),
-        _ => {}
-    }
+    clock.power(fault.power());
     let world = Arc::clone(world);
     tokio::spawn(async move {
         sleep(duration).await;
@@ -216,12 +172,7 @@ fn step_wall(world: &World, who: Who, forward: bool) {
 /// Slews the clocks of a machine from now on, like a time daemon.
 pub fn slew(world: &World, who: Who) {
     let mut state = world.state();
-    let by = match state.rng.u32(0..6) {
-        0 | 1 => MOST_SLEWED,
-        2 | 3 => -MOST_SLEWED,
-        4 => 0,
-        _ => state.rng.i64(-MOST_SLEWED..=MOST_SLEWED),
-    };
+    let by = draw_slew(&mut state.rng);
     state.note(who, &format!("CLOCKS slewed by {by} ppm"));
     state.count("clocks slewed");
     state.members[who.0].clock.slew(by);

@@ -116,7 +116,7 @@ async fn live(world: &Arc<World>) -> Option<Recovery> {
         }
     });
     others.extend(foreign);
-    if plan.stops.slew > 0 {
+    if plan.faults.slew > 0 {
         slots.iter().for_each(|slot| slew(world, slot.who));
     }
     let operator = plan.operator.then(|| peers::join_operator(world));
@@ -145,7 +145,7 @@ fn count_settings(world: &World) {
     let settings = [
         ("runs beyond the drift", plan.beyond_drift),
         ("runs with a foreign peer", plan.foreign),
-        ("runs with slewed clocks", plan.stops.slew > 0),
+        ("runs with slewed clocks", plan.faults.slew > 0),
         ("runs that are never paused", plan.never_paused),
         ("steady runs", plan.steady),
         ("runs with an operator who restores", plan.restores),

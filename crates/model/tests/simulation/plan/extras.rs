@@ -6,7 +6,9 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::latency::phases;
-use super::{CompactorKnobs, Network, Plan, Stops};
+use tenure_model::faults::Frequencies;
+
+use super::{CompactorKnobs, Network, Plan};
 
 impl Plan {
     /// Adds preferences of candidates.
@@ -31,17 +33,17 @@ impl Plan {
         if rng.f64() < 0.3 {
             self.slew(rng);
         }
-        self.never_paused = rng.f64() < 0.3 && self.stops.machine_pause == 0;
+        self.never_paused = rng.f64() < 0.3 && self.faults.machine_pause == 0;
     }
 
     pub(super) fn slew(&mut self, rng: &mut Rng) {
-        self.stops.slew = rng.u32(4..=8);
+        self.faults.slew = rng.u32(4..=8);
         // During an outage, a leader cannot renew, and believes that it leads until the end of its
         // lease. A suspend or a pause then lets a part of this lease pass while the leader does not
         // run.
-        self.stops.outage += 3;
-        self.stops.blackout += 1;
-        self.stops.suspend += 2;
+        self.faults.outage += 3;
+        self.faults.blackout += 1;
+        self.faults.suspend += 2;
         if rng.bool() {
             self.show_slewing();
         }
@@ -88,7 +90,7 @@ impl Plan {
         self.candidates[0].watches |= watches;
         self.candidates[0].store_clock_margin = None;
         self.compactors.clear();
-        self.stops.crash = 0;
+        self.faults.crash = 0;
         self.survivor = None;
     }
 
@@ -105,8 +107,8 @@ impl Plan {
     /// its lease.
     pub(super) fn favour_restores(&mut self, rng: &mut Rng) {
         (self.operator, self.restores) = (true, true);
-        self.stops.restore = 3;
-        self.stops.outage += 2;
+        self.faults.restore = 3;
+        self.faults.outage += 2;
         let validity = self.longest_validity();
         let min_age = if rng.bool() { Duration::ZERO } else { validity / 8 };
         self.compactors.push(CompactorKnobs { keep: 1, min_age, interval: validity / 8 });
@@ -115,10 +117,10 @@ impl Plan {
     /// Adds restores, and removes all other faults except outages.
     pub(super) fn restore_all_the_time(&mut self, rng: &mut Rng) {
         self.favour_restores(rng);
-        let every = self.longest_validity() / 2;
+        self.every = self.longest_validity() / 2;
         self.network = Network::default();
-        self.stops = Stops { outage: 2, restore: 3, every, ..Stops::default() };
-        self.length = every * 120;
+        self.faults = Frequencies { outage: 2, restore: 3, ..Frequencies::default() };
+        self.length = self.every * 120;
     }
 
     /// Adds all write faults of the testkit, including a write without an ETag.
@@ -144,7 +146,7 @@ impl Plan {
     /// time.
     pub(super) fn favour_foreign_leaders(&mut self) {
         self.network = Network::default();
-        self.stops = Stops { every: self.stops.every, ..Stops::default() };
+        self.faults = Frequencies::default();
         for candidate in &mut self.candidates {
             candidate.store_clock_margin = None;
         }
@@ -165,8 +167,8 @@ impl Plan {
         self.drift = 0.0;
         self.rtt /= 10;
         self.network = Network { tail: 0.15, ..Network::default() };
-        self.stops = Stops { pause: 1, outage: 1, ..self.stops.clone() };
-        self.stops.every = self.longest_validity() * 2;
+        (self.faults.pause, self.faults.outage) = (1, 1);
+        self.every = self.longest_validity() * 2;
         for candidate in &mut self.candidates {
             candidate.rate = 1_000_000;
             candidate.renew = Some(candidate.validity / 10);

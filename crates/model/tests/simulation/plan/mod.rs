@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tenure::Layout;
+use tenure_model::faults::Frequencies;
 
 pub use broken::Broken;
 pub use latency::Phase;
@@ -53,7 +54,10 @@ pub struct Plan {
     /// True if the run has only faults that a leader must survive. `plan/steady.rs` lists them.
     pub steady: bool,
     pub network: Network,
-    pub stops: Stops,
+    /// Relative frequency of each fault of a process.
+    pub faults: Frequencies,
+    /// Average time between two faults of processes.
+    pub every: Duration,
     /// Duration of the faults.
     pub length: Duration,
 }
@@ -124,24 +128,6 @@ pub struct Network {
     pub stop_anywhere: f64,
 }
 
-/// Weights of the faults of a process.
-#[derive(Debug, Clone, Default)]
-pub struct Stops {
-    pub pause: u32,
-    pub suspend: u32,
-    pub machine_pause: u32,
-    pub crash: u32,
-    pub outage: u32,
-    pub blackout: u32,
-    pub wall_forward: u32,
-    pub wall_back: u32,
-    pub slew: u32,
-    pub depose: u32,
-    pub restore: u32,
-    /// Average time between two faults.
-    pub every: Duration,
-}
-
 impl Plan {
     pub fn draw(seed: u64, broken: Broken) -> Plan {
         let rng = &mut Rng::with_seed(seed);
@@ -175,11 +161,12 @@ impl Plan {
             phases: Vec::new(),
             steady: false,
             network: network(rng),
-            stops: stops(rng, validity, broken),
+            every: validity.mul_f64(0.5 + 4.0 * rng.f64()),
+            faults: faults(rng, broken),
             length: validity * rng.u32(20..60),
         };
         if !plan.operator {
-            plan.stops.depose = 0;
+            plan.faults.depose = 0;
         }
         let delayed = rng.f64() < 0.1 || broken == Broken::TakeoverDelayIgnored;
         let takeover = if delayed { validity.mul_f64(rng.f64()) } else { Duration::ZERO };
@@ -220,7 +207,7 @@ impl Plan {
         self.layout = Layout::SingleObject;
         self.compactors.clear();
         self.twice_after_compaction = false;
-        (self.restores, self.stops.restore) = (false, 0);
+        (self.restores, self.faults.restore) = (false, 0);
         self
     }
 
@@ -342,10 +329,9 @@ fn network(rng: &mut Rng) -> Network {
     }
 }
 
-fn stops(rng: &mut Rng, validity: Duration, broken: Broken) -> Stops {
-    let every = validity.mul_f64(0.5 + 4.0 * rng.f64());
+fn faults(rng: &mut Rng, broken: Broken) -> Frequencies {
     let mut weight = || if rng.bool() { rng.u32(1..=4) } else { 0 };
-    let mut stops = Stops {
+    let mut faults = Frequencies {
         pause: weight(),
         suspend: weight(),
         machine_pause: weight(),
@@ -354,20 +340,18 @@ fn stops(rng: &mut Rng, validity: Duration, broken: Broken) -> Stops {
         blackout: weight() / 2,
         wall_forward: weight() / 2,
         wall_back: weight() / 2,
-        slew: 0,
         depose: 3,
-        restore: 0,
-        every,
+        ..Frequencies::default()
     };
     match broken {
-        Broken::ClockStopsInSuspend => stops.suspend += 4,
-        broken if favours_depositions(broken) => stops.depose += 4,
+        Broken::ClockStopsInSuspend => faults.suspend += 4,
+        broken if favours_depositions(broken) => faults.depose += 4,
         _ => {}
     }
-    if stops.machine_pause > 0 {
+    if faults.machine_pause > 0 {
         // While the host pauses a machine, only its wall clock continues and can end a lease. So
         // the plan must not set this clock back.
-        stops.wall_back = 0;
+        faults.wall_back = 0;
     }
-    stops
+    faults
 }

@@ -20,9 +20,10 @@
 use std::time::Duration;
 
 use fastrand::Rng;
+use tenure_model::faults::Frequencies;
 
 use super::latency::phases;
-use super::{Knobs, Network, Plan, Stops};
+use super::{Knobs, Network, Plan};
 
 /// Maximum rate of a clock relative to simulated time. The rate includes half of the drift, and the
 /// slewing.
@@ -44,7 +45,7 @@ impl Plan {
         (self.beyond_drift, self.twice_after_compaction) = (false, false);
         self.drift = self.drift.max(0.05);
         self.network = Network::default();
-        self.stops = Stops { every: self.stops.every, slew: self.stops.slew, ..Stops::default() };
+        self.faults = Frequencies { slew: self.faults.slew, ..Frequencies::default() };
         for candidate in &mut self.candidates {
             let third = candidate.validity / 3;
             candidate.renew = candidate.renew.filter(|renew| *renew < third);
