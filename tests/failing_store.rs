@@ -1,4 +1,5 @@
-//! An example to copy. It tests a leading program with paused time and a store that fails.
+//! An example for users to copy. It tests a program that leads, with paused time and a store that
+//! fails.
 //!
 //! ```text
 //! cargo test --test failing_store

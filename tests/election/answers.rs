@@ -1,4 +1,5 @@
-//! Elections on a store with unusual answers: weak ETags, and reported deletions without an effect.
+//! Elections on a store with unusual answers: weak ETags, and answers that report a deletion
+//! although the object remains.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,8 +19,8 @@ fn a_weak_tag_equals_its_strong_tag() {
     assert_eq!(ETag::new("W/abc").as_str(), "W/abc", "a tag without quotes is not changed");
 }
 
-/// The reads of this store return weak tags. Before the fix, a leader took the tag of a read-back
-/// as the condition of its next renewals, and this condition never matched.
+/// The reads of this store return weak tags. Before the fix, a leader that had read its record back
+/// used the weak tag as the condition of its next renewals, and this condition never matched.
 #[tokio::test(start_paused = true)]
 async fn regression_a_leader_renews_on_a_store_with_weak_tags_in_reads() {
     let world = World::new();
@@ -39,7 +40,7 @@ async fn regression_a_follower_takes_over_on_a_store_with_weak_tags_in_reads() {
     let world = World::new();
     let lead = world.leader("a").await;
     let election = world.node("b").build().unwrap();
-    // The follower starts while the leader renews.
+    // The follower begins to follow while reads still return strong tags.
     let follower = tokio::spawn(async move { elect(&election).await });
     wait(secs(30)).await;
     world.store.on(Call::Get).always().fault(Fault::WeakEtag);
@@ -73,7 +74,7 @@ async fn reported_deletions_without_effect_are_tolerated() {
 }
 
 /// A store whose first create takes effect and is answered with 403. A client that resends requests
-/// causes such an answer.
+/// returns this 403 if the store denies the second attempt.
 #[derive(Debug)]
 struct DeniedAfter(FaultStore, AtomicBool);
 

@@ -1,5 +1,5 @@
-//! A campaign can be dropped at any await point. Objects of a dropped campaign block other
-//! candidates for at most a lease.
+//! A campaign can be dropped at any await point. The objects that a dropped campaign leaves block
+//! other candidates for at most one lease.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,8 +25,8 @@ impl<F: Future> Future for Polls<F> {
         self.left -= 1;
         match self.future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
-            // This poll was the last, so the wrapper must return a result now. No waker would poll
-            // it again.
+            // This poll was the last one. The wrapper must return a result now, because no waker
+            // would cause another poll.
             Poll::Pending if self.left == 0 => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
@@ -98,8 +98,8 @@ async fn dropped_single_attempts_do_not_delay_the_lapse() {
         drop(world.leader("x").await);
         slow(&world);
         let election = world.node("a").build().unwrap();
-        // An attempt may read the record of the leader, but is dropped before it finishes. Such
-        // attempts must not delay the lapse.
+        // Each attempt is dropped after `polled` polls. Some attempts read the record of the leader
+        // before the drop, and these reads must not delay the lapse.
         elected_after(&election, polled).await;
     }
 }
@@ -113,8 +113,8 @@ async fn elected_after(election: &tenure::Election, polled: usize) {
         }
         wait(millis(500)).await;
     }
-    // A whole campaign needs more polls than each of these attempts had. A campaign that is not
-    // dropped must succeed.
+    // No attempt succeeded, because a whole campaign needs more than `polled` polls. A campaign
+    // that is not dropped must succeed.
     elect(election).await.resign().await.unwrap();
 }
 

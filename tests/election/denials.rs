@@ -18,7 +18,7 @@ const LAYOUTS: [Layout; 2] = [Layout::EpochFiles, Layout::SingleObject];
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// While keys are rotated or a policy changes, the store may answer 403 for 3 s. Before the fix,
-/// every waiting candidate then ended with an error.
+/// these answers ended the campaign of every waiting candidate with an error.
 #[tokio::test(start_paused = true)]
 async fn regression_a_waiting_candidate_survives_three_seconds_of_denials() {
     for layout in LAYOUTS {
@@ -159,8 +159,8 @@ async fn retries_of_denials_do_not_change_the_end_of_a_lease() {
     }
 }
 
-/// After a denied confirmation, the candidate continues with its epoch while the lease is valid.
-/// Then the candidate abandons the epoch.
+/// If the store denies the confirmation, the candidate tries again while the lease of its epoch is
+/// valid. After the end of the lease, the candidate abandons the epoch.
 #[tokio::test(start_paused = true)]
 async fn a_denied_confirmation_blocks_no_candidate() {
     for denied in [secs(3), secs(30)] {
@@ -186,8 +186,8 @@ async fn told(
 #[tokio::test(start_paused = true)]
 async fn regression_an_observer_survives_denials_and_reports_unknown() {
     for layout in LAYOUTS {
-        // A proxy may answer with "not implemented". To the client this looks like the answer of an
-        // unfit store.
+        // A proxy may answer with "not implemented". The client cannot distinguish this answer from
+        // the answer of an unfit store.
         let unfit = (Fault::Unsupported, ErrorKind::UnsafeStore);
         for (fault, kind) in PASSING.into_iter().chain([unfit]) {
             let world = World::new();
@@ -286,8 +286,8 @@ async fn regression_a_panicking_request_is_a_failed_request() {
     }
 }
 
-/// A proxy between a candidate and the store may answer 400 for a while. This is not a permanent
-/// error, because the same settings have worked before.
+/// A proxy between a candidate and the store may answer 400 for a while. A candidate whose settings
+/// have worked before must not treat this answer as a permanent error.
 #[tokio::test(start_paused = true)]
 async fn regression_settings_that_worked_are_not_rejected_later() {
     for layout in LAYOUTS {

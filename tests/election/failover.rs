@@ -17,8 +17,8 @@ async fn a_failover_takes_the_documented_worst_and_average_time() {
         let node = |name| world.node(name).validity(secs(30)).build();
         let leads = elect(&node("a").expect("it fits")).await;
         let follower = node("b").expect("it fits");
-        // This wait differs in each round. So the polls of the follower and the renewals of the
-        // leader are shifted against each other, and the death comes at different moments.
+        // This wait differs from round to round. So the time between a renewal of the leader and
+        // the next poll of the follower also differs.
         wait(Duration::from_millis(700) * (dies % 7)).await;
         let follows = tokio::spawn(async move { elect(&follower).await });
         wait(secs(30) + Duration::from_millis(200) * dies).await;

@@ -88,7 +88,7 @@ async fn a_leader_that_named_a_successor_also_waits() {
     assert_eq!(world.record(1).await["successor"], "c");
     let again = follow(&election);
     assert_eq!(first_of(again, c).await.candidate(), "c");
-    // The next record does not name a successor.
+    // The record of the next epoch does not name a successor.
     assert!(world.record(2).await.get("successor").is_none());
 }
 
@@ -142,7 +142,8 @@ async fn a_lower_priority_only_waits_longer() {
         let low = node("low").priority_delay(delay).build().unwrap();
         let (took, low) = timed(elect(&low)).await;
         assert_eq!(low.epoch().get(), 2);
-        // The delay applies once, after the lapse, and not again after the candidate's own seal.
+        // The delay precedes the seal, and does not apply a second time between the seal and the
+        // create.
         let most = VALIDITY.mul_f64(1.01 + 0.1) + delay + millis(100);
         assert!(took > VALIDITY + delay && took < most, "{took:?}");
     }
@@ -222,8 +223,8 @@ async fn polls_only_at_the_lapse_cost_one_get_per_validity() {
         drop(a);
         let (took, (_, b)) = timed(async { follow.await.unwrap() }).await;
         assert_eq!(b.epoch().get(), 2);
-        // If the last poll came just before the last renewal, the follower detects the lapse one
-        // validity later.
+        // If the follower's last poll came just before the leader's last renewal, the follower
+        // detects the lapse one validity later.
         assert!(took < TAKEOVER + VALIDITY, "{took:?}");
         let calls = world.store.take_calls();
         let writes = calls.iter().filter(|call| matches!(call, Call::Create | Call::Replace));
@@ -233,8 +234,8 @@ async fn polls_only_at_the_lapse_cost_one_get_per_validity() {
 }
 
 /// Before the fix, the follower treated a poll without an answer as a poll that shows no renewal,
-/// and tried to seal the epoch of a live leader. Only the condition of the seal protected the
-/// leader.
+/// and tried to seal the epoch of a live leader. The leader survived only because the condition of
+/// the seal was false.
 #[tokio::test(start_paused = true)]
 async fn regression_a_failed_poll_at_the_lapse_is_not_an_observation() {
     for layout in LAYOUTS {

@@ -22,8 +22,8 @@ async fn a_lease_reports_renewals_and_its_end() {
     assert!(lease.remaining().is_zero());
 }
 
-/// The timers of the driver stop while the machine sleeps, so no task runs at the end of the lease.
-/// A check must detect the end by the clock.
+/// The timers of the driver stop while the machine sleeps, so the driver does not run at the end of
+/// the lease. `check` must detect the end of the lease by the clock.
 #[tokio::test(start_paused = true)]
 async fn a_lease_ends_on_either_clock() {
     let world = World::new();
@@ -109,7 +109,7 @@ async fn the_last_seen_leader_lapses_without_a_poll() {
     assert_eq!((seen.leader.name(), seen.leader.epoch.get()), ("a", 1));
     assert!(seen.is_held() && seen.leader.data == "here", "{seen:?}");
     assert!(seen.lapses_in.is_some_and(|left| left >= VALIDITY && left < VALIDITY + secs(1)));
-    // The follower does not poll during the wait, so the leader may be dead.
+    // The follower does not poll during this wait, so it must assume that the lease may have ended.
     wait(VALIDITY + secs(1)).await;
     let seen = follower.last_seen().expect("the last observation is kept");
     assert!(!seen.is_held() && !seen.sealed, "{seen:?}");

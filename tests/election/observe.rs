@@ -53,7 +53,7 @@ async fn regression_the_next_epoch_is_searched_before_vacancy_is_reported() {
         let observer = world.node("o").layout(layout).poll_interval(secs(5)).build().unwrap();
         let mut seen = observer.observe();
         assert_eq!(next(&mut seen).await.1, "a 1");
-        // A successor leads before the next poll.
+        // A successor is elected before the observer's next poll.
         a.resign().await.unwrap();
         let _b = elect(&world.node("b").layout(layout).build().unwrap()).await;
         assert_eq!(next(&mut seen).await.1, "b 2", "{layout:?}");
@@ -99,7 +99,7 @@ async fn a_dead_leader_is_reported_vacant_after_its_lapse() {
     let (took, told) = next(&mut seen).await;
     assert_eq!(told, "NoLeader");
     assert!(took >= secs(10) && took < millis(10_300), "{took:?}");
-    // The leader was reported as dead, but it lives and renews again.
+    // The observer has reported that no process leads, but the leader is alive and renews again.
     world.edit(1, serde_json::json!({ "heartbeat": 99 })).await;
     assert_eq!(next(&mut seen).await.1, "a 1");
     assert_eq!(next(&mut seen).await.1, "NoLeader");
@@ -130,15 +130,15 @@ async fn an_observer_keeps_the_leader_while_polls_fail_and_then_reports_unknown(
         drop(a);
         wait(VALIDITY * 2).await;
         way.heal();
-        // The leader has renewed, so the observer waits for a full validity again.
+        // The record shows a later renewal, so the observer waits for a full validity again.
         assert_eq!(next(&mut seen).await.1, "a 1");
         assert_eq!(next(&mut seen).await.1, "NoLeader");
     }
 }
 
-/// After a suspension, or after a long time without a poll of the stream, only the clock indicates
-/// a lapse. The leader may have renewed in the meantime, so the observer must read the record
-/// before it reports a death.
+/// If the application has not polled the stream for a validity, the timer for the lapse has ended.
+/// But the leader may have renewed in the meantime, so the observer must read the record before it
+/// reports that no process leads.
 #[tokio::test(start_paused = true)]
 async fn regression_an_observer_polls_after_a_pause_before_it_reports_a_death() {
     let world = World::new();

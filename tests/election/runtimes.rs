@@ -17,7 +17,7 @@ use tenure_history::Reader;
 
 use tenure_testkit::fault_store::FaultStore;
 
-/// Values of earlier calls, which ran in a runtime with timers.
+/// The results of calls that ran in a runtime with timers.
 struct Opened {
     log: LogWriter,
     object: ObjectWriter,
@@ -99,8 +99,8 @@ fn election() -> (Arc<MemoryStore>, Election) {
     (store, election)
 }
 
-/// Asserts that all calls fail and send no request. `opened` comes from a runtime with timers,
-/// which does not run during the calls.
+/// Asserts that all calls fail and send no request. `opened` has values from another runtime, which
+/// has timers but does not run during the calls.
 fn refused_everywhere(why: &str, run: impl FnOnce(&Arc<dyn Store>, &mut Opened) -> Vec<Error>) {
     let whole = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let faults = FaultStore::new(Arc::new(MemoryStore::new()));

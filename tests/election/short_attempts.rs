@@ -1,5 +1,5 @@
-//! Leaders abandon a slow renewal early and send a new attempt. The tests count the requests. A
-//! leader never loses its lease on a store that answers within the timeout.
+//! Leaders abandon a slow renewal early and send a new attempt. The tests count the requests, and
+//! show that a leader never loses its lease on a store that answers within the timeout.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,8 +18,8 @@ use tokio::time::Instant;
 /// Maximum number of requests that a leader abandons early before the next extension of its lease.
 const GIVEN_UP: usize = 3;
 
-/// A store with a duration for each kind of request. A request takes effect after half of its
-/// duration, even if the caller has abandoned the request.
+/// A store on which each kind of request takes a given time. A request takes effect after half of
+/// its duration, even if the caller has abandoned the request.
 #[derive(Debug, Clone)]
 struct SlowStore {
     inner: MemoryStore,
@@ -35,8 +35,8 @@ struct Times {
     get: Phases,
 }
 
-/// Pairs of a start and the duration of requests from this start on, in milliseconds. The starts
-/// ascend.
+/// Each pair is the start of a phase, and the duration of requests in this phase, in milliseconds.
+/// The starts ascend.
 type Phases = Vec<(u64, u64)>;
 
 #[allow(clippy::disallowed_methods, reason = "paused time")]
@@ -161,11 +161,11 @@ async fn until_renewed(lead: &Leadership, store: &FaultStore) -> Result<Vec<Call
 
 /// Before the fix, the leader abandoned every attempt after 50 ms, and did not raise this limit
 /// after a refusal. The leader sent 77 PUTs and 76 GETs and lost its lease, although 4 PUTs are
-/// sufficient to keep it.
+/// sufficient to keep the lease.
 #[tokio::test(start_paused = true)]
 async fn regression_a_leader_survives_a_store_that_became_slow() {
-    // The bound counts a renewal without an answer, the last renewal with its read-back, and a
-    // renewal with its read-back for each abandoned request.
+    // The bound counts one request for the renewal without an answer, two for the last renewal and
+    // its read-back, and two (a renewal and its read-back) for each abandoned request.
     let most = 3 + 2 * GIVEN_UP;
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
         for (put, get) in [(10, 60), (80, 200), (500, 300), (900, 900), (1_900, 1_900)] {
@@ -198,8 +198,8 @@ async fn a_request_that_hangs_costs_a_third_of_the_timeout() {
     assert!(lead.remaining() > VALIDITY / 2, "{:?}", lead.remaining());
 }
 
-/// Returns whether a leader keeps its lease if its store becomes slow. Then its writes take the
-/// times in `put`, and its reads and listings take the times in `get`.
+/// Returns whether a leader keeps its lease if its store becomes slow. On the slow store, writes
+/// take the times in `put`, and reads and listings take the times in `get`.
 async fn is_kept(verify: bool, put: &Phases, get: &Phases) -> bool {
     let clock = TestClock::new();
     let store = SlowStore::fast(&clock);

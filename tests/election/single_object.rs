@@ -150,8 +150,8 @@ async fn a_process_that_remembers_tokens_refuses_a_deleted_object() {
     assert_eq!(error.kind(), ErrorKind::NewestDeleted);
     let text = error.to_string();
     assert!(text.contains("had the token 2, and is missing") && text.contains("above 2"), "{text}");
-    // The campaign fails with the same error after a new process has created the object again with
-    // token 1.
+    // A new process creates the object again with token 1. The next campaign of the old process
+    // fails with the same error as before.
     world.election(2).campaign().await.unwrap().resign().await.unwrap();
     assert_eq!(election.campaign().await.unwrap_err().kind(), ErrorKind::NewestDeleted);
 }

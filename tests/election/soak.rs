@@ -1,5 +1,6 @@
-//! Simulates hours in which candidates die, resign, sleep and lose requests, from a seed. Two
-//! leaders never overlap, epochs only increase, and another leader always follows.
+//! Simulates hours in which candidates die, resign, sleep and lose requests. A seed determines
+//! these events. The test asserts that two leaders never overlap, that epochs only increase, and
+//! that another leader always follows.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,7 +14,7 @@ use tenure_testkit::write_faults::WRITE_FAULTS;
 
 const NODES: usize = 4;
 
-/// The leaders of a run, as an omniscient referee sees them. No candidate has this knowledge.
+/// A referee that knows all leaders of a run. No candidate has this knowledge.
 #[derive(Default)]
 struct Referee {
     leading: BTreeMap<usize, Arc<Leadership>>,
@@ -66,7 +67,8 @@ impl Node {
             referee.lock().unwrap().leading.remove(&self.number);
             let lead = Arc::into_inner(lead).expect("the referee has dropped its clone");
             if self.rng.bool() {
-                // The resignation fails if the leadership was already lost, and the soak continues.
+                // The resignation fails if the leadership was already lost. This failure is not an
+                // error.
                 let _ = lead.resign().await;
             }
         }

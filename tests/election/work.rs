@@ -34,7 +34,8 @@ async fn too_much_data_is_refused_before_any_request() {
     let error = lead.proclaim("x".repeat(49_000)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert_eq!(world.store.take_calls(), []);
-    // A leader may proclaim data of this maximum size, so every reader must accept it.
+    // This is the maximum size of data that a leader may proclaim. Every reader must accept data of
+    // this size.
     let most = (1..).map(|i| 49_000 - i * 16).find(|n| *n < 48_300).unwrap();
     lead.proclaim("x".repeat(most)).await.unwrap();
     let b = world.node("b").build().unwrap();
@@ -55,8 +56,8 @@ async fn an_unanswered_proclamation_is_recognised() {
 }
 
 /// The first proclamation takes effect but gets no answer, and a second proclamation waits. The
-/// read-back shows the data of the first proclamation, so the leader must still write the data of
-/// the second.
+/// leader reads its record back and finds the data of the first proclamation. It must still write
+/// the data of the second proclamation.
 #[tokio::test(start_paused = true)]
 async fn a_proclamation_returns_after_its_data_is_written() {
     for fault in [Fault::FailAfter, Fault::HangAfter, Fault::Late(millis(5)), Fault::Conflict] {
@@ -144,8 +145,8 @@ async fn a_late_renewal_does_not_undo_a_resignation() {
     }
 }
 
-/// The caller drops the future of `resign` while its first requests fail. The driver must complete
-/// the resignation.
+/// The caller drops the future of `resign` while the first requests of the resignation fail. The
+/// driver must complete the resignation.
 #[tokio::test(start_paused = true)]
 async fn regression_a_resignation_continues_after_its_caller_was_dropped() {
     let world = World::new();

@@ -13,8 +13,8 @@ use tenure_testkit::world::{VALIDITY, World, elect};
 /// Time limit for work that never yields.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Spins without yielding until `holds` returns true, like blocking calls of SQLite or `std::fs`.
-/// Returns whether the condition was true before the deadline.
+/// Spins until `holds` returns true. Like a blocking call of SQLite or `std::fs`, it does not yield
+/// to the runtime. Returns whether the condition was true before the deadline.
 fn spin_until(mut holds: impl FnMut() -> bool) -> bool {
     let end = Process::system().now().boot + DEADLINE;
     while Process::system().now().boot < end {
@@ -26,8 +26,8 @@ fn spin_until(mut holds: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// The work never yields to the runtime. Before the fix, it was never cancelled, and made 578
-/// writes in 3 s while its successor led.
+/// The work never yields to the runtime. Before the fix, the work was never cancelled, and made 578
+/// writes in 3 s while the next leader led.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn regression_the_driver_cancels_work_that_never_yields() {
     for fault in [Fault::FailBefore, Fault::Hang] {
@@ -105,8 +105,8 @@ async fn a_wait_for_the_cancellation_does_not_depend_on_the_driver() {
     assert!(took >= millis(7_500) && took < secs(8), "{took:?}");
 }
 
-/// The task of the driver exists, but never runs. Before the fix, the calls `resign` and `proclaim`
-/// then never returned.
+/// The task of the driver exists, but never runs. Before the fix, calls of `resign` and `proclaim`
+/// never returned in this case.
 #[tokio::test(start_paused = true)]
 async fn regression_calls_to_a_driver_that_does_not_run_end_with_the_lease() {
     let world = World::new();
@@ -135,7 +135,8 @@ async fn work_under_a_lease_at_risk_is_cancelled_immediately() {
     assert!(matches!(outcome, RunOutcome::Cancelled(true)), "{outcome:?}");
 }
 
-/// A library that cancels its token does not cancel the work.
+/// Work passes a cancellation token to a library. If the library cancels this token, the work is
+/// not cancelled.
 #[tokio::test(start_paused = true)]
 async fn a_library_cancels_only_its_own_token() {
     let world = World::new();
@@ -177,7 +178,8 @@ async fn regression_a_dropped_leadership_ends_its_lease_immediately() {
     }
 }
 
-/// Dropping `run` drops the work first, and cancels the tasks that the work has spawned.
+/// If the future of `run` is dropped, the work is dropped first. Then the tasks that the work has
+/// spawned are cancelled.
 #[tokio::test(start_paused = true)]
 async fn tasks_of_a_dropped_run_are_cancelled() {
     let world = World::new();

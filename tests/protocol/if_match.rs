@@ -57,8 +57,8 @@ async fn a_node_waits_for_a_leader_and_continues_its_tokens() {
         assert!(leadership.check().is_ok());
         wait(millis(500)).await;
     }
-    // The leader stops, and does not release the lock. The node must not consider the last lease as
-    // ended before the leader does.
+    // The leader stops, and does not release the lock. The node must not treat the last lease as
+    // ended before the lease ends for the leader.
     let end = leadership.ends_at();
     drop(leadership);
     wait(millis(1)).await;
@@ -92,7 +92,7 @@ async fn a_candidate_waits_for_a_node_and_the_margin() {
     assert_eq!(leadership.unwrap().epoch().get(), 1);
     assert!(!node.believes(&held));
     // The candidate waits for 40 s until the lock expires, and for a margin of one validity. The
-    // jitter is up to a tenth of this sum.
+    // jitter before its seal adds up to a tenth of this sum.
     assert!(took >= secs(50) && took < secs(56), "{took:?}");
 }
 
@@ -176,8 +176,8 @@ async fn tokens_increase_across_implementations() {
     }
 }
 
-/// Locks of the post's first version have no token. A writer that overwrites such a lock would
-/// restart the tokens.
+/// Locks in the first version of the post have no token. If a writer overwrote a lock without a
+/// token, the tokens would start again at the first number.
 #[tokio::test(start_paused = true)]
 async fn a_lock_without_a_token_is_an_error() {
     let world = World::new();

@@ -41,7 +41,8 @@ async fn a_valid_file_blocks_the_other_process() {
         }
         assert!(node.touch(&mut file).await);
     }
-    // The node dies. By the clock of the node, its lease must end before the candidate leads.
+    // The node dies. The lease of the node must have ended, by the clock of the node, before the
+    // candidate leads.
     let (took, lead) = timed(campaign).await;
     let lead = lead.unwrap();
     assert!(!node.is_valid(&file), "two processes lead");
@@ -69,7 +70,8 @@ async fn nodes_and_candidates_detect_resignation_and_death() {
         leave(lead, dies).await;
         let (took, file) = timed(lock(&node, millis(500))).await;
         assert_eq!(file.epoch, epoch + 2);
-        // After a death the validity must pass. After a resignation there is no wait.
+        // After the death of the leader, the node must wait for the validity. After a resignation
+        // it does not wait.
         let at_least = if dies { secs(9) } else { secs(0) };
         assert!(took >= at_least && took < at_least + secs(4), "{took:?}");
         assert_eq!(held(ours.try_campaign().await.unwrap()).epoch.get(), file.epoch);
@@ -88,9 +90,9 @@ async fn leave(lead: Leadership, dies: bool) {
     }
 }
 
-/// The clock of a node is far ahead, so the node considers a live leader dead and creates the next
-/// epoch. The leader detects this epoch within a validity. Until then two processes lead, and the
-/// leader has the lower token.
+/// The clock of a node is far ahead, so the node treats a live leader as dead and creates the next
+/// epoch. The leader detects the greater epoch within a validity. Until this moment two processes
+/// lead, and the first leader has the lower token.
 #[tokio::test(start_paused = true)]
 async fn a_node_with_a_fast_clock_supersedes_a_leader() {
     let world = World::new();
@@ -127,9 +129,9 @@ async fn candidates_wait_for_a_node_that_died() {
     }
 }
 
-/// The candidate follows epoch 1. A peer creates epoch 2 without a seal of epoch 1, and the
-/// application reads the leader. Before the fix, this read kept the timer for epoch 1 from ending,
-/// and the candidate was not elected within an hour.
+/// The candidate follows epoch 1. A peer creates epoch 2 without a seal of epoch 1. Then another
+/// call of the same election reads epoch 2. Before the fix, the campaign's timer for epoch 1 never
+/// ended after this read, and the candidate was not elected within an hour.
 #[tokio::test(start_paused = true)]
 async fn regression_a_read_of_the_leader_does_not_stop_a_campaign() {
     for asked in ["nothing", "leader", "observe"] {
@@ -163,9 +165,9 @@ async fn regression_a_read_of_the_leader_does_not_stop_a_campaign() {
     }
 }
 
-/// A touch of the peer renews its lease. If another call of the same election reads a touch, the
-/// campaign must also restart its timer. Before the fix, the campaign compared its own last read
-/// with the timer of the other call, and sealed the epoch of a live peer.
+/// A peer renews its lease by a touch. If another call of the same election reads the touch, the
+/// campaign must restart its timer as well. Before the fix, the campaign combined its own earlier
+/// read with the timer of the other call, and sealed the epoch of a live peer.
 #[tokio::test(start_paused = true)]
 async fn regression_a_campaign_uses_touches_that_another_call_has_read() {
     for late in (0..3_000).step_by(50) {

@@ -34,12 +34,12 @@ async fn refused_by_all(body: impl Into<Vec<u8>>, kind: ErrorKind) {
     let told = election.observe().collect::<Vec<_>>().await;
     assert!(matches!(&told[..], [Err(error)] if error.kind() == kind), "{excerpt}: {told:?}");
     assert_eq!(world.epochs().await, [1, 7], "{excerpt}");
-    // A candidate with a unique name gets the same error.
+    // A candidate that declares a unique name gets the same error.
     let unique = world.node("a").name_is_unique(true).build().unwrap();
     assert_eq!(unique.campaign().await.unwrap_err().kind(), kind, "{excerpt}");
     let page = world.store.inner().list("app/lock-0000000007", "", 1).await.unwrap();
     assert_eq!(page.entries[0].size, body.len() as u64, "{excerpt}: the object is unchanged");
-    // After a manual seal, the next epoch is greater by one.
+    // After an operator has sealed the record by hand, a candidate is elected for the next epoch.
     world.put(&name(7), r#"{"expired":true}"#).await;
     assert_eq!(elect(&election).await.epoch().get(), 8, "{excerpt}");
 }

@@ -66,7 +66,7 @@ async fn followers_use_the_validity_of_the_leader() {
         let leads = elect(&node("a", leaders)).await;
         let follows = node("b", own);
         let follows = tokio::spawn(async move { timed(elect(&follows)).await });
-        // The wait lets the follower see the leader before the leader dies.
+        // During this wait, the follower sees the leader. Then the leader dies.
         wait(secs(1)).await;
         drop(leads);
         let (took, next) = follows.await.unwrap();

@@ -1,4 +1,5 @@
-//! Tests of Azure Blob Storage on Azurite, which a script starts, or on the caller's container.
+//! Tests of Azure Blob Storage: on Azurite, which a script starts, or on a container that the
+//! caller names.
 #![cfg(feature = "azure")]
 
 use std::sync::Arc;
@@ -16,7 +17,7 @@ pub fn container() -> (Arc<AnyObjectStore>, String) {
     (Arc::new(store), format!("test-{unique:032x}/"))
 }
 
-/// Returns the capabilities of Azure. It answers "precondition failed" even for a missing blob.
+/// Returns the capabilities of Azure. Azure answers "precondition failed" even for a missing blob.
 fn can() -> Capabilities {
     Capabilities { missing_is_refused: true, ..Capabilities::default() }
 }
@@ -52,7 +53,7 @@ async fn listed_etags_equal_the_etags_of_writes() {
 }
 
 /// Azure answers a `create` of an existing blob with 409. The error code of this answer shows that
-/// the 409 is a refusal, and not an unknown effect.
+/// the write is refused, and not that its effect is unknown.
 #[tokio::test]
 #[ignore = "scripts/servers/azurite.sh -- cargo test --test stores azure -- --ignored"]
 async fn an_existing_blob_is_a_refusal_and_not_a_conflict() {

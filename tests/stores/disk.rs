@@ -1,5 +1,6 @@
-//! Tests that a completed write is on the disk, even if fsync fails. If the effect of a write is
-//! unknown, the writer reads the object back. The data that it reads must survive a power loss.
+//! Tests that a completed write is on the disk, even if fsync fails at times. If the effect of a
+//! write is unknown, the writer reads the object back. The data of this read must survive a power
+//! loss.
 //!
 //! ```sh
 //! scripts/servers/failing-disk.sh -- cargo test --no-default-features --test stores disk -- --ignored --nocapture
@@ -57,7 +58,8 @@ impl Disk {
         }
     }
 
-    /// Asserts that the object would survive a power loss after the call has returned.
+    /// Asserts that the disk has the content of the object, so the object would survive a power
+    /// loss.
     #[track_caller]
     fn keeps(&self, key: &str, why: &str) {
         let (seen, kept) = (fs::read(self.root.join(key)), fs::read(self.image.join(key)));

@@ -27,8 +27,8 @@ impl Clock for Wrong {
     fn now(&self) -> Moment {
         let Moment { boot, raw, wall, .. } = Process::system().now();
         match self {
-            // The machine with the late wall clock also has other boot and raw clocks, as if it had
-            // started earlier.
+            // On the machine with the late wall clock, the boot and raw clocks also differ, as if
+            // the machine had started years earlier.
             Wrong::Early => Moment::new(boot, raw, wall - YEARS),
             Wrong::Late => Moment::new(boot + YEARS, raw + YEARS, wall + YEARS),
         }
@@ -69,16 +69,15 @@ async fn no_dependence_on_clocks_the_version_is_the_heartbeat() {
     let a = elected(host(&server, "locks/moe", "a").process(on(Wrong::Early))).await;
     let b = host(&server, "locks/moe", "b").process(on(Wrong::Late));
     let b = tokio::spawn(elected(b));
-    // The wrong clock of b has no effect. While a changes the version of its item, b considers a
-    // alive.
+    // The wrong clock of host b has no effect. While host a renews, b treats a as alive.
     pause(LEASE * 3).await;
     assert!(!b.is_finished());
     assert!(a.check().is_ok());
     drop(a);
     let b = b.await.expect("b continues");
     assert_eq!(b.epoch().get(), 2);
-    // The date in the item comes from the clock of the store, and not from the wrong clocks of the
-    // machines.
+    // The date in the item comes from the clock of the service, and not from the wrong clocks of
+    // the machines.
     let item = server.item("locks", "moe/lock-0000000002.json").expect("the object exists");
     let written = item["written"]["N"].as_str().and_then(|ms| ms.parse::<i64>().ok());
     let truth = Process::system().now().time_of_day().timestamp_millis();
@@ -117,7 +116,7 @@ async fn data_is_stored_with_the_lock_and_readable_by_others() {
     assert_eq!((read().await.name(), &read().await.data), ("a", &address));
     leader.proclaim(json!({ "address": "moved" })).await.expect("renewed");
     assert_eq!(read().await.data, json!({ "address": "moved" }));
-    // Other clients of the table read the data as text.
+    // Other clients of the table can read the data as text.
     assert_eq!(record(&server, "moe")["data"], json!({ "address": "moved" }));
 }
 

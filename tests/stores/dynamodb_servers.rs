@@ -1,5 +1,5 @@
-//! Tests on third-party servers of the DynamoDB API. Each test requires such a server, which a
-//! script starts:
+//! Tests on third-party servers of the DynamoDB API. Each test requires a server, which a script
+//! starts:
 //!
 //! ```sh
 //! scripts/servers/dynalite.sh -- cargo test --test stores dynamodb_servers -- --ignored

@@ -35,7 +35,7 @@ fn record(server: &GcsServer, key: &str) -> Value {
     serde_json::from_slice(&stored.body).expect("a record")
 }
 
-/// Returns the key and the precondition of each write of an epoch.
+/// Returns the key and the precondition of each write to an epoch object.
 fn writings(server: &GcsServer) -> Vec<(String, String)> {
     let puts = server.requests().into_iter().filter(|seen| seen.op == Op::Put);
     let epochs = puts.filter(|seen| seen.key.contains("lock-"));
@@ -49,13 +49,13 @@ async fn the_ttl_is_in_the_object_so_nodes_with_other_settings_agree() {
     let server = GcsServer::start();
     let lead = leader(node(&server, "a").resign_on_drop(false)).await;
     assert_eq!(record(&server, FIRST)["validity_ms"], 3_000);
-    // The setting of this node is a far shorter validity. It must wait for the validity that the
-    // object states.
+    // This node has a far shorter validity in its settings. It must wait for the validity in the
+    // object.
     let hasty = node(&server, "hasty").validity(millis(400)).poll_interval(millis(100));
     let hasty = hasty.build().unwrap();
     assert!(within(secs(2), hasty.campaign()).await.is_none(), "the leader is alive");
-    // The setting of this node is a far longer validity. It must not wait longer than the validity
-    // that the object states.
+    // This node has a far longer validity in its settings. It must wait only for the validity in
+    // the object.
     drop(lead);
     let slow = node(&server, "slow").validity(secs(300)).build().unwrap();
     let (took, next) = timed(within(secs(30), slow.campaign())).await;
@@ -141,7 +141,8 @@ async fn a_delayed_refresh_does_not_affect_the_successor() {
     server.until_held(1).await;
     let loss = within(secs(30), lead.lost()).await.expect("the lease ends");
     assert!(matches!(loss, Loss::LeaseEnded { .. }), "{loss}");
-    // The refreshes of the old leader are delayed while its successor seals the epoch and leads.
+    // The server holds the renewals of the old leader back while the successor seals the epoch and
+    // leads.
     server.clear_faults();
     let next = leader(node(&server, "b")).await;
     assert_eq!(next.epoch().get(), 2);
@@ -215,7 +216,8 @@ async fn an_abandoned_lock_is_retaken_by_its_owner_with_a_new_token() {
     let server = GcsServer::start();
     let long = |name| node(&server, name).validity(secs(300));
     drop(leader(long("a").resign_on_drop(false)).await);
-    // A name alone is not an identity, because two processes may have the same name.
+    // Without `name_is_unique`, a candidate with the same name may be another process, so it waits
+    // for the lease.
     let same_name = long("a").build().unwrap();
     assert_eq!(held(same_name.try_campaign().await.unwrap()).epoch.get(), 1);
     let vouched = long("a").name_is_unique(true).build().unwrap();
@@ -242,7 +244,7 @@ async fn the_backoff_is_exponential_capped_and_jittered() {
             between.push(gap);
         }
         campaign.abort();
-        // The first interval ends with the first failure, so no back-off is part of it.
+        // The first interval ends with the first failure, so it contains no back-off.
         let between = between.split_off(1);
         for (failures, gap) in (1..).zip(&between) {
             let whole = (millis(100) * (1 << failures)).min(poll);
@@ -253,7 +255,8 @@ async fn the_backoff_is_exponential_capped_and_jittered() {
     assert_ne!(gaps[0], gaps[1], "the candidates have different jitter");
 }
 
-/// In a public bucket, caches keep an object for an hour unless its headers forbid it.
+/// Caches keep an object of a public bucket for an hour, unless the headers of the object forbid
+/// caching.
 #[tokio::test]
 async fn caches_do_not_store_objects_for_readers() {
     let server = GcsServer::start();

@@ -22,7 +22,7 @@ fn member(store: &Arc<dyn Store>, prefix: &str, name: &str) -> Group {
         .expect("the settings are valid")
 }
 
-/// Starts a member with work that runs until it is cancelled.
+/// Starts a member whose work runs until it is cancelled.
 fn start(group: Group) -> tokio::task::JoinHandle<Result<(), tenure::Error>> {
     tokio::spawn(async move {
         group

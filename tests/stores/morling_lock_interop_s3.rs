@@ -1,9 +1,9 @@
 //! A node of Morling's post and a candidate of this library lead alternately, over real HTTP and in
-//! real time, with dates in whole seconds. `tests/protocol/morling_lock_interop.rs` has the other
-//! cases, in paused time.
+//! real time, with dates in whole seconds. `tests/protocol/morling_lock_interop.rs` tests the other
+//! cases in paused time.
 //!
-//! The test waits for a dozen seconds. The test is in this program, because its other tests run
-//! during the wait.
+//! The test waits for a dozen seconds. It belongs to this test program, because the other tests of
+//! the program run during the wait.
 #![cfg(feature = "s3")]
 
 use std::sync::Arc;
@@ -34,7 +34,7 @@ async fn a_node_and_a_candidate_lead_alternately() {
     let ours = Election::builder(store, "app").name("ours").validity(validity).build().unwrap();
     let mut file = node.try_lock().await.expect("the lock is vacant");
     let mut campaign = Box::pin(ours.campaign());
-    // The writes are more than a second apart, so that each changes the date.
+    // The writes are more than a second apart, because only then each write changes the date.
     for _ in 0..4 {
         tokio::select! {
             _ = &mut campaign => panic!("elected while Morling's file was valid"),

@@ -1,5 +1,5 @@
-//! Tests third-party servers: their behaviour, their check by elections, and races while parts of a
-//! server are killed. Each test requires a server, which a script starts:
+//! Tests third-party servers: whether they pass the suite, whether elections accept them, and races
+//! while parts of a server are killed. Each test requires a server, which a script starts:
 //!
 //! ```sh
 //! scripts/servers/ceph.sh -- cargo test --test stores the_servers_behaviour_is_reported -- --ignored --nocapture
@@ -144,8 +144,8 @@ async fn race(store: &Arc<dyn Store>, race: Race, rounds: usize) -> String {
                 Ok(other) => *losers.entry(format!("{other:?}")).or_default() += 1,
                 Err(error) => {
                     let words = error.to_string();
-                    // Each message begins with the key, and each round has another key. Without the
-                    // key, equal messages can be counted together.
+                    // Each message begins with the key, and each round has another key. So remove
+                    // the key, in order to count equal messages together.
                     let words = words.split_once(": ").map_or(&*words, |(_, words)| words);
                     *losers.entry(words.to_owned()).or_default() += 1;
                 }

@@ -16,10 +16,10 @@ use super::s3_store::environment::child;
 
 const AUTHORITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stores/tls/authority.pem");
 
-/// Protocols that the client has offered. Each element belongs to one connection.
+/// The protocols that the client has offered, for each connection.
 type Offered = Arc<Mutex<Vec<Vec<String>>>>;
 
-/// Starts a server that answers each request with success, on a separate connection.
+/// Starts a server that answers one request per connection, with success.
 fn server() -> (String, Offered) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("https://localhost:{}", listener.local_addr().expect("bound").port());

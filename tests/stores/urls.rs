@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use tenure::store::{CloudKind, S3Options, StoreErrorKind, StorePlace, StoreUrl, open};
 
-/// A place that a URL names. The tests compare the kind of the service, because services cannot be
-/// compared.
+/// The place that a URL names, in a form that the tests can compare. It has the kind of the
+/// service, because services cannot be compared.
 #[derive(Debug, PartialEq)]
 enum Named {
     In(CloudKind, String, String, S3Options),
@@ -91,8 +91,8 @@ fn a_prefix_is_used_as_written() {
     assert_eq!(place("s3://jobs//a"), s3("jobs", "/a"));
 }
 
-/// Before the fix, each of these invalid URLs was accepted, and meant an election other than the
-/// intended one.
+/// Before the fix, each of these URLs was accepted, and named another election than the user
+/// intended.
 #[test]
 fn regression_an_ambiguous_url_is_refused() {
     for text in [

@@ -39,7 +39,8 @@ async fn a_campaign_survives_and_reports_each_failing_request() {
 #[tokio::test(start_paused = true)]
 async fn a_candidate_recognises_its_epoch_after_a_refused_create() {
     let world = World::new();
-    // The first create takes effect without an answer, so the store refuses the second create.
+    // The first create takes effect, but the candidate gets no answer and creates again. The store
+    // refuses the second create.
     world.store.on(Call::Create).fault(Fault::FailAfter);
     let lead = world.leader("a").await;
     assert_eq!(lead.epoch().get(), 1);
@@ -94,8 +95,8 @@ async fn a_permanent_failure_ends_a_campaign() {
     }
 }
 
-/// S3 answers a GET of a missing key with 403 if the caller has no permission to list. The key of a
-/// superseded epoch may be missing.
+/// S3 answers a GET of a missing key with 403 if the caller has no permission to list. A compactor
+/// may have deleted the object of a superseded epoch, so the follower may get this 403.
 #[tokio::test(start_paused = true)]
 async fn a_denied_read_of_a_superseded_epoch_is_not_an_error() {
     let world = World::new();
@@ -126,7 +127,7 @@ async fn a_deleted_newest_epoch_is_an_error_and_not_a_new_first_epoch() {
     assert_eq!(b.leader().await.unwrap_err().kind(), ErrorKind::NewestDeleted);
     assert!(matches!(a.lost().await, Loss::Vanished));
     assert!(world.epochs().await.is_empty());
-    // An operator restores the object.
+    // An operator writes the object again, as a sealed epoch.
     world.put(&name(1), json!({ "expired": true, "ended": "resigned" }).to_string()).await;
     assert_eq!(elect(&b).await.epoch().get(), 2);
 }
@@ -163,7 +164,8 @@ async fn a_paused_candidate_does_not_win_a_compacted_epoch() {
     assert_eq!(world.record(2).await["expired"], true, "the candidate sealed its own epoch");
 }
 
-/// The store refuses every seal without a reason. The candidate must pause between its attempts.
+/// The store refuses every seal, although the condition of the seal is true. The candidate must
+/// pause between its attempts.
 #[tokio::test(start_paused = true)]
 async fn regression_a_store_that_refuses_every_seal_gets_few_requests() {
     for unique in [false, true] {

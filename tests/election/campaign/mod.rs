@@ -1,4 +1,5 @@
-//! Campaigns: which candidate is elected, after which time, and despite which faults.
+//! Campaigns: tests of the elected candidate, of the time until the election, and of elections
+//! despite faults.
 
 use futures::StreamExt as _;
 use serde_json::json;
@@ -199,7 +200,8 @@ async fn a_grant_is_reported_with_a_third_of_the_lease_left() {
 }
 
 /// The candidate is suspended between its create and its confirmation. Afterwards less than a third
-/// of its lease is left, and its renewals fail.
+/// of its lease is left, and its renewals fail. The candidate must retry the renewal at least once
+/// per tenth of the validity.
 #[tokio::test(start_paused = true)]
 async fn pauses_before_a_grant_are_at_most_a_tenth_of_the_lease() {
     let world = World::new();
@@ -224,8 +226,8 @@ async fn pauses_before_a_grant_are_at_most_a_tenth_of_the_lease() {
     }
 }
 
-/// The confirmation is late, so the candidate renews its lease before the grant. This renewal finds
-/// that an operator has sealed the epoch.
+/// The confirmation is late, so the candidate must renew its lease before it reports the grant. The
+/// renewal shows that an operator has sealed the epoch, so the candidate does not report the grant.
 #[tokio::test(start_paused = true)]
 async fn a_deposed_epoch_is_not_granted() {
     let world = World::new();
@@ -242,13 +244,14 @@ async fn a_deposed_epoch_is_not_granted() {
     assert!(took < secs(5), "the campaign waits for the end of a lost lease: {took:?}");
 }
 
-/// During the confirmation, another call of the same election reads a greater epoch, which a peer
-/// has created without a seal.
+/// While the candidate confirms epoch 1, a peer creates epoch 2 without a seal of epoch 1. Another
+/// call of the same election reads epoch 2. So the campaign must not report epoch 1 as granted.
 #[tokio::test(start_paused = true)]
 async fn a_grant_below_a_seen_epoch_is_not_reported() {
     let world = World::new();
     let election = world.node("a").build().unwrap();
-    // The store evaluates the LIST before the peer's epoch exists. The answer arrives later.
+    // The store evaluates the confirming LIST before the peer's epoch exists. The answer to the
+    // LIST arrives later.
     world.store.on(Call::List).skip(1).fault(Fault::AnswerLate(secs(1)));
     let campaign = {
         let election = election.clone();
@@ -285,7 +288,7 @@ async fn a_follower_reports_each_new_leader() {
     }
 }
 
-/// The random delay before the seal is at most a tenth of the leader's validity, whatever the poll
+/// The random delay before the seal is at most a tenth of the leader's validity, for every poll
 /// interval. A poll during the delay must not start a new delay.
 #[tokio::test(start_paused = true)]
 async fn regression_frequent_polls_do_not_delay_the_seal() {

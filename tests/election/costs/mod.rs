@@ -1,4 +1,4 @@
-//! The cost in requests of each step of an election.
+//! Tests of the number of requests that each step of an election costs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,8 +111,8 @@ fn scripted(memory: &MemoryStore, script: &[Want]) -> Arc<MockStore> {
     Arc::new(mock)
 }
 
-/// On a store that can list in descending order, one such LIST finds the newest epoch. A grant
-/// requires a LIST in ascending order.
+/// On a store that can list in descending order, one LIST in this order finds the newest epoch. The
+/// confirmation of a grant requires a LIST in ascending order.
 #[tokio::test(start_paused = true)]
 async fn a_search_lists_from_the_end_and_a_confirmation_from_the_start() {
     let world = World::new();
@@ -229,7 +229,7 @@ async fn a_follower_polls_and_sees_a_seal() {
     let script = [
         List(START),
         Get(FIRST),
-        // The first poll occurs after a random part of the interval.
+        // The first poll occurs after a random part of the poll interval.
         Poll(FIRST),
         Poll(FIRST),
         Poll(FIRST),
@@ -274,7 +274,7 @@ async fn renewals_with_a_search_each_validity_and_a_resignation() {
         Get(SECOND),
         Replace(FIRST),
         Replace(FIRST),
-        // The two writes of the proclamation and the resignation.
+        // One write for the proclamation, and one write for the resignation.
         Replace(FIRST),
         Replace(FIRST),
     ];

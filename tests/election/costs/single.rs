@@ -68,7 +68,7 @@ async fn renewals_and_a_resignation_without_a_search() {
         // single object, no search is necessary.
         Replace(LOCK),
         Replace(LOCK),
-        // The two writes of the proclamation and the resignation.
+        // One write for the proclamation, and one write for the resignation.
         Replace(LOCK),
         Replace(LOCK),
     ];

@@ -61,7 +61,7 @@ fn stream_processor_continues_at_the_committed_offset() {
         let mut lines = output.iter();
         let line = lines.find_map(|line| line.strip_prefix("partition 7 released at offset "));
         let offset: usize = line.expect("the worker releases the partition").parse().unwrap();
-        // Each run adds one claim, and each entry has ten records.
+        // Each run adds one claim, and every other object of the log is an entry with ten records.
         assert_eq!(offset, 10 * (objects(folder.path(), 7) - runs));
     }
 }
@@ -137,7 +137,7 @@ impl Program {
         let (sender, lines) = mpsc::channel();
         std::thread::spawn(move || {
             let mut lines = stdout.lines().map_while(Result::ok);
-            // The send fails if the test has ended, and then the thread ends.
+            // The send fails if the test has ended. Then this thread also ends.
             lines.try_for_each(|line| sender.send(line).ok())
         });
         Program { child, lines }
@@ -189,7 +189,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // The example may have ended.
+        // `kill` fails if the example has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -208,7 +208,8 @@ fn built(name: &str) -> PathBuf {
     EXAMPLES.join(name)
 }
 
-/// Builds the examples with the settings of this program, so that Cargo reuses most of the work.
+/// Builds the examples with the profile and features of this test program. So Cargo reuses most of
+/// the compiled code.
 fn build() -> PathBuf {
     let this = std::env::current_exe().unwrap();
     let folder = this.ancestors().nth(2).unwrap();
@@ -224,8 +225,8 @@ fn build() -> PathBuf {
     };
     let mut cargo = Command::new(env!("CARGO"));
     for (name, _) in std::env::vars() {
-        // The build script of `ring` depends on these variables. Cargo has set them for this
-        // package, so `ring` would be built again.
+        // Cargo has set these variables for this package. The build script of `ring` depends on
+        // them, so Cargo would build `ring` again.
         if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
             cargo.env_remove(name);
         }

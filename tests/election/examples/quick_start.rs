@@ -5,7 +5,8 @@ use std::process::Command;
 use super::{Program, built};
 use tenure_testkit::s3_server::{Op, S3Request, S3Server, ServerFault};
 
-/// Differences between the page and the example: the text of the page, and the text of the example.
+/// The differences between the page and the example. Each pair is the text in the page, and the
+/// text in the example.
 const DIFFERENCES: &[(&str, &str)] = &[
     (r#".name("worker-7")"#, r#".name("worker-7").validity(std::time::Duration::from_secs(8))"#),
     (
@@ -49,9 +50,9 @@ fn regression_the_example_campaigns_again_after_an_outage() {
     let mut program = Program::spawn(command);
     program.until("the example appends to the log", || written("orders/log/") > 3);
     // From now on, the store does not answer renewals. The leader sends the first renewal after a
-    // third of the validity. It waits for a fifteenth of the validity for each of the first three
-    // requests, and for a fifth of the validity for each later request. So the lease is at risk
-    // when the fifth request is sent.
+    // third of the validity. The leader waits for a fifteenth of the validity for an answer to each
+    // of the first three requests, and for a fifth of the validity for an answer to each later
+    // request. So the lease is at risk when the fifth request is sent.
     server.fault(ServerFault::Hold).on(Op::Put).key_contains("orders/leader/lock-0000000001");
     let held = || server.faults_met().get("Hold").copied().unwrap_or_default();
     program.until("five requests hang", || held() >= 5);

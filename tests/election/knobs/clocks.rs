@@ -17,8 +17,8 @@ async fn the_drift_lengthens_the_wait_of_an_observer() {
     }
 }
 
-/// The clock of the follower is fast by the allowed drift. The leader is cut off from the store at
-/// a random moment.
+/// The clock of the follower runs too fast by the allowed drift. The leader is cut off from the
+/// store at a random moment.
 #[tokio::test(start_paused = true)]
 async fn leaders_never_overlap_within_the_drift() {
     for seed in 0..40 {
@@ -41,9 +41,9 @@ async fn leaders_never_overlap_within_the_drift() {
     }
 }
 
-/// A clock daemon slews the boot clocks of a follower and a leader (chrony by up to 83,333 ppm).
-/// Before the fix, leases and timers used only the boot clock, and two leaders overlapped in 46 of
-/// 60 elections.
+/// A clock daemon slews the boot clocks of a follower and a leader. For example, chrony slews a
+/// clock by up to 83,333 ppm. Before the fix, leases and timers used only the boot clock, and two
+/// leaders overlapped in 46 of 60 elections.
 #[tokio::test(start_paused = true)]
 async fn regression_two_leaders_never_overlap_with_slewed_clocks() {
     const CHRONY: i32 = 83_333;
@@ -85,7 +85,8 @@ async fn a_step_after_a_slewed_wait_waits_for_the_other_clocks() {
             let election = follower.poll_interval(VALIDITY).build().unwrap();
             let follow = tokio::spawn(async move { elect(&election).await });
             wait(millis(12_000 + seed * 437)).await;
-            // The leader is cut off, so it believes in its lease until the end.
+            // The leader is cut off from the store, so it believes that it leads until the end of
+            // its lease.
             way.always(Fault::Hang);
             if deposed {
                 let operator = world.node("operator").build().unwrap();
@@ -97,8 +98,8 @@ async fn a_step_after_a_slewed_wait_waits_for_the_other_clocks() {
     }
 }
 
-/// A wait ends only after its duration has passed on all clocks, whichever clock is the slowest.
-/// With a single object, the takeover delay begins at the lapse.
+/// A wait ends only after its duration has passed on all clocks, whichever clock is the slowest. On
+/// a single object, the takeover delay begins at the lapse.
 #[tokio::test(start_paused = true)]
 async fn a_lapse_and_a_takeover_delay_hold_on_all_clocks() {
     const CHRONY: i32 = 83_333;

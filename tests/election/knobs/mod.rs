@@ -39,9 +39,10 @@ impl Layer for Named {
     }
 }
 
-/// A candidate with a unique name may seal the epoch of its name only in its first campaign. The
-/// stores have different names, so the process takes each campaign as the first of a different
-/// election.
+/// A candidate with a unique name may seal an epoch with its own name only in its first campaign.
+/// The two store values name the same objects differently, so the process treats each campaign as
+/// the first campaign of a separate election. The second campaign must not seal the epoch that the
+/// same process leads.
 #[tokio::test(start_paused = true)]
 async fn a_unique_name_does_not_seal_an_epoch_of_the_same_process() {
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
@@ -140,7 +141,8 @@ async fn the_stores_dates_lapse_a_dead_leader_only_after_the_margin() {
     let plain = world.node("b").build().unwrap();
     let margin = world.node("c").store_clock_margin(secs(2)).build().unwrap();
     held(plain.try_campaign().await.unwrap());
-    // The validity is 10 s, the drift 0.1 s, and the margin 2 s.
+    // The lease ended after 10.1 s (the validity and the drift), but the margin of 2 s has not
+    // passed.
     held(margin.try_campaign().await.unwrap());
     wait(millis(200)).await;
     let fresh = world.node("d").build().unwrap();
@@ -148,8 +150,8 @@ async fn the_stores_dates_lapse_a_dead_leader_only_after_the_margin() {
     assert_eq!(elected(margin.try_campaign().await.unwrap()).epoch().get(), 2);
 }
 
-/// Before the fix, a random delay preceded the seal of a long dead leader. It was up to a tenth of
-/// the validity, which is six minutes in this test.
+/// Before the fix, a candidate waited for a random delay before it sealed the epoch of a long dead
+/// leader. The delay was up to a tenth of the validity, that is, six minutes in this test.
 #[tokio::test(start_paused = true)]
 async fn a_long_dead_leader_by_the_stores_dates_is_replaced_immediately() {
     for seed in 0..8 {
@@ -214,7 +216,7 @@ async fn the_request_timeout_bounds_a_campaign_on_a_store_that_never_answers() {
         assert!(took >= timeout && took < timeout + millis(50), "{took:?}");
         let (took, result) = timed(election.try_campaign()).await;
         assert_eq!(result.unwrap_err().kind(), ErrorKind::Unavailable);
-        // The campaign sends three requests with pauses between them.
+        // The attempt sends three requests with pauses between them.
         assert!(took >= timeout * 3 && took < timeout * 3 + secs(2), "{took:?}");
     }
 }
@@ -230,7 +232,8 @@ async fn a_leader_survives_renewals_that_are_never_answered() {
     }
 }
 
-/// Tests the back-off of polls that the post about Cloud Storage describes, with an upper bound.
+/// If `poll_backoff` is set, a follower increases its poll interval up to a bound. The post about
+/// Cloud Storage proposes a back-off.
 #[tokio::test(start_paused = true)]
 async fn a_follower_backs_off_up_to_a_bound_if_configured() {
     for (backoff, polls) in [(None, 200..=203), (Some(secs(8)), 7..=12)] {
@@ -255,7 +258,7 @@ async fn a_follower_backs_off_up_to_a_bound_if_configured() {
     }
 }
 
-/// The follower polls as often after a change of the leader as at the start.
+/// After a change of the leader, the follower polls at the same short interval as at its start.
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_ends_the_back_off() {
     let world = World::new();
@@ -268,8 +271,8 @@ async fn a_new_leader_ends_the_back_off() {
     lead.resign().await.unwrap();
     let _next = world.leader("b").await;
     way.take_log();
-    // The follower sees the new leader after one interval, and then polls at intervals from 200 ms
-    // on. Without the reset, the follower would poll 3 times.
+    // The follower sees the new leader at its next poll. Then its interval starts at 200 ms again.
+    // If the interval did not start again, the follower would poll 3 times.
     wait(secs(16)).await;
     let looks = way.take_calls().iter().filter(|call| **call == Call::Get).count();
     assert!((6..=14).contains(&looks), "{looks}");
@@ -326,8 +329,8 @@ async fn a_drop_never_blocks() {
     }
 }
 
-/// Candidates that begin to follow at the same moment must seal at different moments. This holds
-/// whether or not the leader renews while they follow.
+/// Candidates that begin to follow at the same moment must seal at different moments, both if the
+/// leader renews while they follow and if it does not.
 #[tokio::test(start_paused = true)]
 async fn candidates_that_start_together_do_not_seal_together() {
     // One poll interval is longer than a tenth of the validity, and the other is shorter.

@@ -96,8 +96,8 @@ async fn regression_a_failing_store_after_a_suspension_is_the_reported_reason() 
         let Loss::LeaseEnded { last_error: Some(error) } = &loss else { panic!("{loss}") };
         assert!(error.to_string().contains(words), "{fault:?}: {error}");
     }
-    // If a renewal failed before a long suspension, the suspension is the reason, and not the
-    // failure.
+    // If a renewal failed before a long suspension, the reported reason is the suspension, and not
+    // the failed renewal.
     let world = World::new();
     let (lead, way, clock) = leader_behind(&world).await;
     way.on(Call::Replace).fault(Fault::FailBefore);
@@ -105,7 +105,7 @@ async fn regression_a_failing_store_after_a_suspension_is_the_reported_reason() 
     clock.suspend(secs(40));
     let loss = lead.lost().await;
     assert!(matches!(loss, Loss::Suspended { gap } if gap >= secs(40)), "{loss}");
-    // If the suspension leaves no time for a request, the suspension is the reason.
+    // If the suspension leaves no time for a request, the reported reason is the suspension.
     let world = World::new();
     let (lead, way, clock) = leader_behind(&world).await;
     way.always(Fault::Hang);
@@ -114,7 +114,8 @@ async fn regression_a_failing_store_after_a_suspension_is_the_reported_reason() 
     assert!(matches!(loss, Loss::Suspended { gap } if gap >= secs(9)), "{loss}");
 }
 
-/// The driver checks a lease of 2 s five times a second, so it detects a stop of 0.75 s.
+/// The driver checks a lease of 2 s five times a second, so the driver detects a suspension of 0.75
+/// s.
 #[tokio::test(start_paused = true)]
 async fn short_leases_are_checked_more_often() {
     let world = World::new();

@@ -37,8 +37,9 @@ async fn the_lease_ends_a_validity_after_the_last_renewal_is_sent() {
     assert!(took > millis(9_390) && took < millis(9_410), "{took:?}");
 }
 
-/// A renewal takes effect, but gets no answer. Two seconds later the leader sends it again, and the
-/// store refuses it. Then the leader finds the first renewal by a read-back.
+/// A renewal takes effect, but gets no answer. Two seconds later the leader sends the renewal
+/// again, and the store refuses the second attempt. Then the leader reads the record back, and
+/// finds its first renewal.
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_renewal_extends_the_lease_from_the_time_it_was_sent() {
     let world = World::new();
@@ -73,8 +74,8 @@ async fn the_token_ends_with_the_lease() {
     assert!(lead.check().is_err() && lead.remaining().is_zero());
 }
 
-/// A check detects the end of the lease by a clock that is then set back. Before the fix, the
-/// driver did not detect the loss, and continued to renew.
+/// `check` detects the end of the lease by the wall clock, and then the clock is set back. Before
+/// the fix, the driver did not learn of the loss, and continued to renew.
 #[tokio::test(start_paused = true)]
 async fn regression_a_loss_found_by_a_check_stops_the_renewals() {
     let world = World::new();
@@ -93,8 +94,9 @@ async fn regression_a_loss_found_by_a_check_stops_the_renewals() {
     assert_eq!(elect(&world.node("b").build().unwrap()).await.epoch().get(), 2);
 }
 
-/// The answer to a renewal arrives after the end of the lease, before the driver has detected this
-/// end. By the answer alone, the renewed lease would last for another 2 s.
+/// The answer to a renewal arrives after the end of the lease, and before the driver has detected
+/// this end. The driver must report the loss, although the renewed lease would last for another 2
+/// s.
 #[tokio::test(start_paused = true)]
 async fn an_answer_after_the_end_of_the_lease_does_not_extend_the_lease() {
     let world = World::new();
@@ -135,7 +137,8 @@ async fn regression_an_outage_found_by_a_check_has_the_error_of_the_store() {
     let end = lead.remaining();
     wait(end - millis(1)).await;
     assert!(lead.check().is_ok());
-    // The loop checks until the end of the lease within one poll, so no other task runs.
+    // The loop calls `check` every 100 µs. So `check` finds the end of the lease before the driver
+    // does.
     let loss = loop {
         match lead.check() {
             Ok(_) => tokio::task::yield_now().await,
@@ -325,7 +328,7 @@ async fn several_tasks_can_wait_for_one_loss() {
             })
         })
         .collect();
-    // The future of `lost` can be dropped, and other waits continue.
+    // This future of `lost` is dropped after 1 s. The other tasks continue to wait.
     assert!(within(secs(1), lead.lost()).await.is_none());
     world.seal(1, "deposed").await;
     for task in waiting {
@@ -334,8 +337,8 @@ async fn several_tasks_can_wait_for_one_loss() {
     assert!(matches!(lead.lost().await, Loss::Sealed { .. }), "and again");
 }
 
-/// A runtime that shuts down drops the driver. The lease ends nevertheless, and checks report the
-/// end.
+/// The runtime shuts down, and drops the driver. The lease ends nevertheless, and `lost` reports
+/// the end.
 #[test]
 fn regression_a_check_reports_the_end_without_the_driver() {
     let runtime = || {

@@ -105,7 +105,7 @@ pub async fn a_deposition(recorder: &Recorder) {
     counts_all(&now, &world.store);
 }
 
-/// A leader without a reachable store.
+/// The store does not answer a leader until its lease has ended.
 pub async fn a_store_that_hangs(recorder: &Recorder) {
     let world = World::new();
     let (lead, way, _) = leader_behind(&world).await;
@@ -125,8 +125,8 @@ pub async fn a_store_that_hangs(recorder: &Recorder) {
     counts_all(&now, &way);
 }
 
-/// A grant is late, so the candidate renews its lease before it reports the election. This renewal
-/// fails, because an operator has sealed the epoch.
+/// The confirmation of an epoch is late, so the candidate must renew its lease before it reports
+/// the grant. The renewal fails, because an operator has sealed the epoch.
 pub async fn an_abandoned_grant(recorder: &Recorder) {
     let world = World::new();
     let election = world.node("a").build().unwrap();
@@ -155,8 +155,8 @@ pub async fn campaigns_that_fail(recorder: &Recorder) {
     assert_eq!(now.sum("tenure_elections_total", &[]), 2.0);
 }
 
-/// The process learns of an epoch only by a read, and not by a LIST or by a create. The metric must
-/// show this epoch.
+/// If a process learns of an epoch only by a read, and not by a LIST or a create, the metric must
+/// also show this epoch.
 pub async fn regression_an_epoch_that_was_read_is_known(recorder: &Recorder) {
     let epoch = || recorder.scrape().value("tenure_epoch", &[APP]);
     let written = |more: Value| {
@@ -165,8 +165,7 @@ pub async fn regression_an_epoch_that_was_read_is_known(recorder: &Recorder) {
         record.to_string()
     };
     let nonce = |digit: &str| json!({ "format": 1, "nonce": digit.repeat(32), "heartbeat": 1 });
-    // Another candidate creates the epoch after this candidate has read the seal, and before its
-    // own create.
+    // Another candidate creates epoch 2 before this candidate sends its own create.
     let world = World::new();
     world.put(&name(1), written(nonce("a"))).await;
     let b = world.node("b").build().unwrap();
@@ -215,7 +214,8 @@ pub async fn an_observer(recorder: &Recorder) {
     drop(lead);
 }
 
-/// A compaction keeps ten of a hundred epochs. The epochs of later leaders are too young to delete.
+/// A compaction keeps ten of a hundred epochs. The epochs that are created later are too young to
+/// delete.
 pub async fn a_compaction(recorder: &Recorder) {
     let clock = TestClock::new();
     let store = FaultStore::new(Arc::new(MemoryStore::with_clock(Arc::new(clock.clone()))));

@@ -11,8 +11,8 @@ use tenure_testkit::time::{millis, secs, timed, wait};
 use tenure_testkit::world::{VALIDITY, elect};
 use tenure_testkit::write_faults::WRITE_FAULTS;
 
-/// Returns the rule that a seal breaks, or `None`. The seal replaced the record `before` by
-/// `after`. The tests of broken variants use this function, too.
+/// Returns the rule that a seal breaks, or `None`. The seal has replaced the record `before` by the
+/// record `after`. The test of broken seals also uses this function.
 fn wrong_seal(before: &Value, after: &Value, ended: &str) -> Option<String> {
     let number = |record: &Value, field: &str| record[field].as_u64().unwrap_or(0);
     if !is_sealed(after) {
@@ -209,8 +209,8 @@ async fn a_later_format_is_left_unchanged_and_a_broken_single_object_has_no_toke
     }
 }
 
-/// Whatever fault the write of the seal meets, the outcome of `depose` matches the record on the
-/// store.
+/// The outcome of `depose` matches the record on the store after every fault of the write that
+/// seals the epoch.
 #[tokio::test(start_paused = true)]
 async fn a_seal_with_an_unknown_effect_is_read_back() {
     for layout in LAYOUTS {
@@ -260,7 +260,7 @@ async fn an_error_without_an_effect_reports_no_effect() {
     for layout in LAYOUTS {
         for (call, fault, kind) in [
             (Call::Replace, Fault::Denied, ErrorKind::AccessDenied),
-            // These failures report that the request had no effect.
+            // `FailBefore` answers 503, and the answer shows that the request had no effect.
             (Call::Replace, Fault::FailBefore, ErrorKind::Unavailable),
             (Call::Get, Fault::Denied, ErrorKind::AccessDenied),
             (Call::Get, Fault::FailBefore, ErrorKind::Unavailable),
@@ -345,7 +345,8 @@ async fn a_seal_is_retried_a_few_times_after_renewals() {
     }
 }
 
-/// Without an epoch, `depose` seals only the epoch of its first read, and not a later epoch.
+/// If the caller names no epoch, `depose` seals only the newest epoch at its first read, and not a
+/// later epoch.
 #[tokio::test(start_paused = true)]
 async fn a_successor_of_the_first_read_is_not_deposed() {
     for layout in LAYOUTS {

@@ -84,8 +84,9 @@ async fn another_epoch_or_nonce_is_left_unchanged() {
         let other: ResignKey = format!("2-{nonce}").parse().unwrap();
         assert_eq!(guard.resign_dead(other, None).await.unwrap(), Resigned::NotCurrent);
         assert_eq!(scene.record(1).await, before);
-        // After a takeover, the result depends on the layout. With epoch files the epoch has
-        // already ended, and with a single object the object has another token.
+        // After a takeover, the result depends on the layout. With epoch files, the object of the
+        // key's epoch shows that the epoch has ended. With a single object, the object has another
+        // token.
         guard.resign_dead(key, None).await.unwrap();
         let _b = scene.leader("b").await;
         let expected = match layout {
@@ -132,8 +133,8 @@ async fn a_late_renewal_is_read_and_sealed() {
     }
 }
 
-/// The guard seals the epoch of a process that is alive, contrary to the report. Then the store
-/// refuses the next renewal of this process.
+/// The guard calls `resign_dead` for a process that is alive. Then the store refuses the next
+/// renewal of this process.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_after_the_seal_is_refused() {
     for layout in LAYOUTS {
@@ -147,8 +148,8 @@ async fn a_renewal_after_the_seal_is_refused() {
     }
 }
 
-/// The store refuses every seal, as if the holder renewed just before. So the holder counts as
-/// alive, and its record remains unchanged.
+/// The store refuses every seal, as if the holder had just renewed. So the guard treats the holder
+/// as alive, and does not change its record.
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_keeps_renewing_is_left_unchanged() {
     for layout in LAYOUTS {

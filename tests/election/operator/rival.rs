@@ -13,7 +13,8 @@ type Deed = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub struct Interposed {
     inner: Arc<dyn Store>,
-    /// The action, and the number of requests before the action.
+    /// The action of the other process, and the number of requests before the action. `None` after
+    /// the action has begun.
     deed: Mutex<Option<(usize, Deed)>>,
 }
 
@@ -22,7 +23,7 @@ impl Interposed {
         Layered(Interposed { inner, deed: Mutex::new(Some((before, deed))) })
     }
 
-    /// Returns whether the action has not happened.
+    /// Returns whether the action is still pending.
     pub fn is_left(&self) -> bool {
         self.deed.lock().unwrap().is_some()
     }

@@ -45,8 +45,8 @@ impl Scene {
         self.behind(&self.store, name)
     }
 
-    /// Returns a candidate with another connection to the same objects. The connection has separate
-    /// faults.
+    /// Returns a candidate that uses the connection `way` to the same objects. The connection has
+    /// its own faults.
     pub fn behind(&self, way: &FaultStore, name: &str) -> ElectionBuilder {
         let seed = name.bytes().fold(7, |seed, byte| seed * 31 + u64::from(byte));
         Election::builder(Arc::new(way.clone()), "app")

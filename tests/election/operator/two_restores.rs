@@ -16,8 +16,8 @@ use tenure_testkit::world::{VALIDITY, elect};
 
 const NO_WAIT: Duration = Duration::ZERO;
 
-/// Returns a leader that is cut off and has a lost object, so only an operator knows of this
-/// leader.
+/// Returns a leader that is cut off from the store and whose epoch object was lost. Only an
+/// operator knows of this leader.
 async fn lost_leader(scene: &Scene) -> Leadership {
     let a = scene.cut_off_leader(Duration::ZERO).await;
     scene.store.inner().delete(vec![scene.key(a.epoch().get())]).await.unwrap();
@@ -70,8 +70,9 @@ fn held(above: u64) -> String {
     held.to_string()
 }
 
-/// Two killed restores hold two epochs. Before the fix, outcomes named the lower epoch as the one
-/// to finish, or reported a finished restore, although no candidate could be elected.
+/// Two killed restores hold two epochs. While the greater epoch is held, no candidate can be
+/// elected. Before the fix, an outcome named the lower epoch as the epoch to finish, or reported
+/// that the restore was finished.
 #[tokio::test(start_paused = true)]
 async fn regression_the_newest_held_epoch_must_be_finished() {
     let scene = Scene::new(Layout::EpochFiles);
@@ -89,9 +90,10 @@ async fn regression_the_newest_held_epoch_must_be_finished() {
     assert_eq!(elect(&scene.election("b")).await.epoch(), epoch(21));
 }
 
-/// A killed restore holds an epoch, and has deposed a leader whose lease is longer than the wait
-/// that the held epoch records. When another restore continues, the object of this leader is
-/// missing. So the first restore must record the longer wait before it seals the leader's epoch.
+/// A restore finds a leader whose lease is longer than the wait in the held epoch. The restore is
+/// killed after it has sealed the leader's epoch, and the object of this epoch is lost. The next
+/// restore must nevertheless wait for the lease. So a restore must write the longer wait into the
+/// held epoch before it seals the leader's epoch.
 #[tokio::test(start_paused = true)]
 async fn regression_a_longer_wait_is_written_before_the_first_seal() {
     let scene = Scene::new(Layout::EpochFiles);
@@ -115,9 +117,9 @@ async fn regression_a_longer_wait_is_written_before_the_first_seal() {
 /// The arguments of one restore: the epoch, and the requested wait.
 type Run = (u64, Duration);
 
-/// Before each request of one restore, the test runs another restore, or only its first requests.
-/// If an outcome promises a wait, successors must wait. If an outcome names a remedy, the remedy
-/// must lead to an elected leader.
+/// The test runs an inner restore, or only its first requests, before each request of an outer
+/// restore. If an outcome promises a wait, successors must wait. If an outcome names a remedy, a
+/// candidate must be elected after this remedy.
 #[tokio::test(start_paused = true)]
 async fn every_interleaving_keeps_the_promised_wait() {
     let mut scenes = 0;
@@ -155,7 +157,7 @@ fn promises((_, asked): Run, told: Option<&Restored>) -> bool {
 }
 
 /// Runs the inner restore just before request number `before` of the outer restore. Returns false
-/// if the outer restore sends fewer requests than that.
+/// if the outer restore sends at most `before` requests.
 async fn interleave(
     outer: Run,
     inner: Run,

@@ -1,5 +1,5 @@
-//! Tests restores of an unreadable single object. Only the operator knows the token and the
-//! validity of the holder.
+//! Tests restores of an unreadable single object. The object does not show the token or the
+//! validity of the holder, so the operator must know both.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn regression_a_restore_waits_for_the_holder_of_an_unreadable_object() {
     }
 }
 
-/// If the holder is dead, the operator may request any wait.
+/// If the operator knows that the holder is dead, a wait of 1 ms is sufficient.
 #[tokio::test(start_paused = true)]
 async fn a_short_wait_is_enough_after_the_death_of_the_holder() {
     let scene = Scene::new(Layout::SingleObject);

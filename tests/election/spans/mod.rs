@@ -50,9 +50,9 @@ impl Capture {
     /// Captures the spans and events of this thread from now on.
     fn start() -> (Capture, impl Drop) {
         let capture = Capture::default();
-        // If only one subscriber exists, and a thread without it is the first at a call site,
-        // tracing disables this call site permanently. So a second subscriber exists, which accepts
-        // everything.
+        // If only one subscriber exists, and a thread without this subscriber reaches a call site
+        // first, tracing disables the call site permanently. So this function also creates a second
+        // subscriber, which accepts everything.
         static OTHER: std::sync::OnceLock<tracing::Dispatch> = std::sync::OnceLock::new();
         OTHER.get_or_init(|| tracing::Dispatch::new(tracing_subscriber::registry()));
         let subscriber = tracing_subscriber::registry().with(capture.clone());
@@ -82,7 +82,7 @@ impl Capture {
         std::iter::successors(up(told), up).map(|told| told.name).collect()
     }
 
-    /// Returns the requests below spans of this name, in the form `op outcome`.
+    /// Returns the requests below spans of this name. Each element has the form `op outcome`.
     fn requests_below(&self, name: &str) -> Vec<String> {
         let requests = self.named("request").into_iter();
         let below = requests.filter(|told| self.above(told).iter().any(|above| above == name));

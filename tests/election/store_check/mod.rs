@@ -1,4 +1,5 @@
-//! Tests the store check, which names each unsafe behaviour. A safe store is checked only once.
+//! Tests the store check. Its error names the unsafe behaviour of a store. A safe store is checked
+//! only once.
 
 use std::sync::Arc;
 
@@ -120,8 +121,8 @@ async fn concurrent_checks_of_many_processes_pass() {
 async fn regression_a_campaign_survives_failures_of_the_check() {
     for call in [Call::Create, Call::Get, Call::Replace, Call::List] {
         for fault in WRITE_FAULTS {
-            // The test skips these faults: a store that gives one of these answers seven times in a
-            // row is unsafe, and the check must refuse it.
+            // A store that meets one of these faults seven times in a row is unsafe, and the check
+            // must refuse the store. So the test skips these faults.
             if [Fault::NoEtag, Fault::Swallow, Fault::Refuse].contains(&fault) {
                 continue;
             }
@@ -204,7 +205,7 @@ async fn regression_a_store_without_etags_in_writes_is_unsafe() {
     assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
     assert!(error.to_string().contains("without an ETag"), "{error}");
     assert_eq!(world.epochs().await, [0; 0], "no epoch was created");
-    // The check tolerates a proxy that drops a few ETags.
+    // The check accepts a store behind a proxy that drops a few ETags.
     world.store.heal();
     world.store.on(Call::Replace).times(2).fault(Fault::NoEtag);
     elect(&election).await.resign().await.unwrap();
@@ -227,8 +228,8 @@ async fn regression_lost_writes_without_an_etag_end_a_campaign() {
     assert_eq!(writes, 5);
 }
 
-/// A proxy may give answers that look as if they came from an unsafe store. Before the fix, such an
-/// answer ended a campaign, although the store had worked before.
+/// A proxy may give answers that look as if they came from an unsafe store. Before the fix, one of
+/// these answers ended a campaign, although the store had worked before.
 #[tokio::test(start_paused = true)]
 async fn regression_an_unsafe_answer_ends_no_campaign_that_has_worked() {
     for fault in [Fault::Swallow, Fault::Unsupported] {
@@ -250,8 +251,8 @@ async fn regression_an_unsafe_answer_ends_no_campaign_that_has_worked() {
     }
 }
 
-/// An attempt ends after three consecutive failures. Before the fix, the successful reads between
-/// the failed writes reset this count, so the campaign made 25 attempts a second.
+/// An attempt ends after three consecutive failures. Before the fix, each successful read between
+/// two failed writes reset this count, so a campaign made 25 attempts a second.
 #[tokio::test(start_paused = true)]
 async fn regression_an_attempt_ends_if_only_writes_fail() {
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
@@ -273,7 +274,8 @@ async fn regression_an_attempt_ends_if_only_writes_fail() {
     }
 }
 
-/// The leader keeps its lease: it sends two additional requests after each renewal to read it back.
+/// The effect of a write without an ETag is unknown, so the leader sends two additional requests
+/// after each renewal. The leader keeps its lease.
 #[tokio::test(start_paused = true)]
 async fn a_leader_survives_writes_without_an_etag() {
     let world = World::new();

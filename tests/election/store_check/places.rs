@@ -6,7 +6,8 @@ use tenure_testkit::one_write_a_second::OneWriteASecond;
 use super::*;
 
 /// Candidates of different layouts do not read each other's objects, so only the store check
-/// detects a wrong layout. Before the fix, a store value was checked only for its first election.
+/// detects a wrong layout. Before the fix, the check ran only for the first election of a store
+/// value.
 #[tokio::test(start_paused = true)]
 async fn regression_each_election_of_a_store_value_detects_the_other_layout() {
     let world = World::new();
@@ -47,7 +48,8 @@ async fn regression_candidates_start_together_on_a_store_with_one_write_a_second
     assert!(took < secs(15), "{took:?}");
 }
 
-/// Lists keys by their parts between slashes, as a hierarchical namespace of Azure does.
+/// A store that orders keys in listings by their parts between slashes, as a hierarchical namespace
+/// of Azure does.
 #[derive(Debug)]
 struct ByParts(FaultStore);
 

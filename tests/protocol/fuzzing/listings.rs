@@ -86,8 +86,8 @@ proptest! {
         };
         let superseded = epochs.iter().take(epochs.len().saturating_sub(keep)).filter(old);
         if plan.stopped() {
-            // The compactor stops if it finds the last possible epoch. Then it may have deleted
-            // fewer epochs.
+            // The compactor stops at the last possible epoch. So it may have deleted fewer epochs
+            // than in a complete run.
             prop_assert!(deleted.iter().all(|epoch| epochs.contains(epoch)));
         } else {
             prop_assert_eq!(deleted, superseded.copied().collect::<Vec<_>>());

@@ -26,7 +26,7 @@ fn play(name: &str, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the stories of a file. Each story begins with `== NAME`.
+/// Returns the name and the lines of each story in a file. A story begins with `== NAME`.
 fn stories(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split("== ").skip(1).filter_map(|story| story.split_once('\n'))
 }

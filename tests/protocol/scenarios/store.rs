@@ -34,7 +34,7 @@ impl Body {
 #[derive(Debug, Clone)]
 pub struct Object {
     pub body: Body,
-    /// Number of writes with the same body. This number represents `Last-Modified`.
+    /// Number of writes of the same body. In this store, the number replaces `Last-Modified`.
     pub touches: u32,
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tenure::protocol::find::{After, Listing};
 use tenure::protocol::message::{Answer, Lost, Nonce, Request, Sighting, Wait};
 
-/// Names of the nonces. `a2` is the second nonce that `a` used.
+/// Names of the nonces. For example, `a2` is the second nonce that the participant `a` used.
 #[derive(Debug, Default)]
 pub struct Names(HashMap<Nonce, String>);
 

@@ -23,8 +23,8 @@ struct Participant {
     /// request has not reached the store.
     asked: Option<(Request, Option<Reply>)>,
     last: Option<Event>,
-    /// The number of touches in the last read of a foreign record. A greater number shows another
-    /// touch.
+    /// The epoch and the number of touches in the last read of a foreign record. If the next read
+    /// shows a greater number, the peer has touched the record in the meantime.
     touches: Option<(Epoch, u32)>,
 }
 
@@ -149,7 +149,7 @@ impl World {
     /// the state of the store.
     fn is_told(&mut self, label: &str, what: &str) -> Done {
         let answer = words::made_up(what).ok_or_else(not_understood)?;
-        // The line may give an answer although the participant waits for none. The state machine
+        // A story may send an answer to a participant that waits for no answer. The state machine
         // must ignore this answer.
         self.get(label)?.asked = None;
         self.answer(label, answer)
@@ -341,8 +341,8 @@ impl World {
         let machine = &participant.machine;
         Ok(match machine.step() {
             Step::Request(request) => format!("asks for: {}", self.names.request(&request)),
-            // The participant draws the nonce when it sends the create, so the description shows
-            // the next nonce.
+            // The participant will draw a nonce when it sends the create. The description shows the
+            // name of this nonce.
             Step::Nonce => {
                 let next = machine.greatest().map_or(1, |epoch| epoch.get() + 1);
                 format!("asks for: CREATE {next} as {label}{}", participant.nonces.len() + 1)

@@ -1,4 +1,4 @@
-//! Tests of the directory store: its files, its refusals, and its users.
+//! Tests of the directory store: its files, the calls that it refuses, and its users.
 
 #![cfg(unix)]
 
@@ -140,7 +140,8 @@ async fn symbolic_links_are_never_followed() {
     assert_eq!(keys_of(&store, "").await, [""; 0]);
     assert_eq!(fs::read_to_string(outside.path().join("secret")).expect("there"), "secret");
     assert_eq!(fs::read_dir(outside.path()).expect("listed").count(), 1);
-    // Two processes with different locks would write concurrently.
+    // The store refuses a lock file that is a link. If the link led two processes to different lock
+    // files, they would write concurrently.
     let lock = dir.path().join(".tenure/lock");
     fs::rename(&lock, outside.path().join("lock")).expect("moved");
     symlink(outside.path().join("lock"), &lock).expect("a link");
@@ -200,7 +201,8 @@ async fn an_incomplete_file_of_a_killed_process_is_ignored_and_removed() {
     assert_eq!(&body_of(&again, "a").await[..], b"x");
 }
 
-/// A deletion may remove a folder while other calls write and read in it. These calls must succeed.
+/// A deletion may remove a folder while other calls write and read in the folder. These calls must
+/// succeed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn regression_deletions_do_not_fail_writers_in_their_folder() {
     let (dir, store) = store();
@@ -299,8 +301,8 @@ async fn a_listing_reads_only_the_folders_of_the_page() {
     }
     assert_eq!(keys_of(&store, "").await, all);
     assert_eq!(keys_of(&store, "b/").await, ["b/1", "b/2/x"]);
-    // With one key per page, the pages together have every key once and in order, whatever folder
-    // each key is in.
+    // With one key per page, the pages together have every key once and in order, even if the keys
+    // are in different folders.
     let (mut after, mut found) = (String::new(), Vec::new());
     loop {
         let page = store.list("", &after, 1).await.expect("listed");

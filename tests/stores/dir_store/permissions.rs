@@ -19,15 +19,15 @@ async fn the_group_may_write_files_of_its_directory() {
     assert_eq!(mode(".tenure/lock"), 0o660);
 }
 
-/// Returns whether this test runs as root. The owner of the new directory `dir` shows this.
+/// Returns whether this test runs as root, that is, whether root owns the new directory `dir`.
 fn is_root(dir: &tempfile::TempDir) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     fs::metadata(dir.path()).expect("the object exists").uid() == 0
 }
 
-/// Runs this test again as another user if the present user is root, because root ignores
-/// permissions. Returns true if the other user has run the test. If no other user may start this
-/// program, returns false, and the test checks less.
+/// If the present user is root, runs the test `test` again as another user, because root ignores
+/// permissions. Returns true if the other user has run the test. Returns false if the present user
+/// is not root, or if no other user may start this program.
 fn done_by_another_user(test: &str) -> bool {
     use std::os::unix::process::CommandExt as _;
     if !is_root(&tempfile::tempdir().expect("a temporary directory")) {
@@ -75,7 +75,7 @@ async fn a_user_who_cannot_open_the_lock_can_list() {
     let lock = dir.path().join(".tenure/lock");
     fs::set_permissions(&lock, fs::Permissions::from_mode(0o000)).expect("set");
     assert_eq!(keys_of(&store, "").await, ["app/a"]);
-    // This part does not run as root, because root may open all files.
+    // If root runs the test, skip this part, because root may open all files.
     if !is_root(&dir) {
         let denied = StoreErrorKind::AccessDenied;
         refuses(store.create("b", "x".into()).await, denied, "all processes must have one user");
@@ -91,7 +91,7 @@ async fn the_error_for_a_missing_permission_names_the_path() {
     let (dir, store) = store();
     done(store.create("a", "x".into()).await);
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o555)).expect("set");
-    // This part does not run as root, because root ignores permissions.
+    // If root runs the test, skip this part, because root ignores permissions.
     if fs::create_dir(dir.path().join("probe")).is_err() {
         let denied = StoreErrorKind::AccessDenied;
         let path = store.path().display().to_string();
@@ -109,7 +109,7 @@ async fn the_error_for_a_missing_permission_names_the_path() {
 }
 
 /// A killed process may leave unfinished renames. The next holder of the lock completes these
-/// renames. Until then, readers that cannot open the lock file get an error.
+/// renames. Before the renames are complete, readers that cannot open the lock file get an error.
 #[tokio::test]
 async fn a_user_who_cannot_open_the_lock_reads_settled_objects() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -130,7 +130,8 @@ async fn a_user_who_cannot_open_the_lock_reads_settled_objects() {
     }
 }
 
-/// The lock cannot be opened, so no writer can hold it. The reader fails without a wait.
+/// No process can open the lock, so no writer can complete the write. The reader fails without a
+/// wait.
 #[tokio::test]
 async fn an_unsettled_object_cannot_be_read_without_an_open_lock() {
     let (dir, store) = store();

@@ -1,7 +1,8 @@
-//! Tests the directory store with real processes, which are killed at any moment or race for one
-//! key.
+//! Tests the directory store with real processes. Some are killed at any moment, and some race for
+//! one key.
 //!
-//! The processes run this test program. A variable makes them run only [`child_process`].
+//! The processes run this test program. An environment variable makes the program run only
+//! [`child_process`].
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -31,8 +32,8 @@ async fn killed_processes_leave_whole_objects_and_no_lock() {
         first.tell("loop");
         second.tell("loop");
         let mut acks = first.killed_after(fastrand::usize(1..20));
-        // The second process continues to write, even if the first process was killed while it held
-        // the lock.
+        // The first process may have held the lock when it was killed. The second process must
+        // nevertheless continue to write.
         acks.extend(second.killed_after(fastrand::usize(3..20)));
         for ack in acks {
             match ack.split(' ').collect::<Vec<_>>()[..] {
@@ -74,8 +75,8 @@ async fn one_process_wins_each_round() {
     }
 }
 
-/// Sends every process its order. Asserts that one process succeeds, that the others are refused,
-/// and that the object has the body of the winner.
+/// Sends the orders to the processes. Asserts that one process succeeds, that the others are
+/// refused, and that the object has the body of the successful process.
 async fn winner(
     store: &DirStore,
     racers: &mut [Process],
@@ -193,7 +194,7 @@ async fn write_for_ever(store: &DirStore, name: &str) -> ! {
     unreachable!("the numbers do not end")
 }
 
-/// Prints the line with a single write, so that a kill does not leave an incomplete line.
+/// Prints the line with a single write. So a killed process leaves no incomplete line.
 fn say(line: &str) {
     std::io::stderr().write_all(format!("{line}\n").as_bytes()).expect("the parent reads");
 }

@@ -1,4 +1,4 @@
-//! Tests that the double refuses the same requests as DynamoDB, with the same codes.
+//! Tests that the test server refuses the same requests as DynamoDB, with the same codes.
 
 use aws_sdk_dynamodb::error::ProvideErrorMetadata as _;
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -16,7 +16,7 @@ fn item(name: &str, body: &str) -> Item {
     item.as_object().expect("the JSON is an object").clone()
 }
 
-/// Writes `app/a` under the condition `condition`. Returns an error with the code, and with true if
+/// Writes `app/a` under the condition `condition`. An error is the code of the refusal, and whether
 /// the answer shows the item.
 async fn put(server: &DynamoServer, condition: &str) -> Result<(), (String, bool)> {
     use aws_sdk_dynamodb::operation::put_item::PutItemError;

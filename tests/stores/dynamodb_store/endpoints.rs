@@ -1,9 +1,9 @@
-//! Tests every form of a custom endpoint: the value of the variable, and the URL of the request.
+//! Tests for every form of a custom endpoint that requests use the correct URL.
 
 use super::environment::{keys, reading_child};
 use tenure_testkit::proxy::Proxy;
 
-/// Endpoints, each with the URL of its requests.
+/// Pairs of a custom endpoint, as the environment variable gives it, and the URL of its requests.
 const FORMS: [(&str, &str); 6] = [
     ("http://h.example", "http://h.example/"),
     ("http://h.example:8000/", "http://h.example:8000/"),

@@ -5,9 +5,9 @@ use tenure::Process;
 
 use super::*;
 
-/// Before the fix, the client computed the date of an answer: it took the date of an older answer,
-/// which has whole seconds, added the time since then, and treated the sum as exact. So `probe`
-/// reported a difference of half a second between equal clocks.
+/// Before the fix, the client computed the date of an answer: it added the elapsed time to the date
+/// of an older answer. Dates have whole seconds, but the client treated the sum as exact. So
+/// `probe` reported a difference of half a second between equal clocks.
 #[tokio::test]
 async fn regression_an_answer_has_its_own_date_in_whole_seconds() {
     let (_server, store) = start();

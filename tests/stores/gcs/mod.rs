@@ -1,4 +1,5 @@
-//! Tests Google Cloud Storage over real HTTP: the result for each answer, and the test server.
+//! Tests the store for Google Cloud Storage over real HTTP: its result for each answer. Also tests
+//! the test server.
 #![cfg(feature = "gcs")]
 
 use std::sync::Arc;
@@ -15,8 +16,8 @@ mod server;
 
 const KEY: &str = "app/lock-0000000001.json";
 
-/// Returns the capabilities of Cloud Storage. It answers "precondition failed" even for a missing
-/// object.
+/// Returns the capabilities of Cloud Storage. The service answers "precondition failed" even for a
+/// missing object.
 fn can() -> Capabilities {
     Capabilities { missing_is_refused: true, ..Capabilities::default() }
 }
@@ -42,8 +43,8 @@ async fn the_suite_holds_with_short_pages() {
     conformance::run_with(Arc::new(server.store()), "app/", &can).await;
 }
 
-/// A client that the caller has built retries requests, and does not report the dates of answers.
-/// The store passes the suite nevertheless.
+/// If the caller has built the client, the client retries requests, and does not report the dates
+/// of answers. A store with this client also passes the suite.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_client_of_the_caller_passes_the_suite() {
     let server = GcsServer::start();
@@ -69,9 +70,9 @@ async fn the_suite_holds_on_a_real_bucket() {
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-/// Returns the failed checks in the report of a bucket. The bucket allows about one write per
-/// second to each object, so a check that writes an object more often may fail with 429. The races
-/// must pass despite any number of 429 answers.
+/// Returns the failed checks in the report of a bucket. A bucket allows about one write per second
+/// to each object. So the result omits a check that has failed with 429, unless the check is a
+/// race: a race must pass despite any number of 429 answers.
 fn failures(report: Vec<(&'static str, Result<(), String>)>) -> Vec<String> {
     let exempt = |name: &str, words: &str| !name.ends_with("-race") && words.contains(": 429 ");
     let failed = report.into_iter().filter_map(|(name, result)| Some((name, result.err()?)));
@@ -91,14 +92,14 @@ async fn regression_a_failing_bucket_does_not_pass() {
     };
     let failed = judged(ServerFault::ErrorBefore).await;
     assert!(failed.len() >= conformance::CHECKS - 1, "{failed:?}");
-    // If the server refuses every write, no race takes place, and the report shows this failure.
+    // If the server refuses every write, no race takes place. The two failed checks are the races.
     let failed = judged(ServerFault::SlowDown).await;
     assert_eq!(failed.len(), 2, "{failed:?}");
     assert!(failed.iter().all(|words| words.contains("-race: ")), "{failed:?}");
 }
 
-/// Some writes come too early and are answered with 429. A check that gets a 429 is undecided, and
-/// all other checks must pass.
+/// The server answers some writes with 429, because they come too early. A check that gets a 429
+/// counts neither as passed nor as failed. All other checks must pass.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_bucket_with_some_429_answers_passes() {
     let server = GcsServer::start();
@@ -289,7 +290,7 @@ fn the_environment_may_name_an_emulator() {
 }
 
 /// The service account key of an emulator may name a server. The client uses this server, so
-/// messages must name it.
+/// messages must name this server.
 #[tokio::test]
 async fn regression_the_server_in_the_key_is_named_and_used() {
     use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};

@@ -96,7 +96,8 @@ mod s3 {
     }
 
     /// A write takes effect and is answered with 500. The client sends the write again, and the
-    /// store answers this repetition with 403. So the effect of the write is unknown.
+    /// server answers the second attempt with 403. So the store must report that the effect of the
+    /// write is unknown.
     #[tokio::test]
     async fn regression_a_denial_after_the_clients_own_retry_has_an_unknown_effect() {
         let server = S3Server::start().await;
@@ -119,8 +120,9 @@ mod s3 {
         assert_eq!(leadership.epoch().get(), 1);
     }
 
-    /// A write may take effect although the store refuses the retry of the client. If the candidate
-    /// then finds a greater epoch, it cannot know whether its own write came before this epoch.
+    /// The first attempt of a write may have taken effect although the server refuses the retry of
+    /// the client. If the writer then reads an object of a greater epoch, it cannot know whether
+    /// its own write preceded this object.
     #[tokio::test]
     async fn regression_a_refusal_after_the_clients_own_retry_has_an_unknown_effect() {
         let server = S3Server::start().await;
@@ -135,7 +137,7 @@ mod s3 {
     }
 
     /// A write takes effect and is answered with 500. The client sends the write again, and the
-    /// store refuses it.
+    /// server refuses the second attempt.
     #[tokio::test]
     async fn the_clients_own_retries_are_harmless() {
         let server = S3Server::start().await;

@@ -1,4 +1,5 @@
-//! Tests a store that wraps another store: the results for its answers, and its refusals.
+//! Tests `AnyObjectStore` on a store with unusual behaviour: its result for each answer, and the
+//! stores that it refuses.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +22,7 @@ use tenure::{CampaignOutcome, Election, ErrorKind};
 
 use super::taken;
 
-/// The unusual behaviour of a store.
+/// The behaviour of the wrapped store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// Behaves like the store in memory.
@@ -32,9 +33,10 @@ enum Way {
     AnyVersion,
     /// Lists keys in reverse order.
     Backwards,
-    /// Sends the first write of each kind a second time after its effect, and returns the refusal.
+    /// Sends the first write of each kind a second time after the write has taken effect, and
+    /// returns the refusal of the second attempt.
     RepeatsItself,
-    /// Announces a size, and then returns more bytes in a read.
+    /// Returns more bytes in a read than the announced size.
     Longer,
     /// Deletes no key that contains `kept`.
     Keeps,
@@ -47,7 +49,7 @@ struct Wrapped {
     inner: InMemory,
     way: Way,
     puts: AtomicUsize,
-    /// Condition of the last read.
+    /// `If-None-Match` condition of the last read.
     if_none_match: Mutex<Option<String>>,
 }
 
@@ -177,8 +179,8 @@ async fn a_store_that_accepts_any_version_is_refused_and_left_clean() {
     assert_eq!(store.list(None).count().await, 0, "the probe is deleted");
 }
 
-/// The constructor checks the store by a write. Before the fix, it wrote to a fixed key, and then
-/// deleted this key even if the object belonged to the user.
+/// The constructor checks the store by a write. Before the fix, the constructor wrote to a fixed
+/// key, and then deleted the object at this key, even if the object belonged to the user.
 #[tokio::test]
 async fn regression_the_build_does_not_overwrite_an_object_of_the_user() {
     let store = Arc::new(Wrapped::new(Way::AnyVersion));
@@ -213,7 +215,8 @@ async fn an_answer_longer_than_announced_is_an_error() {
     assert!(error.to_string().contains("the length of the response differs"), "{error}");
 }
 
-/// A reader that has the current version must not pay for the body again.
+/// The read has a condition with the version that the reader knows. So the store sends the body
+/// only if the version has changed.
 #[tokio::test]
 async fn a_read_sends_the_known_version() {
     let wrapped = Arc::new(Wrapped::new(Way::Plain));
@@ -225,7 +228,8 @@ async fn a_read_sends_the_known_version() {
     assert_eq!(sent().as_deref(), Some("\"another\""));
 }
 
-/// Keys beyond the thousandth would cost another request of the client.
+/// The client would need another request in order to find the key after the thousandth. So the page
+/// reports that it is truncated.
 #[tokio::test]
 async fn a_page_of_a_thousand_keys_is_full() {
     let store = Wrapped::new(Way::Plain);
@@ -346,8 +350,8 @@ async fn each_answer_has_its_meaning() {
     ] {
         for result in answers(words).await {
             let error = result.expect_err(words);
-            // The client may have made several attempts. Then this answer belongs only to the last
-            // attempt, and an earlier attempt may have taken effect.
+            // The client may have made several attempts. The answer belongs to the last attempt,
+            // and an earlier attempt may have taken effect.
             let determinacy = Determinacy::Indeterminate;
             assert_eq!(
                 (error.kind(), error.determinacy()),

@@ -20,8 +20,8 @@ async fn every_call(store: &S3Store) {
     assert!(store.delete(vec![KEY.to_owned()]).await.unwrap().is_empty());
 }
 
-/// Returns the encryption headers of the writes. Asserts that other requests have no such headers,
-/// because S3 would refuse these requests.
+/// Returns the encryption headers of the writes. Asserts that other requests lack these headers,
+/// because S3 refuses other requests with encryption headers.
 async fn said_by_writes(with: impl FnOnce(S3Store) -> S3Store) -> [Option<String>; 3] {
     let (server, store) = start().await;
     every_call(&with(store)).await;

@@ -1,9 +1,10 @@
-//! Tests every form of a custom endpoint: the value of the variable, and the URL of the request.
+//! Tests for every form of a custom endpoint that requests use the correct URL.
 
 use super::environment::child;
 use tenure_testkit::proxy::Proxy;
 
-/// Endpoints, each with the URL of a create of `app/key` in the bucket `tenure-test`.
+/// Pairs of a custom endpoint, as the environment variable gives it, and the URL of a create of
+/// `app/key` in the bucket `tenure-test`.
 const FORMS: [(&str, &str); 10] = [
     ("http://h.example", "http://h.example/tenure-test/app/key"),
     ("http://h.example/", "http://h.example/tenure-test/app/key"),
@@ -14,7 +15,7 @@ const FORMS: [(&str, &str); 10] = [
     ("http://192.0.2.7:9000/a", "http://192.0.2.7:9000/a/tenure-test/app/key"),
     ("http://[2001:db8::7]:9000", "http://[2001:db8::7]:9000/tenure-test/app/key"),
     ("http://[2001:db8::7]:9000/a", "http://[2001:db8::7]:9000/a/tenure-test/app/key"),
-    // Even if the host name begins with the name of the bucket, the path contains this name.
+    // The path contains the name of the bucket even if the host name begins with this name.
     ("http://tenure-test.h.example", "http://tenure-test.h.example/tenure-test/app/key"),
 ];
 

@@ -1,5 +1,5 @@
-//! Tests stores with settings from the environment. The last three tests of this file are programs
-//! for the other tests: each other test runs one of them in a separate process.
+//! Tests stores with settings from the environment. Each test runs one of the last three tests of
+//! this file in a separate process with other variables.
 
 use std::process::{Command, Output};
 

@@ -1,4 +1,4 @@
-//! Tests the results of [`S3Store`] for each answer, and without an answer, over real HTTP.
+//! Tests the results of [`S3Store`] for each answer and for missing answers, over real HTTP.
 #![cfg(feature = "s3")]
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Tests how the settings of a bucket are read, in the format of S3.
+//! Tests how the store reads the settings of a bucket.
 
 use tenure::store::{Determinacy, LifecycleRule, StoreErrorKind, Versioning};
 

@@ -9,7 +9,8 @@ use chrono::{DateTime, Utc};
 use tenure::Process;
 use tenure::store::{ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store, StoreError};
 
-/// Pairs of a key and its new body. A deletion has no body.
+/// A store that keeps its writes as lines. Each line has a key and the new body of its object. A
+/// line for a deletion has no body.
 #[derive(Debug, Default)]
 pub struct Ledger {
     lines: Mutex<Vec<Line>>,
@@ -32,8 +33,8 @@ impl Ledger {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends a line if the last line of this key is the line that `expected` names. The lock
-    /// makes the check and the write one step.
+    /// Appends a line if the last line of this key has the ETag `expected`. This function holds the
+    /// lock from the check to the write, so they are one step.
     fn write_if(&self, key: &str, body: Bytes, expected: Option<ETag>) -> PutOutcome {
         let mut lines = self.lines();
         match (last(&lines, key), &expected) {

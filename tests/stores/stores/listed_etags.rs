@@ -1,5 +1,5 @@
-//! Tests ETags in listings: the stores that list ETags, the allowed differences from the ETags of
-//! reads, and the faults that the suite finds.
+//! Tests ETags in listings: that stores list them, that the suite allows some differences from the
+//! ETags of reads, and that the suite finds wrong ETags.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ enum Way {
     OfTheVersionBefore,
     /// Wrong: listings show the tag of the next key.
     OfTheNextKey,
-    /// Wrong: listings show a tag of the key, which never changes.
+    /// Wrong: listings show a tag that depends on the key, and never changes.
     OfTheKey,
     /// Wrong: each version has two tags, and listings show a tag that never changes.
     OneNameThatStays,
@@ -57,7 +57,8 @@ impl Lists {
         }
     }
 
-    /// Converts a tag that this store has returned back to the tag of the inner store.
+    /// Converts a tag that reads and writes of this store have returned to the tag of the inner
+    /// store.
     fn of_shown(&self, etag: &ETag) -> ETag {
         let (tag, version) = etag.as_str().split_once('|').unwrap_or((etag.as_str(), ""));
         ETag::new(if self.way == Way::OneNameThatStays { version } else { tag })

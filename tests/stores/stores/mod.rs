@@ -118,7 +118,7 @@ struct Broken {
 }
 
 impl Broken {
-    /// Writes the object whatever its present version is.
+    /// Writes the object without a condition.
     async fn put(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
         self.inner.delete(vec![key.to_owned()]).await?;
         self.inner.create(key, body).await
@@ -257,7 +257,7 @@ impl Layer for Broken {
 /// Runs the suite on a broken store, and asserts that the check named `check` is the first to fail.
 async fn fails(store: impl Store, fault: impl std::fmt::Debug, check: &str) {
     let store = Arc::new(store);
-    // A broken store may pass a short race by chance, so each race has 200 rounds.
+    // A broken store may pass a race of a few rounds by chance, so each race has 200 rounds.
     let can = Capabilities { race_rounds: 200, ..Capabilities::default() };
     let suite = tokio::spawn(async move { conformance::run_with(store, "", &can).await });
     let error = suite.await.expect_err(&format!("{fault:?} must be detected"));
@@ -270,7 +270,8 @@ async fn fails(store: impl Store, fault: impl std::fmt::Debug, check: &str) {
     assert!(words.contains(&format!("[{check}]")), "{fault:?} is detected elsewhere: {words}");
 }
 
-/// A last page that hides keys costs requests, but endangers no epoch and no election.
+/// A wrong page in descending order costs a candidate additional requests, but elections remain
+/// correct.
 #[tokio::test]
 async fn elections_survive_a_last_page_that_hides_keys() {
     for fault in [Fault::LastLagsBehind, Fault::LastIsFirst, Fault::LastHidesTruncation] {

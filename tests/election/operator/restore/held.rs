@@ -1,5 +1,5 @@
-//! Tests epochs that a restore holds. Candidates wait and do not write over these epochs, and the
-//! next restore finishes them.
+//! Tests epochs that a restore holds. Candidates wait while an epoch is held, and the next restore
+//! finishes the held epoch.
 
 use tenure::Compactor;
 
@@ -27,8 +27,8 @@ async fn an_interrupted_restore_is_finished_by_a_second_run() {
     assert!(took >= VALIDITY && took < VALIDITY + secs(4), "{took:?}");
 }
 
-/// Before the restore, several peers were elected. These peers do not seal their predecessors, so
-/// several epochs are open.
+/// Several peers of Morling's post were elected before the restore. These peers do not seal the
+/// epochs of their predecessors, so several epochs are unsealed.
 #[tokio::test(start_paused = true)]
 async fn all_leaders_below_the_held_epoch_are_deposed_with_short_pages() {
     let scene = Scene::new(Layout::EpochFiles);
@@ -51,7 +51,8 @@ async fn all_leaders_below_the_held_epoch_are_deposed_with_short_pages() {
 
 /// The leader has a validity of 12 h and renews every 4 h. A restore to epoch 41 is killed while it
 /// holds this epoch. The object of the leader's epoch is older than `min_age`, so a compactor of an
-/// earlier version deletes it.
+/// earlier version deletes this object. The next restore must nevertheless wait for the leader's
+/// lease.
 #[tokio::test(start_paused = true)]
 async fn regression_a_restore_waits_for_the_leader_below_a_held_epoch() {
     const HOUR: Duration = secs(3_600);
@@ -80,8 +81,8 @@ async fn regression_a_restore_waits_for_the_leader_below_a_held_epoch() {
     }
 }
 
-/// Before the fix, the message recommended a forced deposition of the held epoch. After this
-/// deposition, two leaders overlapped without a bound.
+/// Before the fix, the message for a held epoch recommended a forced deposition. After this
+/// deposition, two processes led at the same time for an unbounded time.
 #[tokio::test(start_paused = true)]
 async fn regression_a_held_epoch_is_finished_by_a_higher_restore() {
     for force in [false, true] {
@@ -131,8 +132,8 @@ async fn regression_force_deposes_an_epoch_below_a_held_epoch() {
 }
 
 /// The leader is cut off and its object is lost, so only the operator knows of this leader. Before
-/// the fix, the wait that the operator requested was lost: by the first restore, or by the restore
-/// that sealed the lower held epoch.
+/// the fix, a restore could succeed without the wait that the operator had requested, if an earlier
+/// restore had sealed or held the epoch, or held a lower epoch.
 #[tokio::test(start_paused = true)]
 async fn regression_a_requested_wait_is_kept_or_refused() {
     for layout in LAYOUTS {
@@ -173,7 +174,7 @@ async fn regression_a_requested_wait_is_kept_or_refused() {
     }
 }
 
-/// Returns the record that an earlier version writes to a held epoch. This record has no wait.
+/// Returns the record of a held epoch in the form of an earlier version, which records no wait.
 fn held(above: u64) -> String {
     let held = json!({
         "expired": false, "nonce": format!("{above:032x}"), "heartbeat": 1, "ended": "restored",
@@ -182,8 +183,8 @@ fn held(above: u64) -> String {
     held.to_string()
 }
 
-/// Restores of an earlier version hold two epochs, 20 and 41. The lower held epoch cannot be
-/// sealed.
+/// Restores of an earlier version hold two epochs, 20 and 41. A foreign peer leads epoch 2, and a
+/// restore must not seal this epoch without force. So epoch 41 remains held.
 #[tokio::test(start_paused = true)]
 async fn a_lower_held_epoch_that_cannot_be_sealed_keeps_the_higher_epoch_held() {
     let scene = Scene::new(Layout::EpochFiles);

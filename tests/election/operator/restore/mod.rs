@@ -47,8 +47,8 @@ async fn epochs_continue_above_a_restored_epoch_without_a_wait() {
     }
 }
 
-/// To an older version, the value of `ended` in a restored epoch is unknown. The test writes an
-/// unknown value to simulate this.
+/// An older version does not know the value of `ended` in a restored epoch. The test simulates an
+/// older version by a value that this version does not know.
 #[tokio::test(start_paused = true)]
 async fn an_older_version_continues_above_a_restored_epoch() {
     for layout in LAYOUTS {
@@ -119,8 +119,8 @@ async fn an_epoch_below_an_existing_or_seen_epoch_is_not_restored() {
     }
 }
 
-/// The prefix was wiped, and then a new process was elected with a low token that the guarded
-/// resource refuses. The restore deposes this process and waits for its lease.
+/// All objects under the prefix were lost, and then a process was elected with a low token. The
+/// restore deposes this leader and waits for its lease.
 #[tokio::test(start_paused = true)]
 async fn a_restore_deposes_a_leader_below_and_waits_for_its_lease() {
     for layout in LAYOUTS {
@@ -166,8 +166,8 @@ async fn an_epoch_below_without_a_validity_requires_a_forced_deposition() {
     }
 }
 
-/// Whichever write meets a fault, the outcome of the restore matches the objects on the store, and
-/// a second run finishes the restore.
+/// For each fault of each write, the outcome of the restore matches the objects on the store, and a
+/// second run finishes the restore.
 #[tokio::test(start_paused = true)]
 async fn faults_are_survived_or_reported_and_a_second_run_finishes() {
     for layout in LAYOUTS {

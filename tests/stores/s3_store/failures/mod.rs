@@ -1,4 +1,5 @@
-//! Tests failing calls: the kind of the error, and whether the request took effect.
+//! Tests the errors of failed calls: the kind of each error, and whether the error states that the
+//! request may have taken effect.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,11 +19,11 @@ mod permanent;
 /// Time limit longer than any test.
 const LONG: Duration = Duration::from_secs(600);
 
-// The following tests show: a write whose effect is unknown is sent only once, and its result is
-// never "refused" or "done".
+// In the following tests, the effect of a write is unknown. The store sends the write only once,
+// and never reports it as "refused" or "done".
 
-/// Asserts that a create and a replacement have an unknown effect if they meet the fault. `applied`
-/// is true if they take effect despite the fault.
+/// Asserts that the store reports an unknown effect for a create and a replacement that meet the
+/// fault. `applied` is true if the writes take effect despite the fault.
 async fn unknown(fault: ServerFault, applied: bool, words: &[&str]) {
     let (server, store) = start().await;
     server.put_raw(KEY, "one");
@@ -203,7 +204,7 @@ async fn a_line_of_text_is_not_a_listing_or_a_deletion() {
     expect(store.delete(vec![KEY.to_owned()]).await, kind, Determinacy::Indeterminate, &words);
 }
 
-/// The body of an object may begin like a web page. The store must not mistake it for the error
+/// The body of an object may begin like a web page. The store must not treat this body as the error
 /// page of a proxy.
 #[tokio::test]
 async fn an_object_with_markup_is_an_object() {
@@ -291,8 +292,8 @@ async fn an_expired_session_is_transient_after_the_store_accepted_it() {
     expect(store.get(KEY, None, MAX).await, kind, no, &["400 ExpiredToken"]);
 }
 
-/// A forked process inherits the listening socket of the test server, and holds it open until the
-/// process runs its program.
+/// If the test forks a process, the child inherits the listening socket of a test server, and keeps
+/// the socket open until it executes its program. A connection in this time must not succeed.
 #[test]
 fn regression_a_dropped_server_accepts_no_connection_while_processes_start() {
     let over = AtomicBool::new(false);

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Asserts that every call fails if it meets the fault, that the error has the kind `kind`, and
-/// that the call has no effect.
+/// Asserts for every kind of call that meets the fault: the call fails with an error of the kind
+/// `kind`, and has no effect.
 async fn every_call_fails(fault: ServerFault, kind: StoreErrorKind, words: &[&str]) {
     let (server, store) = start().await;
     server.put_raw(KEY, "one");
@@ -162,8 +162,8 @@ async fn regression_an_answer_of_a_proxy_is_not_a_permanent_error() {
     }
 }
 
-/// A server may support listings, but no conditional writes. So `S3Store` remembers separately for
-/// each kind of request whether it has succeeded.
+/// A server may support listings, but no conditional writes. So `S3Store` remembers for each kind
+/// of request whether a request of this kind has succeeded.
 #[tokio::test]
 async fn a_kind_of_request_that_has_succeeded_is_supported() {
     let (server, store) = start().await;
