@@ -195,8 +195,7 @@ impl Objects {
         let mut owned = assignment.clone();
         let session = Session { id: SessionId::from_bits(0), nonce: Nonce::from_bits(0) };
         let name = "n".repeat(MAX_NAME_BYTES);
-        // The owner and the target of each partition are the last of eleven members, because its
-        // index has two digits.
+        // Each partition refers to the last of eleven members, so that each index has two digits.
         owned.members = (0..=10)
             .map(|id| Member::new(Session { id: SessionId::from_bits(id), ..session }, &*name))
             .collect();

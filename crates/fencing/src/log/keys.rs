@@ -29,7 +29,8 @@ impl LogKeys {
     fn parse(&self, key: &str) -> Option<NonZeroU64> {
         let digits = key.strip_prefix(&*self.0)?;
         let exact = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
-        // A number of twenty digits may exceed 64 bits. Such a key does not belong to the log.
+        // A number of twenty digits may exceed 64 bits. A key with such a number does not belong to
+        // the log.
         if exact { digits.parse().ok() } else { None }
     }
 

@@ -12,8 +12,8 @@
 //!    claim. So a superseded writer finds a fence or a claim at its next number, however long it
 //!    pauses and however many trims occur.
 //! 2. *A claim, or a fence at a number beyond the end, counts only after a listing that shows no
-//!    greater number.* The writer may have created this object at a trimmed number. In this case a
-//!    greater number exists, because the newest object is never deleted.
+//!    greater number.* If the writer created the claim or fence at a trimmed number, a greater
+//!    number exists, because the newest object is never deleted.
 //! 3. *While the effect of an append is unknown, the writer sends no other object to its number.*
 //!    So if the append is in the log, it has this number, even if a trim deleted its object and a
 //!    late request created it again.

@@ -24,7 +24,7 @@ impl MemberTask {
     pub(super) async fn round(&mut self) -> Option<Duration> {
         self.sessions.watch_members(self.participant.known().map(|it| &**it));
         let mut due = self.sessions.timers.due(self.cx.now());
-        // This member has releases that no assignment shows, so read its session even if no timer
+        // If this member has releases that no assignment shows, read its session, even if no timer
         // requires the read.
         if !self.ownership.is_released() {
             due.insert(self.ownership.session.id);
@@ -180,7 +180,8 @@ impl MemberTask {
         }
         let before = self.participant.greatest();
         if self.drive().await {
-            // Another member replaces a coordinator that cannot create assignments.
+            // If no assignment was created, the poll does not count as completed: other members
+            // replace a coordinator that completes no poll.
             self.report.completed = self.participant.greatest() > before;
             if !self.report.completed {
                 self.tell(Error::new(ErrorKind::Unavailable, NOT_CREATED));

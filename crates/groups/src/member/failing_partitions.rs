@@ -124,7 +124,8 @@ mod tests {
         known.partitions[0].token = Some(token);
         let mut failing = FailingPartitions::default();
         failing.released("m", &released(token), at(0));
-        // The member writes the release again with each renewal, so the coordinator reads it again.
+        // The member repeats the release in each renewal, so the coordinator reads the same release
+        // again.
         failing.released("m", &released(token), at(5));
         assert_eq!(failing.failures(at(9)), failures(&[("m", true)]));
         assert_eq!(failing.failures(at(10)), failures(&[("m", false)]));

@@ -90,7 +90,8 @@ impl Operation {
         match self {
             Operation::Add(names) => add(next, names)?,
             Operation::Mark(numbers, mark) => {
-                // A number is never used again, so a missing partition has been retired.
+                // A number is never used again, so a partition that is missing was retired: its
+                // retirement succeeds again.
                 let retires = *mark == Mark::Retiring;
                 each(next, numbers, retires, |it| mark.set(&mut it.marks))?;
             }

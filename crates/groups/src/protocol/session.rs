@@ -1,4 +1,4 @@
-//! A session: the lease of a member. Other processes read it.
+//! A session: the lease of a member. Other processes read the session.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -58,7 +58,8 @@ async fn regression_unreadable_sessions_block_the_first_assignment() {
     let (fleet, a, b, greatest) = two().await;
     let store = FaultStore::new(Arc::clone(fleet.store.inner()));
     for key in keys(&fleet, "app/members/").await {
-        // The reads fail for longer than the new member needs to create an assignment.
+        // The first four reads of the session fail. This takes longer than the creation of an
+        // assignment.
         store.on(Call::Get).key(key.leak()).times(4).fault(Fault::FailBefore);
     }
     delete_all(&fleet, "app/assignment-").await;

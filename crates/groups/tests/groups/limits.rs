@@ -42,7 +42,8 @@ async fn regression_data_that_nests_too_deep_is_refused() {
     fleet.group("operator").snapshot().await.unwrap();
 }
 
-/// Another program may write a session whose data is nested as deep as a session permits.
+/// Another program may write a session whose data is nested as deep as a session permits, which is
+/// too deep for an assignment.
 #[tokio::test(start_paused = true)]
 async fn regression_a_session_with_data_that_nests_too_deep_does_not_stop_the_group() {
     let fleet = Fleet::new(2);

@@ -125,7 +125,8 @@ fn a_member_is_added_once_and_under_one_nonce() {
     let evidence = Evidence { joining, ..Evidence::default() };
     let joined = next(&owned_by(&[1, 1], &[1]), &evidence).unwrap();
     assert_eq!((joined.members.len(), targets(&joined)), (2, vec![0, 2]));
-    // The assignment still names the id of the new member, under another nonce.
+    // The assignment still names a session with the same id and another nonce, so this plan does
+    // not add the member.
     let other = Session { nonce: Nonce::from_bits(7), ..session(1) };
     let joining = vec![Member::new(other, "m1")];
     assert_eq!(next(&owned_by(&[1], &[1]), &Evidence { joining, ..Evidence::default() }), None);
@@ -234,7 +235,7 @@ fn failing_partitions_move_no_healthy_partition() {
         let count = members.len();
         let names: BTreeMap<Arc<str>, bool> =
             members.iter().map(|id| (format!("m{id}").into(), rng.bool())).collect();
-        // All members are balanced at first.
+        // At first each member owns its share of the partitions.
         let owners: Vec<u128> = (0..rng.usize(1..16)).map(|it| members[it % count]).collect();
         let mut now = owned_by(&owners, &members);
         let mut failures = BTreeMap::new();

@@ -240,8 +240,8 @@ impl Reader {
         }
         let state = std::mem::replace(&mut self.state, State::Idle);
         let (state, news) = match (state, answer) {
-            // This assignment may be superseded, and only the newest assignment must be readable
-            // (GA5).
+            // Only the newest assignment must be readable (GA5). The unreadable assignment may be
+            // superseded, so list the later ones.
             (
                 State::Poll | State::ReadBack { .. },
                 AssignmentAnswer::Denied | AssignmentAnswer::Unreadable,

@@ -115,7 +115,7 @@ fn the_loser_of_a_race_follows_the_winner() {
         (reader.step(), reader.known().map(|it| it.nonce)),
         (ReaderStep::Idle, Some(nonce(7)))
     );
-    // In this case the assignment of the other writer was compacted before the read.
+    // Here the assignment of the winner was compacted before the read.
     let mut reader = creates();
     reader.handle(AssignmentAnswer::Refused);
     assert_eq!(reader.handle(AssignmentAnswer::Missing), None);
@@ -163,7 +163,7 @@ fn only_the_successor_of_the_known_assignment_is_created() {
     for number in [2, 3, 5] {
         assert!(!reader.create(Assignment::clone(&assignment(number, 9))), "{number}");
     }
-    // A greater assignment was listed, but not read.
+    // A listing shows assignment 4, but the reader has not read it yet.
     reader.confirm();
     reader.handle(listed(Some((4, 4))));
     reader.handle(AssignmentAnswer::Unknown);
@@ -193,7 +193,8 @@ fn an_unreadable_assignment_never_counts_as_missing() {
     reads_back.handle(AssignmentAnswer::Refused);
     for mut reader in [polls, reads, reads_back] {
         assert_eq!(reader.handle(AssignmentAnswer::Unreadable), None);
-        // A poll is followed by a listing, which may show a greater assignment.
+        // After an unreadable answer to a poll or a read back, the reader lists, because a greater
+        // assignment may exist.
         if lists_after(&reader) == Some(3) {
             assert_eq!(reader.handle(listed(Some((4, 4)))), None);
             assert_eq!(reader.handle(AssignmentAnswer::Unreadable), None);
@@ -276,7 +277,7 @@ fn regression_a_list_follows_an_abandoned_get() {
     assert_eq!(asks_for(&polls), Some(4));
     give_up(&mut polls);
     assert_eq!(lists_after(&polls), Some(3));
-    // A GET follows a failed listing.
+    // After the reader gives up the LIST, the next poll is a GET.
     give_up(&mut polls);
     assert_eq!(asks_for(&polls), Some(4));
     give_up(&mut polls);

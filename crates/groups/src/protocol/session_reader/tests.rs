@@ -124,7 +124,7 @@ fn regression_a_failed_read_keeps_the_record_and_stops_no_round() {
     assert!(progress == RoundProgress::RoundOver && it.is_idle());
     assert_eq!(it.evidence(Some(&now), join), Evidence::default());
     assert_eq!(round(&mut it, &now, &[(1, 2), (2, 2), (3, 2)]), [1, 3]);
-    // A read before a seal fails: the session is not sealed.
+    // The read before the seal fails, so the session is not sealed.
     it.lapsed(session(2), tag(2));
     assert_eq!(it.handle(Some(&now), SessionAnswer::Unreadable(id(2))), RoundProgress::RoundOver);
     assert!(!it.has_ended(session(2)));
