@@ -33,7 +33,7 @@ pub(super) async fn lists_what_was_written(scope: CheckScope<'_>) -> Checked {
 }
 
 pub(super) async fn lists_by_bytes_of_the_key(scope: CheckScope<'_>) -> Checked {
-    // The order of the bytes is `-`, `.`, `/`, digits, `A`, `_`, `a`.
+    // In ascending order of their bytes, the characters are `-`, `.`, `/`, digits, `A`, `_`, `a`.
     let sorted = ["A", "Z", "_", "a-b", "a.b", "a/-", "a/b-", "a/b.", "a/b/c", "a0", "aA", "ab"];
     for name in sorted.iter().rev() {
         scope.created(name, *name).await?;

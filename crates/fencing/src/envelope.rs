@@ -13,7 +13,7 @@ use tenure::{Error, ErrorKind};
 
 /// The format that this version writes, and the greatest format that it reads.
 pub(super) const FORMAT: u64 = 1;
-/// Number of bytes within which the line must end. The lines of this crate have at most 300 bytes.
+/// Maximum length of a line, in bytes. The lines of this crate have at most 300 bytes.
 const MAX_LINE: usize = 1_024;
 
 /// The line of one kind of object.

@@ -41,7 +41,7 @@ pub enum FencingError {
     /// With [`Determinacy::Indeterminate`], an attempt with a lost response may have written before
     /// the claim. In this case the writer of the greater epoch has read that write.
     Stale {
-        /// The refused token and the greater one.
+        /// The refused token and the greater token.
         stale: Stale,
         /// [`Determinacy::Indeterminate`] if this call may have written.
         determinacy: Determinacy,

@@ -221,8 +221,8 @@ mod tests {
         assert_eq!(format!("{gate:?}"), "Gate { newest: Some(Epoch(2)), .. }");
     }
 
-    /// `admit` only checks a token before a write. `act` and `enter` make the check and the write
-    /// one step.
+    /// After `admit` alone, a request that pauses before its write can write after a newer request.
+    /// With `act` and `enter`, the check and the write are one step.
     #[test]
     fn a_request_paused_between_admission_and_its_write_writes_late() {
         let (gate, written) = (Gate::new(), Cell::new(0));

@@ -18,11 +18,11 @@ use super::calls::Calls;
 /// older generation. Readers ignore it, because they use the [`newest`](Generations::newest)
 /// generation.
 ///
-/// **Limits.** The writes of the old leader succeed. It does not learn that it lost the leadership,
-/// and its objects must be deleted later. A generation becomes the newest with its first object, so
-/// write a last object that marks the generation as complete for readers. The new leader must copy
-/// the data that it needs from the previous generation. If the old leader writes after the copy,
-/// its write is not in the new generation.
+/// **Limits.** The writes of the old leader succeed. The old leader does not learn that it lost the
+/// leadership, and its late objects must be deleted. A generation becomes the newest with its first
+/// object, so write a last object that marks the generation as complete for readers. The new leader
+/// must copy the data that it needs from the previous generation. If the old leader writes after
+/// the copy, its write is not in the new generation.
 ///
 /// # Examples
 ///

@@ -348,7 +348,7 @@ impl SessionsReport {
 }
 
 impl fmt::Display for GroupReport {
-    /// Prints a [`Report`], with the sessions before the requests.
+    /// Prints the [`Report`], with the counts of the sessions before the count of the requests.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let SessionsReport { listed, deleted, kept, failed } = self.sessions;
         let text = self.assignments.to_string();

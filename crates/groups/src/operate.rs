@@ -48,8 +48,8 @@ impl Group {
         check_partitions(&names)?;
         let wanted: BTreeSet<&str> = names.iter().map(|name| &**name).collect();
         self.change(|now| {
-            // A retiring partition counts as missing. Its name is refused until the partition is
-            // removed.
+            // A retiring partition counts as missing, so its name is added again. This addition is
+            // refused until the partition is removed.
             let stay = now.partitions.iter().filter(|it| !it.marks.retiring);
             let there: BTreeSet<&str> = stay.map(|it| &*it.name).collect();
             let missing = names.iter().filter(|name| !there.contains(&***name));

@@ -231,8 +231,8 @@ impl Group {
             if let Some(leaving) = ownership.filter(|it| !it.is_leaving()) {
                 leaving.leave(None);
             }
-            // All other partitions are released, and the overdue work still runs. So let the
-            // session lapse, and do not resign it.
+            // If only overdue work runs and all other partitions are released, let the session
+            // lapse. Do not resign it, because the overdue work still runs.
             if watchdog.is_all_overdue() && ownership.is_some_and(|it| it.is_released()) {
                 *member = None;
             }

@@ -31,8 +31,8 @@ pub struct GroupSnapshot {
     pub members: Vec<MemberSnapshot>,
     /// Partitions, in the order of their numbers.
     pub partitions: Vec<PartitionSnapshot>,
-    /// Whether a [restore](Group::restore) is unfinished. No partition is assigned until it
-    /// finishes.
+    /// Whether a [restore](Group::restore) is unfinished. No partition is assigned until the
+    /// restore finishes.
     pub restoring: bool,
 }
 

@@ -38,9 +38,9 @@ pub use reset::GateState;
 ///
 /// **Authenticate first.** The gate believes every token: one request with a token that was never
 /// granted makes the gate refuse all leaders, even after a restart. Admit only tokens of
-/// authenticated senders, and compare tokens above [`newest`](DurableGate::newest) with
-/// [`Election::newest_epoch`](tenure::Election::newest_epoch). [`GateState`] describes the repair
-/// of a gate that has admitted a wrong token.
+/// authenticated senders. Before you admit a token above [`newest`](DurableGate::newest), check
+/// that it is not above [`Election::newest_epoch`](tenure::Election::newest_epoch). [`GateState`]
+/// describes the repair of a gate that has admitted a wrong token.
 ///
 /// # Examples
 ///

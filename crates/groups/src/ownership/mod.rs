@@ -195,8 +195,8 @@ impl Ownership {
         if state.has_left() {
             self.left.notify_one();
         }
-        // If the member leaves with reservations, its partitions leave it only when its session
-        // ends, so no release is written (GW6).
+        // A member that leaves with reservations keeps its partitions until its session ends, so it
+        // writes no release (GW6).
         if state.park.is_none() {
             self.write.notify_one();
         }

@@ -26,9 +26,9 @@ pub enum Operation {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Mark {
-    /// Only members of this name may own the partition; `None` for any member.
+    /// Only members of this name may own the partition. `None` removes the pin.
     Pinned(Option<Arc<str>>),
-    /// Members of this name may not own the partition; `None` for any member.
+    /// Members of this name may not own the partition. `None` removes the bar.
     Barred(Option<Arc<str>>),
     /// True: no member may own the partition. False: the pause ends.
     Paused(bool),

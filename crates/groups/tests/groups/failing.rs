@@ -48,7 +48,7 @@ async fn starts(
     starts.clone()
 }
 
-/// Before the fix, the partition moved back and forth between two members where its work fails.
+/// Before the fix, the partition moved back and forth between two members where its work failed.
 #[tokio::test(start_paused = true)]
 async fn regression_a_partition_is_tried_at_each_member() {
     for number in ["0", "29"] {
@@ -60,7 +60,7 @@ async fn regression_a_partition_is_tried_at_each_member() {
 }
 
 /// Before the fix, a rebalance every 70 s moved the partition with the greatest number back to a
-/// member where its work fails.
+/// member where its work had failed.
 #[tokio::test(start_paused = true)]
 async fn regression_a_partition_stays_where_it_works() {
     for number in ["0", "29"] {

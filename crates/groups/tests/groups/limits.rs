@@ -110,8 +110,8 @@ async fn regression_a_member_with_long_data_can_release() {
     }
 }
 
-/// Before the fix, the first assignment of a large group fitted, but the next assignment, which
-/// adds owners and tokens, did not. So no partition ever had an owner.
+/// Before the fix, the first assignment of a large group was within the limit of the store, but the
+/// next assignment, which adds owners and tokens, was not. So no partition ever had an owner.
 #[tokio::test(start_paused = true)]
 async fn regression_a_group_too_large_with_owners_is_refused() {
     let fleet = Fleet::new(0);
@@ -167,8 +167,8 @@ async fn regression_a_member_that_does_not_fit_stops_no_plan() {
 }
 
 /// Before the fix, the name in each reservation took more bytes than an owner. After a leave with
-/// reservations no plan fitted, and half of the partitions had no owner until the group was made
-/// smaller.
+/// reservations, each next assignment was too long for the store, so half of the partitions had no
+/// owner until the group was made smaller.
 #[tokio::test(start_paused = true)]
 async fn regression_reservations_take_no_more_room_than_owners() {
     let fleet = Fleet::new(0);
