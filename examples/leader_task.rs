@@ -47,7 +47,8 @@ async fn lead(election: Arc<Election>, stop: CancellationToken) -> Result<(), te
     Ok(())
 }
 
-/// The leader's task. A database would refuse a token lower than the greatest that it has seen.
+/// The leader's task. A real task sends the token with each write, and the database refuses a token
+/// lower than the greatest that it has seen.
 async fn write_report(token: Epoch) {
     println!("report with token {token}");
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -190,8 +190,8 @@ impl Error {
         self
     }
 
-    /// Returns whether the machine's metadata service refused the credentials. The service may need
-    /// a minute after the start of the machine.
+    /// Returns whether the machine's metadata service refused the credentials. This service may
+    /// need a minute after the start of the machine, so callers retry for a longer time.
     #[doc(hidden)]
     pub fn is_of_the_machine(&self) -> bool {
         self.of_the_machine

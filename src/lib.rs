@@ -117,9 +117,9 @@
 //! # a_candidate_takes_over_from_a_dead_leader().unwrap();
 //! ```
 //!
-//! The package `tenure-testkit` has such a clock (`time::TestClock`) and a store with faults
-//! (`fault_store`). Give the same process to groups and to the guards of `tenure-fencing`, by their
-//! method `process`.
+//! The package `tenure-testkit` has a clock that reads Tokio's time (`time::TestClock`) and a store
+//! with faults (`fault_store`). Give the same process to groups and to the guards of
+//! `tenure-fencing`, by their method `process`.
 //!
 //! # Where next
 //!

@@ -24,7 +24,7 @@ const LONGEST: f64 = 3_600.0;
 const LIST_OR_PUT: f64 = 5.0;
 const GET: f64 = 0.4;
 
-/// Number of requests of each kind. Deletions are free.
+/// Number of requests of each kind, except deletions, which are free.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counts {
     pub list: u64,

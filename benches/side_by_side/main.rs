@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Requests take a log-normal time with a median of 20 ms. A validity is 30 s, with a renewal every
-//! 10 s and a poll every 5 s. The simulated bucket counts requests, so each run prints the same
-//! numbers. The program fails if a number exceeds its bound.
+//! 10 s and a poll every 5 s. The bucket counts the requests. Time and the bucket are simulated, so
+//! each run prints the same numbers. The program fails if a number exceeds its bound.
 #![allow(clippy::disallowed_methods, reason = "the program waits in simulated time")]
 
 mod baselines;

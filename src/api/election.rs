@@ -211,8 +211,7 @@ impl Election {
         self.cx.refresh();
     }
 
-    /// Seals the newest epoch, so that its holder loses the leadership. This method is for
-    /// operators.
+    /// Seals the newest epoch. Its holder loses the leadership. This method is for operators.
     ///
     /// The holder learns of the seal at its next renewal, and may lead until then; its successor
     /// waits for the end of the holder's lease. If the holder renews between the read and the seal,
@@ -300,16 +299,16 @@ impl Election {
     /// twice.
     ///
     /// The call deposes the leader of a lower epoch, and the successor waits for the end of this
-    /// leader's lease. A leader without its epoch object notices the loss at its next renewal.
-    /// Successors wait for such a leader for the duration `wait`, at most 24 h. Pass the validity
-    /// of that leader, or 0 if no such leader runs. An unreadable single object has no readable
-    /// validity, so it requires a `wait` above 0.
+    /// leader's lease. A leader whose epoch object was deleted loses its leadership only at its
+    /// next renewal. For its lease, successors wait for the duration `wait`, at most 24 h. Pass the
+    /// validity of this leader, or 0 if no process leads without its epoch object. An unreadable
+    /// single object has no readable validity, so it requires a `wait` above 0.
     ///
     /// If another operator restores a greater epoch, the outcome describes that epoch.
     ///
     /// Cost: LIST, PUT, GET, LIST, PUT on an empty prefix; GET and PUT on a single object. If lower
-    /// epochs exist, the cost rises by one GET, and by GET, GET, PUT for each lower epoch that
-    /// still exists at the end.
+    /// epochs exist, the cost rises by one GET. Each lower epoch that the second LIST shows costs
+    /// GET, GET and PUT.
     ///
     /// # Errors
     /// - The errors of [`depose`](Election::depose). After an error or a crash, candidates may wait

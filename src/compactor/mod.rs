@@ -107,9 +107,8 @@ impl Compactor {
     /// for every 1,000 epochs deleted. Memory holds the epochs to keep and the epochs of at most 5
     /// deletions.
     ///
-    /// An epoch that the store did not delete is not an error. Such an epoch counts in
-    /// [`Report::failed`]. Cancel-safe: deletions that were sent before the future is dropped may
-    /// still take effect.
+    /// A refused deletion of an epoch is not an error, and counts in [`Report::failed`].
+    /// Cancel-safe: deletions that were sent before the future is dropped may still take effect.
     ///
     /// # Errors
     ///

@@ -16,8 +16,8 @@ use crate::protocol::find::After;
 use crate::store::escape::plain;
 use crate::store::{Determinacy, GetOutcome, Page, StoreError, out_of_order, within};
 
-/// Maximum number of concurrent deletions. With the next batch and the next page, a run keeps at
-/// most 6,000 epochs in memory.
+/// Maximum number of concurrent deletions. The epochs of these deletions, of the next batch and of
+/// the next page are at most 6,000 epochs in memory.
 const MAX_IN_FLIGHT: usize = 4;
 
 pub(super) struct Run<'a> {
@@ -73,7 +73,7 @@ impl<'a> Run<'a> {
         outcome.map(|()| self.report)
     }
 
-    /// Waits for the deletions in flight, so that the report counts all deleted epochs (C6).
+    /// Waits for the deletions in flight, so the report counts all deleted epochs (C6).
     async fn settle(&mut self) {
         self.report.interrupted = true;
         while let Some(deletion) = self.in_flight.next().await {

@@ -25,8 +25,8 @@ const DEFAULT_RETRY_DENIED: Duration = Duration::from_secs(10);
 const MAX_NAME_BYTES: usize = 256;
 /// Maximum length of an operator's reason, in bytes.
 const MAX_REASON: usize = 1_000;
-/// Maximum nesting of data. The record adds some levels, and JSON parsers refuse more than about
-/// 128 levels in total.
+/// Maximum nesting of data. JSON parsers refuse more than about 128 levels in total, and the record
+/// adds some levels to the levels of the data.
 pub(crate) const MAX_DATA_LEVELS: usize = 100;
 
 /// The settings of the builder. The default of an interval or timeout (`None`) depends on the

@@ -82,8 +82,8 @@ pub struct Context {
     health: Arc<Mutex<StoreHealth>>,
 }
 
-/// The knowledge that an `Election` keeps between calls, so that repeated short calls can detect a
-/// dead leader.
+/// The knowledge that an `Election` keeps between calls. With this knowledge, repeated short calls
+/// can detect a dead leader.
 #[derive(Debug, Default)]
 struct Knowledge {
     greatest: Option<Epoch>,

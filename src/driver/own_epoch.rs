@@ -70,7 +70,8 @@ impl OwnEpoch {
     }
 
     /// Returns the record for an attempt to be elected. A heartbeat of 1 marks the first attempt
-    /// for an epoch. In this case the function discards the state of the attempts for other epochs.
+    /// for an epoch. At the first attempt, this function discards the state of the attempts for
+    /// other epochs.
     pub(super) fn first_record(&mut self, write: &Write) -> Record {
         if write.heartbeat == 1 {
             self.lease.reset();

@@ -44,7 +44,8 @@ impl Driver {
     }
 
     // Records are encoded before the first `await`. If a record were encoded later, the future
-    // would contain the record and use more memory. A process may follow thousands of elections.
+    // would contain the record and use more memory, and a process may follow thousands of
+    // elections.
     async fn call_store(&mut self, request: &Request, limit: Duration) -> Answer {
         match request {
             Request::List(after) => self.list(after, limit).await,
@@ -91,8 +92,8 @@ impl Driver {
         // The call is boxed, because listings are rare and would make the future of every poll
         // larger.
         let mut call = Box::pin(async {
-            // A listing from the end may miss the newest epoch. The search tolerates a missed epoch
-            // (N4), and the confirmation always lists from the start (N7).
+            // A listing from the end may miss the newest epoch. This is safe: the search tolerates
+            // a missed epoch (N4), and the confirmation always lists from the start (N7).
             if from_the_end
                 && let Some(page) = store.list_last(keys.epoch_prefix(), &start, LAST).await?
                 && let Some(page) = EpochsOfPage::of_last(&keys, after, &page)?

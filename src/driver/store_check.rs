@@ -3,8 +3,8 @@
 //! The check detects stores that ignore a condition. It cannot detect a store that tests the
 //! condition and writes in two steps, because only a race shows this defect.
 //!
-//! Each check writes one of 256 keys, because some stores allow one write a second to a key. With a
-//! single key, candidates that start together would wait for each other.
+//! Each check writes one of 256 keys, because some stores allow only one write a second to one key.
+//! With a single key, candidates that start together would wait for each other.
 
 use std::sync::{Arc, LazyLock, Mutex, Weak};
 use std::time::Duration;
@@ -23,10 +23,11 @@ use crate::store::{
     ETag, Entry, GetOutcome, Page, PutOutcome, Store, StoreError, WriteAnswers, Written,
 };
 
-/// Maximum number of attempts. Another process may run its check on the same object at the same
-/// time.
+/// Maximum number of attempts. An attempt fails if another process runs its check on the same
+/// object at the same time.
 const ATTEMPTS: u32 = 10;
-/// Pause before each write of a repeated check. Some stores allow one write a second to a key.
+/// Pause before each write of a repeated check, because some stores allow only one write a second
+/// to one key.
 const PAUSE: Duration = Duration::from_millis(1_100);
 /// Number of keys in the LIST.
 const PAGE: usize = 1_000;
@@ -113,9 +114,9 @@ impl Check<'_> {
     async fn run(&self) -> Result<(), Error> {
         let mut etag = self.refuses_to_create_again().await?;
         for _ in 0..ATTEMPTS {
-            // The first replace has the right ETag. From its outcome a store client detects whether
-            // the server compares ETags with quotes. The server must then refuse a wrong ETag in
-            // the detected form.
+            // The first replace has the right ETag. From the outcome of this replace, a store
+            // client detects whether the server compares ETags with quotes. The server must then
+            // refuse a wrong ETag in the detected form.
             if let Some(current) = self.replace(etag.clone()).await? {
                 self.refuses_a_wrong_etag(&current).await?;
                 return self.lists_after_a_key().await;
@@ -272,8 +273,8 @@ impl Check<'_> {
         Error::from_store(&doing, &self.cx.store.describe(), error)
     }
 
-    /// Returns a new body for each write. Some stores use a hash of the body as the ETag, and each
-    /// write must have another ETag.
+    /// Returns a new body for each write. Some stores use a hash of the body as the ETag, so only a
+    /// new body gets a new ETag.
     fn body(&self) -> bytes::Bytes {
         let nonce = self.cx.process.unique();
         format!("{{\"tenure\":\"check of the store\",\"nonce\":\"{nonce:032x}\"}}\n").into()

@@ -79,8 +79,8 @@ impl Process {
         self.another(|parts| parts.clock = clock)
     }
 
-    /// Returns another process that draws all its random numbers from this seed, so that a run can
-    /// be repeated. Use it only in simulations and tests.
+    /// Returns another process that draws all its random numbers from this seed. So a run can be
+    /// repeated. Use it only in simulations and tests.
     ///
     /// Give each process a different seed. Two processes with one seed draw the same nonces, and
     /// each would mistake the other's writes for its own writes.

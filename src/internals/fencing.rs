@@ -54,8 +54,8 @@ pub async fn list(
     listing_within(process, limit, request).await.map_err(StoreError::of_a_read)
 }
 
-/// Sends a conditional write, and classifies its answer. There is no limit on the number of answers
-/// without an ETag. After each of them the caller reads the object back.
+/// Sends a conditional write, and classifies its answer. The number of answers without an ETag has
+/// no limit, because the caller reads the object back after each of them.
 pub async fn write(
     process: &Process,
     limit: Duration,

@@ -2,8 +2,8 @@
 //!
 //! The question "is there an epoch greater than X?" is monotone in X, even if some epochs below the
 //! newest are missing. So a galloping search and a bisection with this question are exact for any
-//! set of keys (N3). The question "does epoch X exist?" is not monotone. The same search finds the
-//! end of a fenced log, whose numbers have more digits.
+//! set of keys (N3). The question "does epoch X exist?" is not monotone, so the search does not use
+//! it. The same search finds the end of a fenced log, whose numbers have more digits.
 
 use std::num::NonZeroU64;
 

@@ -138,8 +138,8 @@ pub struct Sighting {
 }
 
 impl Sighting {
-    /// Returns whether the record has no nonce (E5). Peers of Morling's scheme write such records.
-    /// They renew by writing the same body, which does not change the ETag.
+    /// Returns whether the record has no nonce (E5). Peers that follow Morling's post write records
+    /// without a nonce. These peers renew by writing the same body, which does not change the ETag.
     pub fn is_foreign(&self) -> bool {
         self.seen.nonce.is_none()
     }
@@ -188,7 +188,7 @@ pub struct Write {
 pub enum Wait {
     /// The followed epoch is unsealed. The inputs are `PollDue` and `Lapsed`.
     Follow,
-    /// Another process sealed the epoch, and its holder may still believe in its lease. The input
+    /// Another process sealed the epoch, and its holder may still believe that it leads. The input
     /// is `Lapsed` once the holder's lease has ended (E9).
     Deposed,
     /// The takeover delay runs (E10). The epoch is sealed, and not by resignation.

@@ -22,7 +22,8 @@ use crate::protocol::message::{EpochEnd, Nonce, Seen};
 
 /// Greatest length of a readable body, in bytes. Longer bodies are corrupt.
 pub const MAX_READ_BYTES: usize = 64 * 1024;
-/// Greatest length of a written body, in bytes. Peers with lower limits can still read such a body.
+/// Greatest length of a written body, in bytes. Peers with lower limits can still read a body of
+/// this length.
 pub const MAX_WRITTEN_BYTES: usize = 48 * 1024;
 /// The format that this version writes, and the greatest format that it reads.
 pub const FORMAT: u64 = 1;
@@ -85,7 +86,8 @@ struct Head {
     expired: bool,
 }
 
-/// The reason that a body is not a record. An epoch with such a body is never treated as vacant.
+/// The reason that a body is not a record. An epoch whose body is not a record is never treated as
+/// vacant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum BadRecord {
     #[error("its body is empty")]
@@ -230,7 +232,7 @@ impl Record {
     /// or not of a single object.
     pub fn lasts_until(&self) -> Option<DateTime<Utc>> {
         let seconds = self.expires_at.filter(|_| !self.expired)?;
-        // Casts of floats saturate. A date out of range is `None`.
+        // The cast of the float saturates, and a date out of range becomes `None`.
         DateTime::from_timestamp_millis((seconds * 1e3) as i64)
     }
 

@@ -7,8 +7,8 @@ use crate::store::escape::plain;
 
 /// An entity tag, as the store sent it. Two bodies with the same tag are equal.
 ///
-/// A weak tag (`W/"…"`) is stored as the strong tag that it names. Proxies that compress responses
-/// weaken the tags of reads but not of writes, and no store accepts a weak tag as a condition.
+/// A weak tag (`W/"…"`) is stored as the strong tag that it names, because no store accepts a weak
+/// tag as a condition. Proxies that compress responses weaken the tags of reads but not of writes.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ETag(Arc<str>);
 

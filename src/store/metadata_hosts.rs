@@ -1,5 +1,5 @@
-//! The metadata services of this machine, which issue its credentials. Requests to them bypass the
-//! proxy: a proxy would reach no service, or the service of another machine.
+//! The metadata services of this machine, which issue its credentials. Requests to these services
+//! bypass the proxy: a proxy would reach no service, or the service of another machine.
 
 use std::net::{IpAddr, Ipv6Addr};
 

@@ -109,8 +109,8 @@ pub(crate) fn content_hash_of(hasher: sha2::Sha256) -> String {
 ///
 /// # Examples
 ///
-/// A store that counts the requests to another store. It uses the crate `async-trait`. A wrapper
-/// for production also forwards the methods that have a default.
+/// A store that counts the requests to another store. This example uses the crate `async-trait`. A
+/// wrapper for production also forwards the methods that have a default.
 /// ```
 /// # use std::sync::{Arc, atomic::{AtomicU32, Ordering::SeqCst}};
 /// # use bytes::Bytes;
@@ -171,8 +171,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError>;
 
     /// Lists the last keys that start with `prefix` and are greater than `after`: at most `limit`,
-    /// in ascending order. The page is empty only if no such key exists. Returns `None` if the
-    /// store cannot read a listing from its end.
+    /// in ascending order. The page is empty only if no key with this prefix is greater than
+    /// `after`. Returns `None` if the store cannot read a listing from its end.
     ///
     /// [`Page::truncated`] is true if the page omits smaller keys. This method spares a campaign
     /// the search through a long listing. No promise of an election depends on this method. One

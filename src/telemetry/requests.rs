@@ -91,7 +91,8 @@ impl Counted {
     }
 }
 
-/// A request. It is counted when its answer arrives, or when it is dropped after its start.
+/// A request. The request is counted when its answer arrives, or when this value is dropped after
+/// the start of the request.
 #[must_use]
 pub(crate) struct Sending<'a, T> {
     call: BoxFuture<'a, Result<T, StoreError>>,

@@ -212,8 +212,8 @@ impl Times {
     }
 }
 
-/// Limits the end of each epoch without a seal. Such an epoch ends at the latest when the next
-/// epoch begins.
+/// Limits the end of each epoch without a seal. An epoch without a seal ends at the latest when the
+/// next epoch begins.
 fn superseded_at_the_latest(spans: &mut [LeadershipSpan]) {
     for number in 1..spans.len() {
         let next = spans[number].from;

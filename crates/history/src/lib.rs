@@ -124,7 +124,7 @@ pub struct LeadershipSpan {
     pub sealed_at: Option<DateTime<Utc>>,
     /// Time of the last write of the object, by the store's clock.
     pub written_at: Option<DateTime<Utc>>,
-    /// Reason why the object is unreadable. The other fields of such an epoch are unknown.
+    /// Reason why the object is unreadable. The other fields of an unreadable epoch are unknown.
     pub unreadable: Option<String>,
 }
 
@@ -144,7 +144,7 @@ pub struct TimeEstimate {
 }
 
 impl TimeEstimate {
-    /// Returns whether this moment is a date of the store. The bounds of such a moment differ by
+    /// Returns whether this moment is a date of the store. The bounds of a store's date differ by
     /// the resolution of the store's dates, which is one second on most stores.
     #[must_use]
     pub fn is_exact(&self) -> bool {

@@ -14,7 +14,8 @@ use tenure::{Epoch, Error, Layout, Store};
 use super::build::{Found, holes, spans};
 use super::{Dated, History};
 
-/// Maximum number of concurrent GETs. Each GET may return 64 KiB.
+/// Maximum number of concurrent GETs. Each GET may return 64 KiB, so the responses take at most 1
+/// MiB of memory.
 const AT_ONCE: usize = 16;
 const DEFAULT_LIMIT: usize = 1_000;
 const MAX_LIMIT: usize = 100_000;

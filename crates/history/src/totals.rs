@@ -131,7 +131,7 @@ impl History {
     fn between(&self) -> Vec<Between> {
         let mut between = Vec::new();
         let mut before: Option<&LeadershipSpan> = None;
-        // True if an epoch after `before` is unreadable. Such an epoch may have had a leader.
+        // True if an epoch after `before` is unreadable. An unreadable epoch may have had a leader.
         let mut unreadable = false;
         for span in &self.spans {
             unreadable |= span.unreadable.is_some();
@@ -159,8 +159,8 @@ impl History {
     fn since(&self, last: &LeadershipSpan, known: bool) -> Option<Between> {
         let (from, earliest) = match last.until.at {
             Some(at) => (at.min(self.now), last.until.earliest.unwrap_or(at)),
-            // The lease seems to be valid. It may have ended, because the dates are rounded down to
-            // their resolution.
+            // The lease seems to be valid. But the lease may have ended, because the dates are
+            // rounded down to their resolution.
             None => (self.now, lease_end(last)?),
         };
         let now_within = TimeDelta::from_std(self.now_within).ok()?;

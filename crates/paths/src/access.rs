@@ -52,8 +52,8 @@ impl Access {
         self.with(paths, Mode::Write, Mode::WriteAncestor)
     }
 
-    /// Creates an access for an operation that reads several objects of a folder, and needs that
-    /// none of them changes in between. A GET of a single object needs no lock.
+    /// Creates an access for an operation that reads several objects of a folder, while no other
+    /// operation may change the folder. A GET of a single object needs no lock.
     pub fn to_read(folder: &Path) -> Access {
         Access::new().read([folder])
     }

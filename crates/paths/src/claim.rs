@@ -1,9 +1,9 @@
 //! The async layer around the table. A claim waits until the table grants its call. When the claim
 //! is dropped, the call leaves the table.
 //!
-//! A wakeup only reports that the table has granted a call. It may come late, or reach a task that
-//! has given up. Even then no grant is lost: when that task drops its claim, the call leaves the
-//! table, and the table grants the next call.
+//! A wakeup only reports that the table has granted a call. The wakeup may come late, or reach a
+//! task that has given up. Even then no grant is lost: when that task drops its claim, the call
+//! leaves the table, and the table grants the next call.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -107,7 +107,8 @@ impl<C: Cell> Drop for Claim<C> {
         let (_dropped_outside, wakers) = self.cell.with(|state| {
             let own = state.wakers.remove(&self.ticket);
             let granted = state.table.leave(self.ticket, &self.modes);
-            // A granted call without a waker was never polled. It sees the grant at its first poll.
+            // A granted call without a waker was never polled. The first poll of this call returns
+            // the grant.
             let wakers = granted.iter().filter_map(|ticket| state.wakers.remove(ticket));
             (own, wakers.collect::<Vec<_>>())
         });

@@ -129,7 +129,7 @@ impl Leadership {
         self.answer("proclaiming", answer).await
     }
 
-    /// Seals the epoch, so that another candidate can be elected without a wait for the lapse. Call
+    /// Seals the epoch. Another candidate can then be elected without a wait for the lapse. Call
     /// this method after the end of the work, because [`check`](Lease::check) fails after the call.
     /// Cost: one PUT.
     ///
@@ -139,8 +139,8 @@ impl Leadership {
     /// # Errors
     /// - [`LeadershipLost`](ErrorKind::LeadershipLost) if the leadership was lost before the
     ///   resignation.
-    /// - The store's error if the seal could not be written before the end of the lease. Then other
-    ///   candidates wait for the lapse.
+    /// - The store's error if the seal could not be written before the end of the lease. In this
+    ///   case other candidates wait for the lapse.
     /// - [`NoRuntime`](ErrorKind::NoRuntime) outside of a Tokio runtime with timers. The leadership
     ///   is dropped.
     pub async fn resign(self) -> Result<(), Error> {

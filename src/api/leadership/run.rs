@@ -93,10 +93,10 @@ impl Cancellation {
         }
     }
 
-    /// Returns a token of the crate `tokio-util`, for libraries that take such a token. The task
-    /// that renews the lease cancels the token. If a call of another method of this type detects
-    /// first that the work must stop, that call cancels the token. If the caller cancels the token,
-    /// other tokens are not affected.
+    /// Returns a token of the crate `tokio-util`, for libraries that take one. The task that renews
+    /// the lease cancels the token. If a call of another method of this type detects first that the
+    /// work must stop, that call cancels the token. If the caller cancels the token, other tokens
+    /// are not affected.
     ///
     /// Unlike [`is_cancelled`](Cancellation::is_cancelled), the token does not check the lease. On
     /// a runtime with a single thread, no task can cancel the token until the work yields.
@@ -153,7 +153,7 @@ impl Leadership {
     /// database's client without `async`), a runtime with several worker threads keeps renewing. A
     /// runtime with a single thread cannot renew: three quarters of a validity after the last
     /// renewal the lease is at risk, and [`is_cancelled`](Cancellation::is_cancelled) returns
-    /// `true`. On such a runtime, use `tokio::task::spawn_blocking`.
+    /// `true`. On a runtime with a single thread, use `tokio::task::spawn_blocking`.
     ///
     /// # Panics
     /// Panics outside of a Tokio runtime with timers.

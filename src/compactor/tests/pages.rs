@@ -28,8 +28,8 @@ fn listings(expected: Vec<(String, Page)>) -> MockStore {
     store
 }
 
-/// Makes a store for one run, which lists these pages. Before them, the store expects the listing
-/// for the last epoch (C2).
+/// Makes a store for one run, which lists these pages. Before these pages, the store expects the
+/// listing for the last epoch (C2).
 fn run_of(pages: Vec<(String, Page)>) -> MockStore {
     let first = (lock(9_999_999_998), page(&[], false));
     listings(std::iter::once(first).chain(pages).collect())
@@ -172,7 +172,7 @@ async fn failed_keys_are_counted_and_the_first_reason_is_kept() {
     assert_eq!((report.listed, report.deleted, report.kept, report.failed), (5, 2, 1, 2));
     assert_eq!(report.bytes, 14);
     assert_eq!(report.first_failure, Some(format!("{}: InternalError", lock(2))));
-    // The store may report failures for keys that the run did not request. Then each reported key
+    // The store may report failures for keys that the run did not request. Each reported key then
     // counts as one failure, up to the number of requested keys.
     for (named, failed) in [(1, 1), (9, 4)] {
         let unknown = vec![("x".to_owned(), busy("?")); named];

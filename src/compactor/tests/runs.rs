@@ -279,7 +279,8 @@ async fn regression_a_run_deletes_nothing_below_several_held_epochs() {
     }
 }
 
-/// The newest record has a validity of 12 h. Its leader may renew as rarely as every 4 h.
+/// The newest record has a validity of 12 h. Its leader may renew as rarely as every 4 h, so the
+/// epochs below it stay until they are older than this validity.
 #[tokio::test(start_paused = true)]
 async fn epochs_younger_than_the_validity_in_the_newest_record_are_kept() {
     const LONG: &[u8] = br#"{"expired":false,"validity_ms":43200000}"#;

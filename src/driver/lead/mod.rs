@@ -178,8 +178,8 @@ impl Driver {
         self.machine.handle(Input::Answer(answer))
     }
 
-    /// Logs the first of several consecutive denials, so that an operator can correct the cause
-    /// before the lease ends.
+    /// Logs the first of several consecutive denials. So an operator can correct the cause before
+    /// the lease ends.
     fn report_denial(&self, lead: &Lead, pending: &mut Pending) {
         if std::mem::replace(&mut pending.denied, true) {
             return;

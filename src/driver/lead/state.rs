@@ -244,8 +244,8 @@ impl Lead {
     /// Returns the reason why the lease has ended. The lease must have ended at `now`.
     pub(crate) fn why_ended(&self, now: Moment) -> Loss {
         if let Some(loss) = self.loss().filter(Loss::is_by_the_clock) {
-            // The loss was detected earlier. The clocks may have been set since then, so the reason
-            // of that loss stays.
+            // The loss was detected earlier. The clocks may have been set since then, so the
+            // recorded reason stays.
             return loss;
         }
         let held = self.held();

@@ -42,8 +42,8 @@ impl Operator {
     }
 
     /// Returns the epoch to seal: the newest epoch, or the epoch in the order if the newest epoch
-    /// is held. The order may name a lower epoch, because a restore stops at an epoch whose record
-    /// does not limit the time for which its holder may believe that it leads (RS4).
+    /// is held. The order may name a lower epoch at which a restore has stopped: the record of that
+    /// epoch does not limit the time for which its holder may believe that it leads (RS4).
     async fn meant(&mut self, newest: Epoch, order: DeposeOrder) -> Result<Epoch, Error> {
         let Some(only) = order.only.filter(|only| *only < newest) else { return Ok(newest) };
         let now = self.read(Some(newest)).await?;
@@ -110,8 +110,8 @@ impl Operator {
         self.refuse_later_format(now)?;
         let record = match &now.record {
             Ok(record) => Some(record),
-            // This is an unreadable single object. Only its body contains the token, so the token
-            // for the seal is unknown.
+            // Only the body of a single object contains its token. This body is unreadable, so the
+            // token for the seal is unknown.
             Err(why) if epoch.is_none() => {
                 return Err(self.cannot_read(now, ErrorKind::CorruptRecord, why));
             }

@@ -357,7 +357,7 @@ impl Candidate {
                 sent: tried.len() as u64,
             }),
             // The loser of the race follows the winner (E11). An unsealed epoch object is the
-            // current one. So the candidate needs no LIST, which costs 12 times as much as a poll.
+            // newest one. So the candidate needs no LIST, which costs 12 times as much as a poll.
             None if now.seen.nonce.is_some() && now.seen.ended.is_none() => self.enter(now),
             _ => self.find(),
         }

@@ -265,7 +265,7 @@ impl SingleCandidate {
     }
 
     /// The object is missing, or its epoch is below the greatest seen, so the object was deleted.
-    /// After the second such reading in a row the campaign fails (SO8).
+    /// If two consecutive readings show a deletion, the campaign fails (SO8).
     fn gone(&self, again: bool) -> SingleState {
         match self.greatest {
             Some(epoch) if again => SingleState::Failed(Failure::NewestDeleted(epoch)),

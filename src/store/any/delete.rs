@@ -12,8 +12,9 @@ use super::failure::missing_key;
 use crate::store::StoreError;
 use crate::store::request_context::Verb;
 
-/// Number of keys in one call. A compactor needs four calls to delete 1,000 keys. Azure accepts 256
-/// keys in a request. Clients without batch deletion send ten concurrent requests in each call.
+/// Number of keys in one call. Azure accepts at most 256 keys in a request, and with 250 keys a
+/// compactor deletes 1,000 keys in four calls. In each call, clients without batch deletion send
+/// ten concurrent requests.
 const AT_ONCE: usize = 250;
 
 /// The outcome of one call.

@@ -39,18 +39,18 @@ mod tag;
 mod token;
 
 /// A store over any client of the crate object_store 0.14: Cloud Storage, Azure, S3, memory, or
-/// your own. Users of SlateDB, Delta or DataFusion already have such a client.
+/// your own. Users of SlateDB, Delta or DataFusion already have an object_store client.
 ///
 /// **Requirements.** The client must be strongly consistent, implement `PutMode::Create` and
 /// `PutMode::Update` atomically, and list keys in order. A listing out of order is an error. The
 /// check before the first campaign verifies that the store supports conditions.
 ///
-/// **The client's retries** may stay enabled, for example in a client that other code shares. Then
-/// only the response to the last attempt is visible. So every failed write may have taken effect,
-/// even after a 403 or a refused connection. Candidates read the object back, and retry in cases
-/// that would otherwise end the campaign. If a retry is refused because the first attempt took
-/// effect, the candidate recognises its nonce with one read. Keep the client's timeouts below the
-/// renewal interval.
+/// **The client's retries** may stay enabled, for example in a client that other code shares. But
+/// after a retry, only the response to the last attempt is visible. So every failed write may have
+/// taken effect, even after a 403 or a refused connection. Candidates read the object back, and
+/// retry in cases that would otherwise end the campaign. If a retry is refused because the first
+/// attempt took effect, the candidate recognises its nonce with one read. Keep the client's
+/// timeouts below the renewal interval.
 ///
 /// **Cost.** Each call is one request, with two exceptions. A deletion sends one request for each
 /// key on Cloud Storage, and one for each 250 keys elsewhere. A listing reads pages of the client

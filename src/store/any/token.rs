@@ -31,8 +31,8 @@ pub(super) type Source<C> = Arc<dyn CredentialProvider<Credential = C>>;
 pub(super) struct TokenCache<C>(Arc<Mutex<TokenState<C>>>);
 
 struct TokenState<C> {
-    /// Creates a source without a token. A source keeps its token until the token expires, even if
-    /// the store refuses the token.
+    /// Creates a source without a token. The cache needs a new source after the store has refused a
+    /// token, because a source keeps its token until the token expires.
     new_source: Box<dyn Fn() -> Option<Source<C>> + Send>,
     source: Source<C>,
     token: Option<Arc<C>>,

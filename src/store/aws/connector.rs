@@ -141,8 +141,8 @@ fn converted(request: HttpRequest) -> Result<Request, NotSendable> {
 }
 
 /// Returns a placeholder for the connection of a request. After a 5xx the SDK tries to close the
-/// connection, and logs an error if the connection is unknown. [`Http::answered`] replaces the
-/// connections.
+/// connection, and logs an error if the connection is unknown. Closing the placeholder has no
+/// effect, because [`Http::answered`] replaces the real connections.
 fn connection() -> ConnectionMetadata {
     ConnectionMetadata::builder().proxied(false).poison_fn(|| {}).build()
 }

@@ -13,8 +13,8 @@ use super::https;
 use crate::store::StoreErrorKind;
 
 /// A client of a service. If no setting names a region, each request first queries the machine's
-/// metadata service, until the metadata service names a region. The metadata service may start
-/// later than this process.
+/// metadata service, until this service names a region. The query is repeated because the metadata
+/// service may start later than this process.
 pub(in crate::store) enum RegionalClient<C> {
     Ready(C),
     Waiting { client: OnceCell<C>, make: Box<dyn Fn(Region) -> C + Send + Sync> },
@@ -30,7 +30,7 @@ pub(super) struct NoRegion {
 }
 
 impl<C> RegionalClient<C> {
-    /// Creates a client with these settings. `make` builds it when the region is known.
+    /// Creates a client with these settings. `make` builds the client when the region is known.
     pub(in crate::store) fn new(
         config: SdkConfig,
         make: impl Fn(&SdkConfig) -> C + Send + Sync + 'static,

@@ -87,7 +87,7 @@ fn wrong_setting(
             )));
         }
     }
-    // The variable has precedence over the profile. The message names the setting's source.
+    // The variable has precedence over the profile. An error message names the source of the value.
     let either = |name: &'static str, of_profile: &'static str| match variable(name) {
         Some(text) => Some((name.to_owned(), text)),
         None => Some((format!("{of_profile} in the profile"), profile(of_profile)?)),

@@ -282,7 +282,7 @@ impl Folder {
         matches!(unlinkat(&self.file, name, UnlinkatFlags::RemoveDir), Ok(()) | Err(Errno::ENOENT))
     }
 
-    /// Syncs the folder, so that changes of its entries survive a crash of the machine.
+    /// Syncs the folder. After the sync, changes of its entries survive a crash of the machine.
     pub(super) fn sync(&self) -> Result<(), StoreError> {
         sync::folder(&self.file, &self.path)
             .map_err(|error| failed("sync", &self.path, Determinacy::Indeterminate, error))

@@ -97,9 +97,9 @@ impl<'r> FolderChain<'r> {
     }
 }
 
-/// Removes empty subfolders of this folder. Earlier versions did not remove empty folders. Other
-/// writers wait meanwhile, so this function reads at most 2,000 names and takes at most 20 ms. It
-/// keeps the folders directly below the root.
+/// Removes empty subfolders of this folder, which earlier versions left. Other writers wait during
+/// this function, so it reads at most 2,000 names and takes at most 20 ms. The folders directly
+/// below the root stay.
 pub(super) fn remove_empty_in(_: &Locked, root: &Folder, path: &str) -> Result<(), StoreError> {
     let Some(chain) = FolderChain::find(root, path)?.filter(|chain| !chain.below.is_empty()) else {
         return Ok(());

@@ -24,8 +24,8 @@ pub(super) fn list(
     limit: usize,
 ) -> Result<Page, StoreError> {
     let base = key::folder_of_prefix(prefix)?;
-    // The shared lock excludes writers during the walk, because a rename could hide the replaced
-    // file.
+    // The shared lock excludes writers during the walk, because the walk could miss a file that a
+    // rename replaces.
     let top = Folder::root(root)?;
     let locked = Locked::shared(&top)?;
     let alone = locked.is_none();
@@ -63,7 +63,7 @@ struct PageKeys<'a> {
     /// that the page is not the last page.
     room: usize,
     kept: BTreeMap<String, Entry>,
-    /// True if this process could not open the lock. Then writers may run during the walk.
+    /// True if this process could not open the lock. In this case writers may run during the walk.
     alone: bool,
 }
 

@@ -13,7 +13,7 @@ use crate::store::{Determinacy, StoreError, StoreErrorKind};
 const LOCK_FILE: &str = "lock";
 
 /// Maximum wait for another process. A stopped process holds the lock until it is continued or
-/// killed, and unlimited waits would accumulate threads.
+/// killed, and without a limit more and more threads would wait for this process.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 /// Maximum wait for the other threads of this process. Each thread holds the lock for a few syncs
 /// of the disk.

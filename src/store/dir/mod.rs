@@ -58,10 +58,10 @@ mod write;
 ///   refused. On a file system that ignores case, keys that differ only in case name one object.
 /// - *Stopped processes.* A process that is stopped inside a write holds the lock until it is
 ///   continued or killed. After 2 s the calls of other processes return transient errors, which
-///   name the process on Linux. Meanwhile no new leader can be elected. The threads of one process
-///   wait for each other up to 30 s. If one thread has waited 2 s for another process, the threads
-///   queued behind it fail too. Only participants may open the lock file: its owner, or the group
-///   ([`open_for_group`](DirStore::open_for_group)).
+///   name the process on Linux. While the stopped process holds the lock, no new leader can be
+///   elected. The threads of one process wait for each other up to 30 s. If one thread has waited 2
+///   s for another process, the threads queued behind it fail too. Only participants may open the
+///   lock file: its owner, or the group ([`open_for_group`](DirStore::open_for_group)).
 ///
 /// **Files.** The object `app/lock-0000000001.json` is the file with this path below the root. The
 /// file contains a line of JSON, `{"tenure_dir":1,"writes":N}`, with a counter of its writes, and

@@ -6,12 +6,12 @@ use std::path::Path;
 
 use nix::errno::Errno;
 
-/// Syncs the contents of a file, so that they survive a crash of the machine.
+/// Syncs a file. After the sync, its contents survive a crash of the machine.
 pub(super) fn file(file: &File, path: &Path) -> io::Result<()> {
     sync(file, path)
 }
 
-/// Syncs the entries of a folder, so that they survive a crash of the machine.
+/// Syncs a folder. After the sync, its entries survive a crash of the machine.
 pub(super) fn folder(folder: &File, path: &Path) -> io::Result<()> {
     match sync(folder, path) {
         // Some file systems cannot sync folders, and make their entries durable without a sync.

@@ -91,8 +91,8 @@ impl Condition {
                 None => Ok(Err(PutOutcome::NotFound)),
                 Some(file) => {
                     let current = content::read(&file, &path, 0)?;
-                    // The counter in a file that another program wrote may overflow. The ETag still
-                    // changes.
+                    // The counter in a file that another program wrote may overflow. An overflow is
+                    // harmless, because the ETag still changes.
                     let next = current.writes.wrapping_add(1);
                     Ok(if current.etag == *etag {
                         Ok(next)

@@ -14,7 +14,8 @@ use crate::store::{ETag, Entry};
 pub(super) const PREFIX: &str = "prefix";
 /// Attribute of the sort key.
 pub(super) const NAME: &str = "name";
-/// Attribute that contains the version, which is unique to each write. Conditions compare it.
+/// Attribute that contains the version, which is unique to each write. Conditions compare this
+/// version.
 pub(super) const VERSION: &str = "version";
 pub(super) const BODY: &str = "body";
 /// Attribute that contains the body length in bytes.

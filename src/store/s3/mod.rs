@@ -80,7 +80,7 @@ pub struct S3Store {
     deletes_singly: AtomicBool,
     /// True if the server refuses writes without a checksum.
     wants_checksums: AtomicBool,
-    /// One bit for each [`Verb`] that has succeeded. The store supports these verbs.
+    /// One bit for each [`Verb`] that has succeeded. The server certainly supports these verbs.
     done: AtomicU8,
 }
 
@@ -131,10 +131,10 @@ impl S3Store {
         S3Store { session, ..S3Store::of(client, bucket) }
     }
 
-    /// Makes S3 refuse every request unless the bucket belongs to this account (12 digits). This
-    /// protects against a deleted bucket that another account has created again. If the bucket
-    /// belongs to another account, requests fail with `AccessDenied`, and the message names the
-    /// expected account.
+    /// Makes S3 refuse every request unless the bucket belongs to this account (12 digits). The
+    /// check protects against a deleted bucket that another account has created again. If the
+    /// bucket belongs to another account, requests fail with `AccessDenied`, and the message names
+    /// the expected account.
     #[must_use]
     pub fn with_expected_bucket_owner(mut self, account: impl Into<String>) -> S3Store {
         self.owner = Some(account.into());
@@ -142,8 +142,8 @@ impl S3Store {
     }
 
     /// Sends all ETags without quotes, for servers that compare tags only without quotes (Ceph up
-    /// to 16). Without a call of this method, the store detects such a server at its first replace,
-    /// with two more requests.
+    /// to 16). Without a call of this method, the store detects at its first replace, with two more
+    /// requests, whether the server requires tags without quotes.
     #[must_use]
     pub fn with_unquoted_etags(self) -> S3Store {
         self.etag_form.set_unquoted();
@@ -357,7 +357,8 @@ impl fmt::Debug for S3Store {
 }
 
 /// Returns true if a server with Object Lock requires a checksum: "Content-MD5 OR x-amz-checksum-
-/// HTTP header is required …". With a custom endpoint the SDK omits checksums.
+/// HTTP header is required …". The first write to a custom endpoint has no checksum, because the
+/// SDK then omits checksums.
 fn wants_a_checksum(error: &StoreError) -> bool {
     error.kind() == StoreErrorKind::Invalid
         && error.determinacy() == Determinacy::Determinate

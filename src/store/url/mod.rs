@@ -178,8 +178,8 @@ fn scheme_of(text: &str) -> Option<(String, &str)> {
     (valid && scheme.chars().all(is_of_a_scheme)).then(|| (scheme.to_ascii_lowercase(), rest))
 }
 
-/// Refuses text with white space or invisible characters, because it looks like the URL of another
-/// election.
+/// Refuses text with white space or invisible characters, because the URL of another election may
+/// look the same.
 fn refuse_look_alikes(text: &str) -> Result<(), String> {
     if text.split(['/', '?']).any(|part| part.trim() != part) {
         return Err(

@@ -22,7 +22,7 @@ const NARROW: f64 = 5.0;
 const NEAR: f64 = 4.0;
 
 /// Maximum number of blocks in one lane. Only a lane with overlapping intervals can have more
-/// blocks. In such a lane [`binned`] combines all blocks.
+/// blocks. In this case [`binned`] combines all blocks of the lane.
 const MOST: usize = 300;
 
 /// Returns the blocks for these stretches of pixels. Each element of `stretches` is a start and an

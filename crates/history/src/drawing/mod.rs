@@ -114,7 +114,7 @@ pub enum Mark {
     Superseded,
     /// The candidate sealed its own epoch before it led.
     GivenUp,
-    /// The epoch had no leader. A restore created it to raise the epoch floor.
+    /// The epoch had no leader. A restore created the epoch, to raise the epoch floor.
     Restored,
     /// The ownership moved to another owner, or ended. This end has no mark.
     Moved,

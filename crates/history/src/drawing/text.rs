@@ -1,5 +1,5 @@
-//! Untrusted text in a drawing. The functions cut and escape such text. They also escape characters
-//! that change the direction of other text.
+//! Untrusted text in a drawing. The functions cut and escape untrusted text. They also escape
+//! characters that change the direction of other text.
 
 use std::time::Duration;
 

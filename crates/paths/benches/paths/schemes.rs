@@ -19,13 +19,13 @@ pub struct Operation {
 pub enum Scheme {
     /// One mutex. Charemza's post rates the concurrency of this scheme with 0 of 4 points.
     GlobalMutex(Arc<tokio::sync::Mutex<()>>),
-    /// One reader/writer lock. The post rates it with 2 of 4 points.
+    /// One reader/writer lock. Charemza's post rates this scheme with 2 of 4 points.
     GlobalRwLock(Arc<RwLock<()>>),
-    /// A reader/writer lock for each path. The post rates it with 3 of 4 points. Ancestors are
-    /// locked for reading. The named paths are locked for writing, even if the operation only reads
-    /// them.
+    /// A reader/writer lock for each path. Charemza's post rates this scheme with 3 of 4 points.
+    /// Ancestors are locked for reading. The named paths are locked for writing, even if the
+    /// operation only reads them.
     AncestorRwLock(Arc<Ancestors>),
-    /// The path locks of tenure. The post rates their scheme with 4 of 4 points.
+    /// The path locks of tenure. Charemza's post rates their scheme with 4 of 4 points.
     PathLocks(PathLocks),
 }
 

@@ -57,8 +57,8 @@ fn lineage(one: &Path, other: &Path) -> bool {
     above(one, other) || above(other, one)
 }
 
-/// The root, a child, two grandchildren that are siblings, a path below one of these, and unrelated
-/// paths.
+/// The root, a child, two grandchildren that are siblings, a path below one of the grandchildren,
+/// and unrelated paths.
 const TREE: [&str; 7] = ["/", "/a", "/a/b", "/a/b/c", "/a/c", "/a!", "/d"];
 
 /// Returns the modes of Charemza's post. These modes do not lock a path for reading if the

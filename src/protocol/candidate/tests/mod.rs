@@ -286,8 +286,8 @@ fn a_denied_get_fails_only_if_the_epoch_is_listed() {
     assert_eq!(play.machine.step(), Step::Failed(Failure::Denied));
 }
 
-/// The seal of an own superseded epoch is best effort (E13). The campaign continues without this
-/// seal.
+/// The seal of the candidate's own superseded epoch is best effort (E13). If the store denies this
+/// seal, the campaign continues without it.
 #[test]
 fn a_denied_seal_of_an_own_epoch_does_not_end_the_campaign() {
     let mut play = Play::creating();

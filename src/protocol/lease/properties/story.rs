@@ -75,7 +75,8 @@ pub(super) struct Story {
     polls: Vec<(u32, u32, u32)>,
     /// The latency of the observer's own write to the store.
     acting: u32,
-    /// The index of the write after which an operator deposes the leader, and the pause in between.
+    /// The index of the write after which an operator deposes the leader, and the pause between
+    /// this write and the deposition.
     deposed: Option<(usize, u32)>,
 }
 
