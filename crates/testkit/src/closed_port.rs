@@ -20,8 +20,8 @@ impl ClosedPort {
     }
 
     /// Reserves the port of a listener that was just dropped. Retries while the port is in use: if
-    /// another thread is starting a process, the new process can inherit the listener, and keeps it
-    /// open until it executes its program.
+    /// another thread is starting a process, the new process can inherit the listener, and keeps
+    /// the listener open until it executes its program.
     pub fn after_listener(address: SocketAddr) -> ClosedPort {
         let mut attempts = 0..100_000;
         loop {

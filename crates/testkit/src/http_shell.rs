@@ -84,7 +84,7 @@ impl Drop for Shell {
             let _ = thread.join();
         }
         // The port may still accept connections: if another thread is starting a process, the new
-        // process can inherit the listening socket, and keeps it open until it executes its
+        // process can inherit the listening socket, and keeps the socket open until it executes its
         // program. So this loop waits until the port refuses connections.
         for _ in 0..100_000 {
             if TcpStream::connect(self.address).is_err() {

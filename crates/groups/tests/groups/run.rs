@@ -168,8 +168,8 @@ async fn regression_a_leave_before_the_call_is_not_lost() {
     assert!(fleet.store.take_calls().is_empty(), "no session was created");
 }
 
-/// Before the fix, if a sole member released a partition, it got the partition back up to a
-/// validity later: as the coordinator, it did not read the release in its own session earlier.
+/// Before the fix, a sole member got a released partition back up to a validity later, because the
+/// coordinator read its own session only once per validity.
 #[tokio::test(start_paused = true)]
 async fn regression_a_sole_member_soon_gets_its_released_partition() {
     let fleet = Fleet::new(1);
