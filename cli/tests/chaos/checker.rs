@@ -13,10 +13,9 @@ use crate::watch::{Seen, Watch};
 
 /// Minimum number of renewals in a run.
 pub const ENOUGH_RENEWALS: usize = 5;
-/// Time limit for a guard to kill its child, counted from the moment at which the test continued
-/// the stopped guard.
+/// Time in which a guard must kill its child after the test has continued the stopped guard.
 const GUARD_WAKES_NS: u64 = 500_000_000;
-/// Time before the end of the lease at which a guard begins to kill.
+/// Time between the moment when a guard begins to kill its child and the end of the lease.
 const KILL_MARGIN_NS: u64 = 200_000_000;
 
 /// All observations and logs of a run.
@@ -39,13 +38,13 @@ pub struct Story {
 struct Life {
     epoch: u64,
     lines: Vec<Line>,
-    /// Moments at which the child was alive, each with the end of the lease that the leader held at
-    /// that moment.
+    /// Signs of life. Each pair is a moment at which the child was alive, and the end of the
+    /// leader's lease at this moment.
     signs: Vec<(u64, u64)>,
     /// The interval in which the guard was stopped together with the child.
     guard_stopped: Option<Seen>,
-    /// The interval that contains the grant: after the creation of the epoch, and before the start
-    /// of the child or a renewal.
+    /// The interval in which the epoch was granted: from the create of the epoch to the start of
+    /// the child or the first renewal.
     granted: Option<Seen>,
     /// The first time at which a poll showed that the epoch was resigned.
     resigned_ns: Option<u64>,
@@ -80,8 +79,8 @@ impl Story {
             let resigned_ns = seen.resigned_ns;
             lives.push(Life { epoch, lines, signs, guard_stopped, granted, resigned_ns });
         }
-        // A renewal also proves a grant if the leader was killed or lost its lease before its child
-        // started.
+        // The leader may have been killed, or have lost its lease, before its child started. Then a
+        // renewal proves the grant.
         for (epoch, seen) in &watch.epochs {
             if let Some(first) = seen.renewed.first()
                 && lives.iter().all(|life| life.epoch != *epoch || life.granted.is_none())
@@ -193,9 +192,9 @@ impl Story {
     }
 }
 
-/// Adds an end to appends that took effect and were never answered. The end is the earliest answer
-/// to an append with a greater number. Numbers are written in ascending order, so the unanswered
-/// append took effect before this answer.
+/// Sets the end of each append that took effect but was never answered to the earliest answer to an
+/// append with a greater number. Numbers are written in ascending order, so the unanswered append
+/// took effect before this answer.
 fn close(history: &mut [Call], end_ns: u64) {
     let answered = |call: &Call| match call.ret {
         Ret::Appended(number) if call.until_ns < end_ns => Some((number, call.until_ns)),
@@ -251,9 +250,9 @@ fn check_acknowledged(lives: &[Life], manifest: &[(u64, Entry)]) -> Result<usize
 ///
 /// The test computes the end of the lease from the epoch object. The test sees a renewal some
 /// milliseconds late. So the lease ends at most `validity` after the test has seen the last
-/// renewal. 200 ms before the end of the lease the guard begins to kill CMD. It needs CPU time for
-/// this. [`Stalls`] records intervals in which the machine ran no process. The child may live
-/// longer by the duration of such a stall. The child may also live longer if its guard was stopped
+/// renewal. The guard begins to kill CMD 200 ms before the end of the lease, and needs CPU time to
+/// do so. [`Stalls`] records intervals in which the machine ran no process. The child may live
+/// longer by the duration of a stall. The child may also live longer if its guard was stopped
 /// together with the child.
 fn check_leases(lives: &[Life], stalls: &[Stall]) -> Result<u64, String> {
     let mut nearest = u64::MAX;
@@ -278,8 +277,8 @@ fn check_leases(lives: &[Life], stalls: &[Stall]) -> Result<u64, String> {
 
 /// Checks that no child is alive in a resigned epoch. Returns the number of resigned epochs.
 ///
-/// A stall does not excuse a sign of life after the seal, because the guard writes the seal only
-/// after the end of the last process.
+/// A stall does not excuse a sign of life after the seal, because the guard seals the epoch only
+/// after all processes of CMD have ended.
 fn check_resignations(lives: &[Life]) -> Result<usize, String> {
     let mut count = 0;
     for life in lives {

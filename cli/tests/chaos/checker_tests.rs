@@ -49,8 +49,8 @@ fn a_story_that_is_too_short_is_refused() {
 #[test]
 fn broken_store_that_loses_an_append() {
     let mut story = story();
-    // The store lost an entry, and gave its number to an entry of another epoch. So the manifest
-    // has no gap.
+    // The store lost entry 3, and an entry of another epoch has the number 3. So the manifest has
+    // no gap.
     story.manifest[2].1 = entry(3, 2);
     assert!(why(&story).contains("was acknowledged as 3"), "{}", why(&story));
     story.manifest.pop();

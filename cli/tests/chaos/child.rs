@@ -32,7 +32,8 @@ pub struct Entry {
     pub sequence: u64,
 }
 
-/// A line of a child's log. The first field is the time of the machine's clock in nanoseconds.
+/// A line of a child's log. The first field is the reading of the machine's boot clock in
+/// nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Line {
     Starts(u64),
@@ -53,7 +54,7 @@ pub fn key(prefix: &str, number: u64) -> String {
 }
 
 /// Runs until the child is fenced or killed, or until the file [`END`] exists. The child exits
-/// after at most ten minutes, so that it does not outlive its test for long.
+/// after at most ten minutes, even if its test was killed.
 pub fn run() {
     let epoch: u64 = var("TENURE_EPOCH").parse().expect("a number");
     let (name, pid) = (var("TENURE_NAME"), std::process::id());
@@ -111,8 +112,8 @@ struct Writer {
 }
 
 impl Writer {
-    /// Returns the number of the appended entry, or the greater epoch in the manifest if the append
-    /// is refused.
+    /// Returns the number of the appended entry. If the append is refused, returns the greater
+    /// epoch in the manifest.
     async fn append(&mut self, entry: Entry) -> Result<u64, u64> {
         let mut from = 0;
         loop {
@@ -139,8 +140,9 @@ impl Writer {
                     self.tail = Some((number, found.epoch));
                     return Ok(number);
                 }
-                // Another child has taken the number. This child may have been paused for long, so
-                // it searches for the end of the manifest again.
+                // Another child has taken the number. This child may have been paused, and other
+                // children may have appended many entries. So search for the end of the manifest
+                // again.
                 (self.tail, from) = (None, last);
             }
         }

@@ -17,13 +17,13 @@ use crate::lines;
 use crate::process::{Process, TENURE, code, compacted, compactor};
 use crate::watch::Seen;
 
-/// The expected exit codes: success, two signals, a store that does not answer, and a lost lease.
-/// Any other code fails the test, for example the code of an unsafe store.
+/// The exit codes that all processes may have: success, two signals, a store that does not answer,
+/// and a lost lease. Any other code fails the test, for example the code for an unsafe store.
 const EXPECTED: [i32; 5] = [0, 128 + 9, 128 + 15, 69, 75];
-/// The exit code of a service, whatever the code of its child.
+/// The exit code of a service after its child has failed with any code.
 const OF_SERVICES: i32 = 1;
-/// The exit codes of other candidates: the code of the child, or 71. The code is 71 if the guard
-/// was stopped until after the end of the lease and then killed itself.
+/// The exit codes of candidates that are not services: the code of the child, or 71. The code is 71
+/// if the guard was stopped beyond the end of the lease, and then killed itself.
 const OF_OTHERS: [i32; 2] = [child::FENCED, 71];
 
 /// Returns whether this candidate is a service. Other candidates exit when their leases end, and
@@ -32,9 +32,9 @@ fn is_service(number: usize) -> bool {
     number.is_multiple_of(2)
 }
 
-/// The command of the candidates. Three of four children ignore SIGTERM, so that their guards must
-/// kill them. The epoch selects how the child runs: as CMD, as a descendant of CMD in another
-/// process group or session, or as an orphan in another session.
+/// The command of the candidates. Three of four children ignore SIGTERM, so their guards must kill
+/// them. The epoch selects how the child runs: as CMD, as a descendant of CMD in another process
+/// group or session, or as an orphan in another session.
 const COMMAND: &str = r#"[ $((TENURE_EPOCH % 4)) = 0 ] || trap '' TERM
 case $((TENURE_EPOCH % 5)) in
 0 | 1) exec "$@" ;;
@@ -56,7 +56,7 @@ pub struct Fleet {
     folder: PathBuf,
     validity_ns: u64,
     /// Intervals, by epoch, in which a guard was stopped together with its child, as if the whole
-    /// machine was paused. Only fencing by the epoch protects during these intervals.
+    /// machine was paused. After such a pause, only fencing by the epoch protects the manifest.
     pub guards_stopped: BTreeMap<u64, Seen>,
     pub unexpected: Vec<String>,
 }
@@ -230,7 +230,7 @@ impl Fleet {
             Deed::TermLeader if leader.epoch.is_multiple_of(4) => {
                 candidate.signal(Signal::SIGTERM)?;
             }
-            // The child gets SIGTERM, and then SIGKILL if it ignores SIGTERM.
+            // This child ignores SIGTERM, so it also gets SIGKILL.
             Deed::TermLeader => {
                 candidate.signal(Signal::SIGTERM)?;
                 kill(leader.pid, Signal::SIGKILL).ok()?;
@@ -316,7 +316,7 @@ impl ChildOf {
     }
 }
 
-/// Returns whether this child process can still act, now or after a SIGCONT.
+/// Returns whether this child process can still run, immediately or after a SIGCONT.
 pub fn runs(pid: Pid) -> bool {
     let file = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}"));
     // The kernel may have given this process ID to another process.

@@ -3,10 +3,10 @@
 
 use stateright::semantics::{ConsistencyTester as _, LinearizabilityTester, SequentialSpec};
 
-/// Target length of a piece. The history is cut at moments without pending calls, because the
-/// checker's work grows with the square of the length.
+/// Target number of calls in a piece. The checker's work grows with the square of the length, so
+/// the history is cut into pieces at moments without pending calls.
 const PIECE: usize = 60;
-/// Stack size of the checker's thread, because the checker recurses once per call.
+/// Stack size of the checker's thread. The checker recurses once per call.
 const STACK: usize = 1 << 30;
 
 /// The register: the leader, and the manifest that the leaders write. All processes together must
@@ -98,9 +98,9 @@ fn check_all(mut calls: Vec<Call>) -> Result<String, String> {
 
 /// Returns the state after the piece. Only one state is possible, because every call has returned.
 fn check_piece(before: Guarded, calls: &[Call]) -> Result<Guarded, String> {
-    // Each call is assigned to the first thread without a pending call. With fewer threads the
-    // checker tries fewer orders. The assignment forbids no valid order, because the calls of one
-    // thread do not overlap.
+    // Assign each call to the first thread without a pending call, because the checker tries fewer
+    // orders if it has fewer threads. The calls of one thread do not overlap, so this assignment
+    // excludes no valid order.
     let mut free_from: Vec<u64> = Vec::new();
     let mut events = Vec::new();
     for call in calls {
@@ -110,8 +110,8 @@ fn check_piece(before: Guarded, calls: &[Call]) -> Result<Guarded, String> {
             free_from.push(0);
         }
         free_from[thread] = call.until_ns;
-        // If a call and a return have the same time, the call comes first. So the checker allows
-        // more orders, and never fewer.
+        // If a call and a return have the same time, put the call first. The checker then treats
+        // the two calls as concurrent, and allows both orders.
         events.extend([(call.from_ns, 0, thread, call), (call.until_ns, 1, thread, call)]);
     }
     events.sort_by_key(|(at_ns, kind, ..)| (*at_ns, *kind));

@@ -91,7 +91,8 @@ fn chaos_with(mut backend: Backend, seconds: u64, clocks: Option<Clocks>) {
     let run = Run::begin(&backend, seconds);
     let stalls = Stalls::watch();
     let mut watch = Watch::default();
-    // The watch begins before the candidates start, so that the first epoch has a known time.
+    // The watch begins before the candidates start. So it knows the interval in which the first
+    // epoch is created.
     watch.look(&backend, &[]);
     let deeds = if clocks.is_some() { &Deed::ALL[..] } else { Deed::without_clocks() };
     let fleet = Fleet::start(5, &run.folder, &backend, VALIDITY, clocks);
@@ -105,7 +106,7 @@ fn chaos_with(mut backend: Backend, seconds: u64, clocks: Option<Clocks>) {
     rampage.end(run, &backend, met, story.check());
 }
 
-/// The candidates, and the observations of them.
+/// The candidates, and the observations of their epochs.
 struct Election {
     fleet: Fleet,
     watch: Watch,

@@ -1,5 +1,5 @@
-//! A TCP proxy. The proxy can cut the connections to a third-party server. The proxy can also carry
-//! all connections of one process, so that the test can cut this process off.
+//! A TCP proxy. It can cut the connections to a third-party server. A separate proxy for one
+//! process can cut off this process from the server.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,7 +22,8 @@ struct Shared {
     away: watch::Sender<bool>,
     /// True while the proxy holds all bytes back, and keeps the connections open.
     silent: watch::Sender<bool>,
-    /// Number of the next answers that the proxy replaces by a cut of the connection.
+    /// Number of connections that the proxy still has to cut, each at the next answer of the
+    /// server.
     cuts: AtomicUsize,
     cut: AtomicUsize,
 }

@@ -11,7 +11,7 @@ use crate::child::{nap, now_ns};
 use crate::schedule::Schedule;
 
 pub const LOOK_EVERY: Duration = Duration::from_millis(15);
-/// Time limit of each step. A step does not reach the limit, even on a busy machine.
+/// Time limit of each step. A correct step does not reach this limit, even on a busy machine.
 pub const PATIENCE_NS: u64 = 180_000_000_000;
 pub const SECOND_NS: u64 = 1_000_000_000;
 

@@ -12,7 +12,7 @@ const NAP: Duration = Duration::from_millis(5);
 const LONG_NS: u64 = 50_000_000;
 
 /// A thread that sleeps repeatedly for 5 ms, and records late wake-ups as stalls. During a stall,
-/// the guard of a child cannot run in time either.
+/// the guard of a child also cannot run.
 pub struct Stalls {
     seen: Arc<Mutex<Vec<Stall>>>,
     stop: Arc<AtomicBool>,

@@ -12,16 +12,16 @@ use crate::fleet::{ChildOf, runs};
 /// Number of newest epochs that the test polls.
 const WATCHED: u64 = 4;
 
-/// The observed epoch objects. The watch knows the time of each effect as an interval. The interval
-/// begins before the last poll that did not show the effect, and ends after the first poll that
-/// showed it.
+/// The observed epoch objects. For each effect of a write, the watch records an interval that
+/// contains the effect. The interval begins before the last poll that did not show the effect, and
+/// ends after the first poll that showed the effect.
 #[derive(Default)]
 pub struct Watch {
     pub epochs: BTreeMap<u64, Epoch>,
     newest: u64,
     /// A time shortly before the last poll that found no epoch above `newest`.
     nothing_above_ns: u64,
-    /// The times at which the child of an epoch was alive.
+    /// For each epoch, the times at which its child was alive.
     pub alive: BTreeMap<u64, Vec<u64>>,
     /// Number of epochs that were created again after their compaction.
     pub made_again: usize,
@@ -105,8 +105,9 @@ impl Watch {
         if epoch.record["nonce"] != record["nonce"] {
             // A candidate was stopped before it created this epoch. Meanwhile another candidate
             // held the epoch, and the compactor deleted the epoch. Then the stopped candidate
-            // continued and created the epoch again. This is correct if the candidate does not
-            // lead. A leader would appear as a second child, or as a renewal under a greater epoch.
+            // continued and created the epoch again. The create is allowed if the candidate does
+            // not lead afterwards. If it leads, the checkers find a second child, or a renewal
+            // under a greater epoch.
             self.made_again += 1;
             (epoch.record, epoch.looked_ns) = (record, looked_ns);
             return;
@@ -133,10 +134,9 @@ fn is_resigned(record: &Value) -> bool {
 }
 
 impl Epoch {
-    /// Returns an upper bound on the end of the lease, as the leader computes this end at the time
-    /// `at_ns`. The leader counts the validity from the moment at which it sent its last successful
-    /// write. The bound counts the validity from the end of the interval in which this write took
-    /// effect.
+    /// Returns an upper bound on the end of the leader's lease at the time `at_ns`. The leader
+    /// counts the validity from the time when it sent its last successful write. The bound counts
+    /// the validity from the end of the interval in which this write took effect.
     pub fn lease_end(&self, at_ns: u64, validity_ns: u64) -> u64 {
         let mut effective = self.renewed.iter().filter(|seen| seen.from_ns <= at_ns);
         let last = effective.next_back().unwrap_or(&self.made);

@@ -1,7 +1,7 @@
 //! Stores that are unreachable at the start or during the whole run.
 //!
-//! Tests start in the order of their names. A watch takes half a minute to report an unknown state,
-//! so this module comes first and runs during the other tests.
+//! Tests start in the order of their names. The name of this module puts its tests first, because a
+//! watch takes half a minute to report an unknown state. So this watch runs during the other tests.
 
 use std::io::{BufRead as _, BufReader};
 
@@ -50,7 +50,7 @@ fn run_waits_for_an_unreachable_store() {
     let failing = said();
     assert!(failing.contains("WARN the store fails, trying again: "), "{failing}");
     server.clear_faults();
-    // The command reports the failure only once.
+    // The next line reports the election, because the command reports a failure only once.
     let elected = said();
     assert!(elected.ends_with("tenure: elected: epoch 1; running echo yes"), "{elected}");
     assert!(said().ends_with("tenure: resigned epoch 1"));

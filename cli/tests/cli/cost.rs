@@ -51,7 +51,7 @@ fn settings_change_the_cost() {
     let alone = tenure(&["cost", "--candidates", "1", "--layout", "single-object"]).out;
     assert!(!alone.contains("follower") && !alone.contains("compactor"), "{alone}");
     tenure(&["cost", "--poll", "31s"]).fails(64, &["31s", "30s"]);
-    // A validity below 5 s needs no --poll.
+    // The default poll interval also fits a validity below 5 s.
     let quick = cost(&["--validity", "3s"]);
     assert_eq!(quick["poll_ms"], 500);
     assert_eq!(tenure(&["cost", "--candidates", "0"]).code, 64);
@@ -69,7 +69,7 @@ fn a_thousand_elections_cost_a_thousand_times_as_much() {
             assert!((many - 1000.0 * one).abs() < 1.0, "{role}, {kind}: {many} of {one}");
         }
     }
-    // The requests of a single leader and of a single follower do not depend on the number of
+    // The requests of one leader and the costs of one follower do not depend on the number of
     // elections.
     assert_eq!(one["requests"]["leader"], many["requests"]["leader"]);
     assert_eq!(one["costs"][0]["follower"], many["costs"][0]["follower"]);
@@ -88,8 +88,8 @@ fn a_thousand_elections_cost_a_thousand_times_as_much() {
     assert_eq!(tenure(&["cost", "--elections", "2", "--partitions", "3"]).code, 64);
 }
 
-/// With 100,000 elections, a change of one price in its last digit changes a sum by more than a
-/// dollar.
+/// The test uses 100,000 elections, because then a change in the last digit of one price changes a
+/// sum by more than a dollar.
 #[test]
 fn built_in_prices_are_multiplied_by_the_requests() {
     let out = squeezed(&tenure(&["cost", "--elections", "100000"]).out);

@@ -78,8 +78,8 @@ impl Backend {
             }
             (Kind::Dir(path), Harm::Lock) if self.away_until_ns.is_none() => {
                 let lock = File::options().write(true).open(path.join(".tenure/lock")).ok()?;
-                // A stopped process may hold the lock. This call must not wait for the lock,
-                // because its thread must later continue the stopped process.
+                // A stopped process may hold the lock. This function must not wait for the lock,
+                // because this thread must later continue the stopped process.
                 lock.try_lock().ok()?;
                 let held = away.min(Duration::from_millis(self.longest_lock_ms));
                 let until_ns = until_ns - nanos(away - held);
@@ -129,8 +129,8 @@ impl Backend {
     /// Ends each fault whose duration has passed.
     pub fn tend(&mut self) {
         if let Kind::Server(server) = &self.kind {
-            // The server records each request. In a long run, these records would exhaust the
-            // memory.
+            // The server records each request. In a long run, the records would exhaust the memory,
+            // so this call deletes them.
             server.forget_requests();
         }
         if self.away_until_ns.is_some_and(|until_ns| until_ns <= now_ns()) {

@@ -29,8 +29,8 @@ pub struct Backend {
     prefix: String,
     /// Prefix of the names of the numbered objects.
     numbered: &'static str,
-    /// Key parts of the requests that meet faults. The number is the maximum number of concurrent
-    /// faults.
+    /// The requests that meet faults. Each pair is a part of the request's key, and the maximum
+    /// number of concurrent faults.
     faulted: &'static [(&'static str, usize)],
     /// Longest time that another process holds the lock of a directory.
     longest_lock_ms: u64,
@@ -63,7 +63,7 @@ impl Backend {
             runtime,
             prefix,
             numbered: "lock-",
-            // Appends may have more concurrent faults, because there are many more appends than
+            // Appends may meet more faults at the same time, because they are more frequent than
             // requests of the election.
             faulted: &[("/lock-", 3), ("", 8)],
             longest_lock_ms: 1_500,
@@ -99,12 +99,12 @@ impl Backend {
         Backend::on(runtime, Kind::Environment(proxies), store, environment::prefix("chaos"))
     }
 
-    /// Returns the backend for a group. The test watches the objects of the group, and each member
-    /// has a separate connection to the server, if the backend has connections.
+    /// Returns the backend for a group. The test watches the objects of the group. If the backend
+    /// is a server, each member uses a separate proxy.
     pub fn of_group(mut self, members: usize) -> Backend {
         self.numbered = "assignment-";
         self.faulted = &[("/assignment-", 3), ("/members/", 5), ("", 12)];
-        // The lock is held for a shorter time than in an election, because more processes write,
+        // Hold the lock for a shorter time than in an election, because a group has more writers,
         // and a stopped process may also hold the lock.
         self.longest_lock_ms = 500;
         let endpoint = |member| {
@@ -116,7 +116,7 @@ impl Backend {
         self
     }
 
-    /// Returns the separate connection of this member, if it has one.
+    /// Returns the proxy of this member, if the backend is a server.
     pub fn line(&self, member: usize) -> Option<&Proxy> {
         self.lines.get(member)
     }
@@ -248,7 +248,7 @@ impl Backend {
         self.runtime.block_on(call)
     }
 
-    /// Returns how many requests each kind of fault has affected.
+    /// Returns the number of requests that each kind of fault has affected.
     pub fn faults_met(&self) -> BTreeMap<String, usize> {
         match &self.kind {
             Kind::Server(server) => server.faults_met(),

@@ -13,8 +13,8 @@ use crate::watch::Seen;
 
 #[derive(Default)]
 pub struct Assignments {
-    /// Interval in which each assignment was created. Assignments that were compacted before a poll
-    /// are included.
+    /// Interval in which each assignment was created, including the assignments that were compacted
+    /// before a poll saw them.
     pub made: BTreeMap<u64, Seen>,
     /// The session of each grant.
     pub grants: BTreeMap<Grant, String>,
@@ -29,7 +29,7 @@ pub struct Assignments {
 #[derive(Clone, Debug, Deserialize)]
 pub struct Assignment {
     epoch: u64,
-    /// Index into `members`, as in the other types of this file.
+    /// Index into `members`. The other types of this file also use indexes into `members`.
     coordinator: Option<usize>,
     members: Vec<Member>,
     partitions: Vec<Partition>,
@@ -203,8 +203,8 @@ mod tests {
         backend.make_epoch_object(1, r#"{"epoch":1, "members":[],"partitions":[]}"#);
         watch.look(&backend);
         assert_eq!(watch.wrong[1..], ["assignment 1 was overwritten"]);
-        // Assignment 2 was created and compacted between two polls. The watch never saw assignment
-        // 2. It infers assignment 2 from the gap in the numbers before 3.
+        // Assignment 2 is created and compacted between two polls. The watch sees the assignments 1
+        // and 3, and infers from the gap that assignment 2 was created.
         backend.delete_epoch_object(1);
         backend.make_epoch_object(3, r#"{"epoch":3,"members":[],"partitions":[]}"#);
         watch.look(&backend);

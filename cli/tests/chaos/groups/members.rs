@@ -15,11 +15,12 @@ use crate::lines;
 use crate::process::{Process, code, compacted, compactor};
 use crate::rampage::Victims;
 
-/// The allowed exit codes: of a member that has left, of a process that a signal has killed, and of
-/// a compactor whose store does not answer. A panic, or a member that cannot join, fails the test.
+/// The allowed exit codes: 0 for a member that has left, two codes for a process that a signal has
+/// killed, and 69 for a compactor whose store does not answer. A panic, or a member that cannot
+/// join, fails the test.
 const EXPECTED: [i32; 4] = [0, 128 + 9, 128 + 15, 69];
 
-/// Number of members without faults.
+/// Number of members that always remain without faults.
 const LEFT_ALONE: usize = 2;
 
 pub struct Members {
@@ -43,8 +44,8 @@ pub enum Deed {
     StopCoordinator,
     /// Stops a member for less than the validity.
     StopBriefly,
-    /// Sends SIGTERM to a member, which then leaves. Some members ask the group to keep their
-    /// partitions.
+    /// Sends SIGTERM to a member, which then leaves. Some leaving members ask the group to reserve
+    /// their partitions.
     Leave,
     KillCompactor,
     /// Cuts all connections of a member, and refuses new connections.
@@ -83,7 +84,8 @@ impl Members {
             assignments: Assignments::default(),
             unexpected: Vec::new(),
         };
-        // The watch begins before the members start, so that the first assignment has a known time.
+        // The watch begins before the members start. So it knows the interval in which the first
+        // assignment is created.
         members.assignments.look(backend);
         members.start_due(backend);
         members
@@ -246,8 +248,9 @@ impl Victims for Members {
             }
             Deed::Silence => {
                 backend.line(number)?.fall_silent(true);
-                // The fault delays requests, and the delay must be shorter than the `--min-age` of
-                // the compactor.
+                // This fault delays requests. The delay must be shorter than the `--min-age` of the
+                // compactor, because a create must not take effect after the compaction of its
+                // object.
                 self.cut.push((number, now_ns() + rng.u64(validity_ns / 4..validity_ns * 3 / 2)));
             }
             Deed::KillCompactor => {}

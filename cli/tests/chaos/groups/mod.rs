@@ -29,7 +29,7 @@ const PARTITIONS: u64 = 12;
 const VALIDITY: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(300);
 /// Maximum time from the last fault until each partition is owned and written to, and the members
-/// have equal shares (GS1). It is four validities and twenty polls.
+/// have equal shares (GS1). This time is four validities and twenty poll intervals.
 const RECOVERY: Duration = Duration::from_secs(18);
 
 /// Not a test: a member of the group.
@@ -65,8 +65,8 @@ fn broken_workers_that_do_not_fence() {
     let run = Run::begin(&backend, 0);
     let stalls = Stalls::watch();
     let mut members = Members::start(&run.folder, &backend, true);
-    // Only an owner that has begun to write can continue to write as a zombie. So the test waits
-    // until each partition is written to.
+    // A stopped owner can continue to write after a takeover only if it has begun to write. So the
+    // test waits until each partition is written to.
     wait_for(&mut members, &mut backend, "no partition is written to", |members| {
         members.share_all(MEMBERS) && all_written_to(members, 0)
     });

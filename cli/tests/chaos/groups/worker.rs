@@ -26,13 +26,14 @@ pub const BROKEN: &str = "CHAOS_BROKEN";
 /// The exit code of a worker that could not join.
 pub const NOT_JOINED: i32 = 9;
 
-/// Time between a check and its append. A worker that is stopped in this time continues as a
-/// zombie.
+/// Time between a successful check and the append that follows. A worker that is stopped in this
+/// time appends after it continues, although another member may own the partition.
 const GAP: Duration = Duration::from_millis(40);
 const BETWEEN: Duration = Duration::from_millis(30);
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 const AGAIN: Duration = Duration::from_millis(50);
-/// Time for which the group keeps the partitions of a leaving member, if the member asks.
+/// Time for which the group reserves the partitions of a leaving member that asks for a
+/// reservation.
 const PARK: Duration = Duration::from_secs(10);
 
 /// A grant of a partition.
@@ -49,7 +50,8 @@ pub struct Entry {
     pub sequence: u64,
 }
 
-/// A line of a worker's log. The first field is the time of the machine's clock in nanoseconds.
+/// A line of a worker's log. The first field is the reading of the machine's boot clock in
+/// nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Line {
     /// The group has called the work function. The text is the session of the member.
@@ -63,7 +65,8 @@ pub enum Line {
     Calls(u64, Entry),
     /// The append was acknowledged: the entry is in the log under this number.
     Appended(u64, Entry, u64),
-    /// The append was refused: this greater token has claimed the log.
+    /// The append was refused, because a greater token has claimed the log. The number is the
+    /// greater token.
     Fenced(u64, Grant, u64),
     /// The work ended. The text is the reason of the loss if the partition was lost before the work
     /// ended.
@@ -145,14 +148,14 @@ impl Worker {
         }
         let loss = partition.check().err().map(|loss| loss.outcome().to_owned());
         self.log.say(&Line::Ends(now_ns(), grant, loss));
-        // If work returns before its revocation, the group treats it as failed. So this work waits
-        // for the revocation.
+        // If the work on a partition returns before the revocation, the group treats the work as
+        // failed. So wait for the revocation.
         partition.revoked().cancelled().await;
         Ok(())
     }
 
-    /// Records repeatedly that the worker owns the partition, even while an append waits for its
-    /// answer.
+    /// Repeatedly records that the worker owns the partition. This function also runs while an
+    /// append waits for its answer.
     async fn check(&self, partition: &Partition, grant: Grant) -> Infallible {
         loop {
             let before_ns = now_ns();

@@ -118,8 +118,8 @@ fn regression_a_variable_satisfies_a_required_flag() {
     refused(&variables, &["run", "--unique-name", "--validity", "3", "--", "true"], "time unit");
 }
 
-/// A unique name asserts that no other process has the same name. A nested run inside CMD with the
-/// leader's name would end the lease of the leader.
+/// The user asserts by a unique name that no other process has the same name. If a `tenure run`
+/// inside CMD inherited the leader's name, it would seal the leader's epoch.
 #[test]
 fn a_nested_run_does_not_inherit_the_name_of_its_leader() {
     let scene = Scene::new(TENURE);

@@ -13,8 +13,8 @@ fn with(variables: &[(&str, &str)], line: &[&str]) -> Said {
     said(command(line).envs(variables.iter().copied()).output().expect("the command runs"))
 }
 
-/// Before the fix, each of these invalid URLs was accepted, and meant an election other than the
-/// intended one.
+/// Before the fix, each of these URLs was accepted, and named another election than the user
+/// intended.
 #[test]
 fn regression_an_ambiguous_store_url_is_refused() {
     let bench = Bench::new();
@@ -50,7 +50,7 @@ fn regression_a_misspelt_variable_is_named() {
     let line = "tenure: the variable TENURE_VALIDTY is not a setting and has no effect; did you \
                 mean TENURE_VALIDITY?\n";
     assert!(run.code == 0 && run.err.starts_with(line), "{run:?}");
-    // The refusal of another setting also names the misspelt variable.
+    // If a required setting is missing, the error also names the misspelt variable.
     let refused = with(&[("TENURE_STOER", &url)], &["status"]);
     assert_eq!(refused.code, 64, "{refused:?}");
     assert!(refused.err.contains("TENURE_STOER") && refused.err.contains("--store"), "{refused:?}");
@@ -109,7 +109,8 @@ fn only_settings_of_the_outer_process_are_ignored() {
     assert_eq!(candidate(), "ops");
 }
 
-/// `watch --exec` sets TENURE_EPOCH as `run` does, but does not set a name.
+/// Like `run`, `watch --exec` sets TENURE_EPOCH for its command. Unlike `run`, it sets no name, so
+/// a `tenure run` in the command must use the user's name.
 #[test]
 fn regression_cmd_of_watch_keeps_the_name_of_the_user() {
     let scene = Scene::new(TENURE);

@@ -47,7 +47,7 @@ fn the_page_names_every_file() {
     }
 }
 
-/// Returns the JSON array after this word.
+/// Returns the JSON array that follows this word in the text.
 fn array_after(text: &str, word: &str) -> Vec<String> {
     let (_, rest) = text.split_once(word).expect("the word is in the text");
     let line = rest.lines().next().expect("a line");
@@ -77,7 +77,8 @@ fn the_scheduled_commands_run() {
     }
 }
 
-/// Runs the unit with its environment file. The store is a directory instead of the bucket.
+/// Runs the command of the unit with the variables of its environment file. The store is a
+/// directory instead of the bucket.
 #[test]
 fn the_unit_of_a_program_leads_and_runs_it() {
     let bench = Bench::new();
@@ -92,7 +93,8 @@ fn the_unit_of_a_program_leads_and_runs_it() {
     run.env("TENURE_STORE", bench.url()).env("TENURE_VALIDITY", "60s");
     let said = said(run.output().expect("the command runs"));
     assert_eq!(said.out, "host-7 1\n", "{said:?}");
-    // The grace is a sixth of the validity, so this timeout allows validities up to 6 minutes.
+    // The grace is a sixth of the validity, so a timeout of 90 s is long enough for validities up
+    // to 6 minutes.
     assert_eq!(of_unit(SYSTEMD_RUN, "TimeoutStopSec"), "90");
     assert_eq!(of_unit(SYSTEMD_RUN, "KillMode"), "process");
 }
@@ -126,7 +128,8 @@ fn jobs(options: &str) -> [Vec<String>; 3] {
     ]
 }
 
-/// The comments in the files state that `--group` compacts a group, and keeps elections.
+/// According to the comments in the files, `--group` makes the job compact a group instead of an
+/// election.
 #[test]
 fn with_group_the_scheduled_commands_compact_a_group() {
     assert!(KUBERNETES.contains(r#"add "--group" to the args"#));
@@ -149,8 +152,8 @@ fn block(start: &str) -> &'static str {
 }
 
 /// Before the fix, the resources had fixed names, so an account could have only one election. The
-/// template worked only if the log was in the region of the bucket, and only in the partition
-/// `aws`.
+/// template also worked only if the log was in the region of the bucket, and only in the AWS
+/// partition `aws`.
 #[test]
 fn regression_terraform_serves_many_elections_in_any_region_and_partition() {
     let value_of = |block: &'static str, name: &str| {
@@ -177,7 +180,7 @@ fn regression_terraform_serves_many_elections_in_any_region_and_partition() {
     assert!(fixed[0].contains(r#""arn:aws:", "arn:${local.partition}:""#), "{fixed:?}");
 }
 
-/// The runners retry all failures except invalid settings.
+/// The runners retry a job after every failure except invalid settings.
 #[test]
 fn the_same_failures_are_final_to_each_runner() {
     assert!(KUBERNETES.contains("values: [64]"));

@@ -1,6 +1,6 @@
-//! A lifecycle rule cannot replace the compactor. The rule deletes by age, and the newest epoch of
-//! an idle election is old. The model finds the violation of I3 in 4 steps ("compactor that deletes
-//! the newest").
+//! A lifecycle rule cannot replace the compactor. The rule deletes objects by age, and the newest
+//! epoch of an idle election may be old. In the model, the broken variant "compactor that deletes
+//! the newest" violates I3 in 4 steps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,7 @@ async fn the_compactor_keeps_the_newest_token() {
     assert_eq!(term(&election(&store)).await, 4);
 }
 
-/// Returns the actions of a rule on current versions: an expiry, or a transition to an archive.
+/// Returns whether a rule acts on current versions, by an expiry or by a transition to an archive.
 fn touches_current_versions(rule: &Value) -> bool {
     let expiration = &rule["Expiration"];
     !expiration["Days"].is_null()

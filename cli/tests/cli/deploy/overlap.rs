@@ -35,7 +35,8 @@ fn overlapping(env: &[(&'static str, String)], url: &str) {
         assert_eq!(count("deleted") + count("kept"), count("listed"), "{report}");
         deleted += count("deleted");
     }
-    // Two runs may count the same deletion, because S3 does not report missing keys.
+    // Two runs may both count the deletion of one key, because S3 answers the deletion of a missing
+    // key with success.
     let gone = EPOCHS - KEEP;
     assert!((gone..=gone * RUNS).contains(&deleted), "{deleted}");
 }
@@ -72,8 +73,8 @@ fn concurrent_runs_on_s3_are_harmless() {
     }
 }
 
-/// A failure other than a denial may be transient, so the exit code is 69. The command also prints
-/// its report.
+/// A failed deletion may be a transient failure, unless S3 denies access. So the exit code is 69,
+/// and the command also prints its report.
 #[cfg(feature = "s3")]
 #[test]
 fn failed_deletions_exit_with_69_and_the_report() {

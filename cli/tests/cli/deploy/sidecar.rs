@@ -28,7 +28,7 @@ fn options(args: &[String]) -> Vec<String> {
         place.map_or(word.clone(), |(_, here)| (*here).to_owned())
     };
     let mut options: Vec<_> = args.iter().map(word).collect();
-    // The test sets the name, and reads the log as text.
+    // The test sets another name, and reads the log as text.
     for option in ["--name", "--log-format"] {
         let at =
             options.iter().position(|word| word == option).expect("the manifest has this option");

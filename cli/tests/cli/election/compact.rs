@@ -61,7 +61,7 @@ fn a_group_is_compacted() {
 fn compact_keeps_young_epochs() {
     let bench = with_epochs(20);
     let said = bench.run("compact", &[]);
-    // The line must give the reason why no epoch was deleted.
+    // The line must show the reason why no epoch was deleted.
     let line =
         "deleted 0 of 20 epochs (0 bytes), kept 20 (10 superseded, but too young to delete), ";
     assert!(said.out.starts_with(line), "{said:?}");

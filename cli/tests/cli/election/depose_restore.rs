@@ -103,8 +103,8 @@ fn a_restored_election_continues_above_the_epoch() {
     }
 }
 
-/// Before the fix, the command reported that the epochs continue, although the restore was
-/// unfinished and no leader could be elected.
+/// Before the fix, a restore to epoch 10 reported that epochs continue, although a restore to epoch
+/// 20 was unfinished and no leader could be elected.
 #[test]
 fn regression_an_unfinished_restore_to_a_greater_epoch_is_named() {
     let held = r#"{"expired":false,"nonce":"00000000000000000000000000000001","heartbeat":1,
@@ -127,8 +127,8 @@ impl crate::bench::Said {
     }
 }
 
-/// Before the fix, the message named the remedy `depose --force`, but this command failed with the
-/// same message.
+/// Before the fix, the error for a lock without a token gave the remedy `depose --force`, but this
+/// command failed with the same error.
 #[test]
 fn regression_a_lock_without_a_token_names_the_remedy() {
     let bench = Bench::new();
@@ -146,9 +146,8 @@ fn regression_a_lock_without_a_token_names_the_remedy() {
     assert_eq!((next.code, next.out.as_str()), (0, "42\n"), "{next:?}");
 }
 
-/// Before the fix, a forced deposition of an already deposed epoch recorded a lapse. The record
-/// then no longer showed that an operator had deposed the leader, the name of the operator, and the
-/// time.
+/// Before the fix, a forced deposition of an already deposed epoch recorded a lapse. So the record
+/// lost the facts that an operator had deposed the leader, the name of the operator, and the time.
 #[test]
 fn regression_a_forced_deposition_is_recorded_as_a_deposition() {
     let held = r#"{"expired":false,"validity_ms":600000,"format":1,"candidate":"a","nonce":
@@ -170,8 +169,8 @@ fn regression_a_forced_deposition_is_recorded_as_a_deposition() {
     let line = "state      sealed: deposed by ann (disk\\u{202e} drill); no process leads\n";
     assert!(status.starts_with(line), "{status}");
     assert_eq!(bench.run("depose", &["--force", "--name", "bob"]).code, 0);
-    // The record says `lapsed`, so candidates of earlier versions of tenure take over without a
-    // wait.
+    // The record has `lapsed` in `ended`, because candidates of earlier versions of tenure then
+    // take over without a wait.
     let second = record(&bench);
     for (field, value) in [
         ("ended", json!("lapsed")),

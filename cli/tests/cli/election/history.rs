@@ -32,8 +32,8 @@ fn write(bench: &Bench, epoch: u64, written: DateTime<Utc>, body: &str) {
     file.set_modified(written.into()).expect("a file system with dates");
 }
 
-/// Writes a sealed epoch. `at` has the times of its election, its last renewal and its seal, in
-/// seconds after `start`.
+/// Writes a sealed epoch. `at` has the times of the election, of the last renewal and of the seal,
+/// in seconds after `start`.
 fn seal(
     (bench, start): (&Bench, DateTime<Utc>),
     epoch: u64,
@@ -132,7 +132,8 @@ fn json_separates_recorded_and_derived_values() {
         (&summary["unknown"]["about_ms"], &summary["requests"]),
         (&20_000.into(), &6.into())
     );
-    // The dates have whole seconds, so anna and dora may each have led up to a second longer.
+    // The dates have whole seconds, so anna and dora may each have led for up to one second longer
+    // than shown.
     assert_eq!(summary["led"]["about_ms"], 60_000 + 85_000 + 145_000 + 80_000);
     let (least, most) = (&summary["led"]["at_least_ms"], &summary["led"]["at_most_ms"]);
     assert!(least.as_u64() < Some(370_000) && most.as_u64() > Some(372_000), "{summary}");
@@ -146,7 +147,7 @@ fn the_history_may_be_limited_to_the_newest_epochs() {
     let told = lines(&bench.run("history", &["--json", "--limit", "2"]));
     assert_eq!((&told[0]["epoch"], told.len()), (&94.into(), 3));
     assert_eq!((&told[2]["left_out"], &told[2]["requests"]), (&3.into(), &3.into()));
-    // The newest epoch is always shown.
+    // The history shows the newest epoch even if it ended before the time of `--since`.
     let told = lines(&bench.run("history", &["--json", "--since", "1s"]));
     assert_eq!((&told[0]["epoch"], told.len()), (&95.into(), 2));
     for wrong in [&["--limit", "0"][..], &["--limit", "100001"], &["--since", "0s"]] {
@@ -156,8 +157,8 @@ fn the_history_may_be_limited_to_the_newest_epochs() {
 
 #[test]
 fn the_picture_is_xml_and_shows_the_leaders() {
-    // The drawing ends at the present time. So the test begins shortly before now, because old
-    // epochs would be too narrow to draw.
+    // The drawing ends at the present time, and old epochs would be too narrow in it. So the
+    // history of this test begins shortly before the present time.
     let start = Process::system().now().time_of_day() - TimeDelta::seconds(510);
     let bench = story(start);
     seal((&bench, start), 96, "<script>&\u{202e}", [410, 490, 500], ("resigned", "x"));

@@ -49,7 +49,8 @@ fn an_interrupted_compaction_continues_in_the_next_run() {
         let report: Value = serde_json::from_str(&said.out).expect("the output is one JSON object");
         assert_eq!(report["interrupted"], true, "{report}");
         gone += report["deleted"].as_u64().expect("a number");
-        // The report counts exactly the deleted epochs, and the oldest epochs are deleted first.
+        // The report counts exactly the deleted epochs. The command deletes the oldest epochs
+        // first.
         let left = server.keys();
         assert_eq!(left.len() as u64, BACKLOG - gone, "{report}");
         assert_eq!(left.first(), Some(&key(gone + 1)));
@@ -61,8 +62,8 @@ fn an_interrupted_compaction_continues_in_the_next_run() {
     assert_eq!(server.keys(), [key(BACKLOG)]);
 }
 
-/// A hanging LIST does not delay the exit. A hanging deletion delays the exit until the second
-/// signal.
+/// If a LIST hangs, the first signal ends the command. If a deletion hangs, the second signal ends
+/// the command.
 #[test]
 fn a_hanging_store_does_not_prevent_the_exit() {
     let server = S3Server::start_blocking();

@@ -83,12 +83,13 @@ fn compact_refuses_with_the_reason() {
     assert_eq!(without_checks(bench.objects()), ["lock.json"]);
 }
 
-/// With the wrong layout, the verbs would report a vacant election, or elect a second leader.
+/// If the command accepted the wrong layout, its verbs would report a vacant election, or elect a
+/// second leader.
 #[test]
 fn an_election_in_the_other_layout_is_refused() {
     let bench = Bench::new();
     bench.lock(FOREIGN);
-    // The verbs name the option of the right layout.
+    // The errors name the option for the right layout.
     for verb in ["status", "watch", "compact"] {
         bench.run(verb, &[]).fails(64, &["--layout single-object"]);
     }

@@ -24,9 +24,11 @@ enum What {
 struct Found<'a> {
     /// For each entry, its index among the entries, and its number in the log.
     entries: BTreeMap<Entry, (u64, u64)>,
-    /// For each token, the greatest number of its claims, and how many claims got no answer.
+    /// For each token, the greatest log number of its claims, and the number of its claims without
+    /// an answer.
     claims: BTreeMap<u64, (u64, usize)>,
-    /// For each number, the earliest answer to an append with this or a greater number.
+    /// For each log number, the time of the earliest answer to an append with this number or a
+    /// greater number.
     answered: BTreeMap<u64, u64>,
     story: &'a Story,
 }
@@ -159,8 +161,8 @@ impl Found<'_> {
         Found { entries, claims, answered, story }
     }
 
-    /// Handles a refusal. A refused append whose entry is in the log took effect before the
-    /// refusal.
+    /// Returns the operation, its result and its end for a refused call. If the log has the entry
+    /// of a refused append, an earlier attempt of the append took effect.
     fn refused(&self, open: Open, at_ns: u64) -> (Op, Ret, u64) {
         match open.what {
             What::Claim(grant) => (Op::Claim(grant.token), Ret::Refused, at_ns),

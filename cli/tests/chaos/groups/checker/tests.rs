@@ -75,8 +75,8 @@ fn a_story_that_is_too_short_is_refused() {
 #[test]
 fn broken_store_that_loses_an_append() {
     let mut story = story();
-    // The store lost an entry, and gave its number to an entry with another token. So the log has
-    // no gap.
+    // The store lost entry 6, and an entry with another token has the number 6. So the log has no
+    // gap.
     log(&mut story)[5] = appended(6, 3, 2);
     refuses(&story, "was acknowledged as 6");
     log(&mut story).pop();
@@ -168,9 +168,9 @@ fn broken_member_that_owns_together_with_the_next_owner() {
 #[test]
 fn broken_append_after_a_greater_claim() {
     let mut story = story();
-    // The append of the second owner gets a number below the claim of the third owner. The order is
-    // correct as long as the append may precede the claim. Then the story moves the claim before
-    // the call of the append.
+    // The append of the second owner has a lower number than the claim of the third owner. First
+    // the two calls overlap, so the append may precede the claim, and the story is correct. Then
+    // the story moves the claim before the call of the append, and no order is possible.
     story.workers[1][3] = Line::Calls(20 * SECOND + 3, entry(2, 1));
     story.workers[1][4] = Line::Appended(29 * SECOND, entry(2, 1), 4);
     refuses(&story, WELL);

@@ -30,7 +30,8 @@ fn cmd_gets_each_change_in_its_environment_and_as_json() {
     let mut watching = watch(&bench, TELL);
     watching.tells("no process leads");
     eventually("CMD has run", || lines(&bench, "log").len() == 1);
-    // A variable cannot contain a NUL, and a terminal would execute an escape sequence.
+    // The values are escaped, because a variable cannot contain a NUL, and a terminal would execute
+    // an escape sequence.
     bench.epoch(3, &HELD.replace(r#""a""#, r#""a\u001b[2J\u0000$(x)""#));
     assert!(watching.line().ends_with("a\\u{1b}[2J\\u{0}$(x) leads epoch 3"));
     eventually("CMD has run", || lines(&bench, "log").len() == 2);
@@ -46,7 +47,8 @@ fn cmd_gets_each_change_in_its_environment_and_as_json() {
     watching.ends(Signal::SIGTERM);
 }
 
-/// Linux limits the length of a variable, and refuses to start CMD with a longer variable.
+/// Linux limits the length of a variable, and refuses to start a process with a longer variable. So
+/// CMD gets long data only in the JSON on its input.
 #[test]
 fn data_that_exceeds_the_environment_is_only_in_the_json() {
     let bench = Bench::new();
@@ -126,7 +128,7 @@ fn the_end_of_the_watch_ends_the_process_group_of_cmd() {
         let mut watching = watch(&bench, &command);
         watching.tells("a leads epoch 3");
         let sleep = number_in(&bench.path("pid"));
-        // The watch is about to end, so it does not start CMD for this change.
+        // This change waits for the end of CMD. The signal ends the watch before CMD starts again.
         bench.epoch(3, SEALED);
         watching.tells("no process leads");
         fs::remove_file(bench.path("pid")).expect("the file exists");
@@ -149,7 +151,7 @@ fn regression_children_of_cmd_do_not_outlive_the_watch() {
     watching.tells("a leads epoch 3");
     let sleep = Killed(number_in(&bench.path("pid")));
     watching.ends(Signal::SIGTERM);
-    // A process of CMD exits some time after its signal, so the test polls.
+    // The process exits some time after it gets the signal, so the test polls.
     eventually("the process has exited", || !runs(sleep.0));
 }
 

@@ -99,8 +99,8 @@ fn status_reports_a_lapse_by_the_clock_of_the_store() {
     let bench = Bench::new();
     bench.epoch(1, &HELD.replace("30000", "1"));
     let (value, age) = status(&bench);
-    // The file and the answer may have the same date in milliseconds. In this case, the lease has
-    // not lapsed.
+    // The validity is 1 ms. If the file and the answer have the same date in milliseconds, the
+    // lease has not lapsed.
     assert!(value["lapsed"] == true || age.is_some_and(|age| age <= 1), "{value}");
 }
 
@@ -135,8 +135,8 @@ fn an_unreadable_object_exits_with_70_and_names_the_key() {
         bench.epoch(7, body);
         bench.run("status", &[]).fails(70, &["lock-0000000007.json", word]);
         bench.run("status", &["--json"]).fails(70, &["lock-0000000007.json", word]);
-        // `watch` ends only if a newer version of tenure wrote the object. After any other
-        // unreadable object, it waits for the repair.
+        // `watch` ends only if a newer version of tenure wrote the object. If an object is
+        // unreadable for another reason, `watch` waits until it is repaired.
         if word == "format 2" {
             bench.run("watch", &[]).fails(70, &["lock-0000000007.json", word]);
         }
@@ -247,7 +247,8 @@ fn regression_watch_ends_when_its_reader_closes_the_pipe() {
     let mut line = String::new();
     with_deadline(child.id(), || out.read_line(&mut line)).expect("text");
     assert!(line.ends_with("Z  a leads epoch 1\n"), "{line:?}");
-    // The election does not change after this line.
+    // The watch must notice the closed pipe although the election does not change and it prints no
+    // more lines.
     drop(out);
     assert_eq!(ended(&mut child).code(), Some(0));
 }
@@ -268,7 +269,7 @@ fn watch_prints_each_change() {
     watching.ends(Signal::SIGTERM);
 }
 
-/// Before the fix, SIGHUP killed the watch, but not the process group of CMD.
+/// Before the fix, SIGHUP killed only the watch, and the processes of CMD continued.
 #[test]
 fn regression_sighup_ends_watch_as_sigterm_does() {
     let bench = Bench::new();
