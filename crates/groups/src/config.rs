@@ -154,8 +154,8 @@ impl GroupBuilder {
     }
 
     /// Sets the interval between the renewals of this member's session. Each renewal is one PUT.
-    /// The bounds are the bounds for [elections](tenure::ElectionBuilder::renew_interval). Default:
-    /// validity / 3.
+    /// The bounds are the same as for [elections](tenure::ElectionBuilder::renew_interval).
+    /// Default: validity / 3.
     pub fn renew_interval(mut self, interval: Duration) -> GroupBuilder {
         self.election = self.election.renew_interval(interval);
         self

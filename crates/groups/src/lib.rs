@@ -218,8 +218,9 @@ impl Group {
     }
 
     /// Returns the failure of the last request of this group. Returns `None` once the store has
-    /// answered a later request. No request. For health checks: an operator must act on a
-    /// [kind](Error::kind) other than [`Unavailable`](tenure::ErrorKind::Unavailable).
+    /// answered a later request. No request. If the [kind](Error::kind) is not
+    /// [`Unavailable`](tenure::ErrorKind::Unavailable), an operator must act, so a health check
+    /// should report the failure.
     #[must_use]
     pub fn last_failure(&self) -> Option<Error> {
         self.cx.last_failure()

@@ -62,8 +62,8 @@ impl Partition {
         Partition { grant: Arc::clone(&self.grant), ownership: Arc::clone(&self.ownership) }
     }
 
-    /// Waits until this member no longer owns the partition. Returns the reason in the form of the
-    /// [`Loss`] of a leadership.
+    /// Waits until this member no longer owns the partition. Returns the reason as the [`Loss`]
+    /// that a leadership would report.
     async fn loss(&self) -> Loss {
         let ended = async {
             loop {
@@ -170,7 +170,8 @@ impl Term for Partition {
         self.token()
     }
 
-    /// Does the same as [`check`](Partition::check), but returns the [`Loss`] of a leadership.
+    /// Does the same as [`check`](Partition::check), but the error is the [`Loss`] that a
+    /// leadership would report.
     fn check(&self) -> Result<Epoch, Loss> {
         self.ownership.lease.check()?;
         self.grant.loss_of_a_term().map_or(Ok(self.token()), Err)

@@ -59,11 +59,11 @@ impl Group {
     /// [`revocation_deadline`](super::GroupBuilder::revocation_deadline).
     ///
     /// If the work returns without the signal, fails or panics, the member also releases the
-    /// partition. The partition then moves to a member where its work has not failed within ten
-    /// minutes. If its work has failed at each member, one of the members gets the partition again
-    /// after 1 s. This delay doubles with each failure up to 60 s. When the work on a partition
-    /// fails at a member for the first time in ten minutes, at most one other partition moves.
-    /// Later failures at this member move no other partition.
+    /// partition. The partition then moves to a member where its work has not failed in the last
+    /// ten minutes. If its work has failed at each member, one of the members gets the partition
+    /// again after 1 s. This delay doubles with each failure up to 60 s. When the work on a
+    /// partition fails at a member for the first time in ten minutes, at most one other partition
+    /// moves. Later failures at this member move no other partition.
     ///
     /// If the session is lost, all work gets the signal to stop. Once all work has returned, the
     /// process joins again. After [`leave`](Group::leave) the member gets no more partitions. Once

@@ -84,8 +84,8 @@ struct Seen {
 }
 
 /// The content of a gate's object. Two bodies of one gate are equal only if `newest` and `resets`
-/// are equal. `resets` only grows, and `newest` only grows between two resets. So each write has a
-/// new body, and no later write has the ETag of an earlier write.
+/// are equal. `resets` never decreases, and `newest` decreases only if `resets` increases. So each
+/// write has a new body, and no later write has the ETag of an earlier write.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GateLine {

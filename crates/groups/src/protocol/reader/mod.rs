@@ -181,7 +181,8 @@ impl Reader {
         fits
     }
 
-    /// Creates an assignment for a restore. Its number may be greater than the next one.
+    /// Creates an assignment for a restore. The number of this assignment may be greater than the
+    /// next number.
     pub fn create_above(&mut self, assignment: Assignment) {
         if self.state == State::Idle && self.greatest < Some(assignment.epoch) {
             let nonces = vec![assignment.nonce];
