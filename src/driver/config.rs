@@ -26,7 +26,7 @@ const MAX_NAME_BYTES: usize = 256;
 /// Maximum length of an operator's reason, in bytes.
 const MAX_REASON: usize = 1_000;
 /// Maximum nesting of data. JSON parsers refuse more than about 128 levels in total, and the record
-/// adds some levels to the levels of the data.
+/// adds some levels, so data may have fewer levels.
 pub(crate) const MAX_DATA_LEVELS: usize = 100;
 
 /// The settings of the builder. The default of an interval or timeout (`None`) depends on the

@@ -18,8 +18,8 @@ type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The clocks, random numbers and background tasks of an election.
 ///
 /// By default an election uses the real process, [`system`](Process::system). A test or a
-/// simulation can run several processes: each call with another clock or seed creates another
-/// process. Clones are the same process.
+/// simulation can run several processes: each call of [`with_clock`](Process::with_clock) or
+/// [`with_seed`](Process::with_seed) creates another process. Clones are the same process.
 ///
 /// # Examples
 ///

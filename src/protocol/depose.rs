@@ -21,7 +21,7 @@ pub struct DeposeOrder {
 /// The decision on an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// Overwrite the epoch object with its sealed record, `If-Match`.
+    /// Overwrite the epoch object with its sealed record, with `If-Match`.
     Seal { heartbeat: u64, ended: EpochEnd },
     /// The epoch is sealed, and the order needs no write.
     Sealed(EpochEnd),

@@ -53,7 +53,8 @@ pub struct Listing<N = Epoch> {
     pub rest: Option<After>,
 }
 
-/// The question whether an epoch greater than a number exists. The search lists past foreign keys.
+/// A search that answers whether an epoch greater than a number exists. The search lists past
+/// foreign keys.
 ///
 /// The driver lists one page from [`next_page`](SuccessorSearch::next_page) and passes it to
 /// [`handle`](SuccessorSearch::handle), until `handle` returns a status other than
@@ -83,7 +84,7 @@ pub enum SuccessorStatus<N = Epoch> {
 }
 
 impl SuccessorSearch {
-    /// Creates the question whether an epoch greater than `number` exists.
+    /// Creates a search that answers whether an epoch greater than `number` exists.
     pub fn new(number: u64) -> SuccessorSearch {
         SuccessorSearch { number, at: After::Number(number) }
     }

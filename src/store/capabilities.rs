@@ -12,8 +12,8 @@ pub struct Capabilities {
     /// True if the client may send the request of one `create` or `replace` call more than once. A
     /// refusal may then be the response to a write that has taken effect.
     ///
-    /// Your own implementation must not repeat these requests. The field describes third-party
-    /// clients.
+    /// Set this field only for third-party clients: your own implementation must not repeat these
+    /// requests.
     pub may_send_twice: bool,
 }
 

@@ -235,8 +235,8 @@ impl Leading {
             return;
         }
         self.set_left(left);
-        // Another thread may have reported the end of the lease after the first check, and set the
-        // gauge to 0.
+        // After the first check, another thread may have reported the end of the lease and set the
+        // gauge to 0. In this case the gauge must become 0 again.
         if self.is_over() {
             self.set_left(Duration::ZERO);
         }

@@ -183,9 +183,9 @@ struct Times {
 
 impl Times {
     /// Corrects the leader's times. If the last write came from the leader, the record and the
-    /// store each have a date for it. The difference between these dates is the error of the
-    /// leader's clock, up to the resolution of the store's date. Otherwise this function assumes
-    /// that the clocks agree.
+    /// store each have a date for this write. The difference between these dates is the error of
+    /// the leader's clock, up to the resolution of the store's date. Otherwise this function
+    /// assumes that the clocks agree.
     fn of(record: &Record, written: Option<Dated>) -> Times {
         let own = match record.expired {
             false => record.renewed_at.or(record.elected_at),

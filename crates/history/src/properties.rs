@@ -37,7 +37,7 @@ struct Epochs {
     end: Really,
 }
 
-/// The true times of an epoch, in nanoseconds since the start.
+/// The true times of an epoch, in nanoseconds since the start of the test.
 #[derive(Debug, Clone, Copy)]
 struct Truth {
     from: i64,

@@ -100,8 +100,8 @@ fn the_stores_date_corrects_a_wrong_clock() {
 
 #[test]
 fn a_begin_is_between_the_previous_seal_and_the_last_write() {
-    // By its own clock, the leader led for 30 s until its last renewal. The epoch was sealed at 85
-    // s.
+    // By its own clock, the leader led for 30 s until its last renewal. By the store's clock, the
+    // epoch was sealed at 85 s.
     for (ahead, begin) in [(0.0, 12.0), (-500.0, 10.0), (500.0, 55.0)] {
         let times = json!({
             "elected_at": 12.0, "renewed_at": 42.0, "expired": true, "ended": "deposed",
@@ -172,8 +172,8 @@ fn an_abandoned_epoch_does_not_end_a_gap() {
     assert_eq!(history.spans[1].led(history.now), None);
     let gaps = history.gaps();
     assert_eq!((gaps.len(), gaps[0].length.about), (1, secs(10.0)));
-    // This process led, restarted, and sealed its earlier epoch. Its record has a renewal, so the
-    // process led, and the epoch counts as lapsed and not as abandoned.
+    // This process led, restarted, and sealed its earlier epoch. The record contains a renewal, so
+    // the epoch counts as lapsed and not as abandoned.
     let times = json!({
         "elected_at": 0.0, "renewed_at": 5.0, "sealed_at": 6.0, "heartbeat": 3,
         "expired": true, "ended": "lapsed", "sealed_by": "a",

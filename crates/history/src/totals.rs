@@ -155,7 +155,7 @@ impl History {
         self.holes.get(starts).is_some_and(|hole| *hole.start() < before)
     }
 
-    /// Returns the time from the end of the last leader until now.
+    /// Returns the time from the end of the last leadership until now.
     fn since(&self, last: &LeadershipSpan, known: bool) -> Option<Between> {
         let (from, earliest) = match last.until.at {
             Some(at) => (at.min(self.now), last.until.earliest.unwrap_or(at)),

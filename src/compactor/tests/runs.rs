@@ -157,8 +157,8 @@ async fn four_deletions_run_concurrently_with_the_listing() {
     assert!(took < Duration::from_secs(35), "{took:?}");
 }
 
-/// Before the fix, a run requested the next page only after it had read the newest epoch of the
-/// previous page. So the run took twice as long.
+/// Before the fix, a run requested the next page only after it had read the newest epoch that the
+/// previous page listed. So the run took twice as long.
 #[tokio::test(start_paused = true)]
 async fn regression_the_next_page_is_listed_during_the_read_of_the_newest_epoch() {
     let second = Duration::from_secs(1);

@@ -86,7 +86,7 @@ impl Leadership {
     }
 
     /// Resigns as [`resign`](Leadership::resign) does, and reserves the partitions of this process
-    /// for its name.
+    /// for the name of this process.
     pub async fn resign_reserving(self, reserve: Option<Duration>) -> Result<(), Error> {
         self.give_up(None, reserve).await
     }

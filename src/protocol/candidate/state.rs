@@ -48,7 +48,8 @@ pub(super) enum CandidateState {
         epoch: Epoch,
         tried: Vec<Nonce>,
     },
-    /// The store refused the create. Read whether an earlier attempt of this campaign succeeded.
+    /// The store refused the create. Read the object to learn whether an earlier attempt of this
+    /// campaign succeeded.
     ReadOwn {
         epoch: Epoch,
         tried: Vec<Nonce>,

@@ -50,7 +50,8 @@ enum Doing {
     Idle,
     /// Overwrites the object with a record that has the heartbeat `sent`.
     Renew,
-    /// The store refused a write. Reads whether an earlier attempt of this leader succeeded (L3).
+    /// The store refused a write. Reads the object to learn whether an earlier attempt of this
+    /// leader succeeded (L3).
     ReadBack,
     /// Lists the greater epochs, because with `verify_renewals` a renewal counts only if no greater
     /// epoch exists.

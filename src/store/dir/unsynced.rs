@@ -122,8 +122,8 @@ fn cannot_settle(root: &Folder, key: &str, error: &StoreError) -> StoreError {
         root.path_of(key).display(),
         error.message()
     );
-    // This process may lack the permission to write. Its retry succeeds after another process has
-    // settled the object.
+    // This process may lack the permission to write. The error is transient, because a retry
+    // succeeds after another process has settled the object.
     let kind = match error.kind() {
         StoreErrorKind::AccessDenied => StoreErrorKind::Transient,
         kind => kind,

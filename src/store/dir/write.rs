@@ -45,7 +45,8 @@ pub(super) fn put(
     let draft = Draft::write(&work, |file| file.write_all(&bytes))?;
     let locked = Locked::alone(&work)?;
     unsynced::settle(&locked, root, &work)?;
-    // A deletion may have removed the folder before this process acquired the lock.
+    // The folder is searched again, because a deletion may have removed it before this process
+    // acquired the lock.
     if let Err(refusal) = condition.check(FolderChain::find(root, path)?.as_ref(), name)? {
         return Ok(refusal);
     }

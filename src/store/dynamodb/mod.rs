@@ -210,7 +210,7 @@ enum PutItem {
 
 #[async_trait]
 impl Store for DynamoStore {
-    /// One `Query`, and one more for each page without a key that is not the last.
+    /// One `Query`, and one more for each page without a key, except the last page.
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
         self.query(prefix, after, limit).await
     }

@@ -226,8 +226,8 @@ impl S3Store {
         let seen = CallInterceptor::default();
         let call = condition(put).customize().config_override(once).interceptor(seen.clone());
         match call.send().await {
-            // The test server moto marks even the empty response to a write as HTML, but this
-            // response has an ETag.
+            // The test server moto marks even the empty response to a write as HTML. But a response
+            // with an ETag is not a web page.
             Ok(output) if seen.html() && output.e_tag.is_none() => Err(request.web_page()),
             Ok(output) => {
                 self.heard(request.verb);
@@ -290,7 +290,7 @@ impl S3Store {
 
 #[async_trait]
 impl Store for S3Store {
-    /// One request, and one more for each page without a key that is not the last, up to 100
+    /// One request, and one more for each page without a key, except the last page: up to 100
     /// requests. Elections, groups, compactors and guards apply their request timeout to each of
     /// these requests.
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {

@@ -1,4 +1,4 @@
-//! No sequence of answers makes the machine panic, or send requests without a pause.
+//! Tests that no sequence of answers makes the machine panic, or send requests without a pause.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -199,8 +199,8 @@ impl Story {
         history
     }
 
-    /// Returns whether the observer acts, and the remaining time of the leader's lease at that
-    /// moment. The time is 0 if the observer never acts.
+    /// Returns whether the observer acts, and the remaining time of the leader's lease at the
+    /// moment of the action. The time is 0 if the observer never acts.
     pub(super) fn overlap(&self, broken: Broken) -> (bool, Duration) {
         let history = self.history();
         let held = |at: u64| history.range(..=at).next_back().map(|(_, written)| written);
