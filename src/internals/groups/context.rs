@@ -174,7 +174,7 @@ impl Context {
         self.process.spawn(task);
     }
 
-    /// Waits until this time has passed by the clock of the process.
+    /// Waits for this duration, by the clock of the process.
     pub async fn sleep(&self, duration: Duration) {
         sleep(&self.process, duration).await;
     }

@@ -21,7 +21,8 @@ const TURNED_AWAY: [&str; 4] = [
     "LimitExceededException",
 ];
 
-/// Codes of concurrent writes. These codes do not state whether the condition held.
+/// Codes of errors that concurrent writes cause. These codes do not state whether the condition of
+/// the write held.
 const CONFLICTS: [&str; 3] = [
     "TransactionConflictException",
     "TransactionInProgressException",

@@ -22,8 +22,8 @@ pub(super) fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Returns the text. If it is wider than `room` pixels at this font size, cuts it and adds an
-/// ellipsis.
+/// Returns the text. If the text is wider than `room` pixels at this font size, cuts the text and
+/// adds an ellipsis.
 pub(super) fn cut(text: &str, room: f64, size: f64) -> String {
     let text = plain(text);
     if pixels(&text, size) <= room {
