@@ -75,8 +75,9 @@ fn the_help_states_the_number_of_requests() {
         let requests = report["requests"].as_object().expect("an object");
         requests.values().filter_map(Value::as_u64).sum::<u64>()
     };
-    // Each of the first 20 rounds also reads after its writes. Every second round has two races. A
-    // probe of more than 20 rounds sends two more requests, which delete the settled keys.
+    // The number of requests per round varies: only the first 20 rounds read after their writes,
+    // and every second round has two races. A probe of more than 20 rounds sends two additional
+    // requests, which delete the keys of finished rounds.
     let (twenty, more) = (sent(20), sent(22));
     let a_round = (more - 2 - twenty).div_ceil(2);
     assert!(help.contains(&format!("about {a_round} requests per round")), "{a_round}: {help}");
@@ -100,7 +101,8 @@ fn races_end_at_the_given_bounds() {
     );
     assert_eq!(bounded(&["--for", "1us"]), 2);
     assert_eq!(bounded(&["--rounds", "3", "--for", "1h"]), 3);
-    // A batch has 20 rounds, so 21 rounds are one full batch and a part of the next batch.
+    // The probe runs rounds in batches of 20. So 21 rounds need one full batch and a part of the
+    // next batch.
     assert_eq!(bounded(&["--rounds", "21"]), 21);
     assert_eq!(bench.objects(), [""; 0]);
 }
@@ -174,7 +176,8 @@ mod on_s3 {
         for line in ["versioning   off", "lifecycle    no rule is for app/lock…", "$0.00"] {
             assert!(said.out.contains(line), "{line:?} is not in {}", said.out);
         }
-        // The first request deletes a missing key. The last requests read the bucket's settings.
+        // The first request is the deletion of a missing key. The last requests read the settings
+        // of the bucket.
         let requests = server.requests();
         assert_eq!(requests.first().map(|seen| seen.op), Some(Op::Delete));
         let sent = requests.len().to_string();
@@ -193,9 +196,9 @@ mod on_s3 {
         is_unsafe(&said, &["ignores If-Match"]);
     }
 
-    /// The store of this test reads the object and then writes it, in two steps. Only a race
-    /// between writers shows this. The store check and the checks with one writer accept this
-    /// store.
+    /// The store of this test checks the condition and then writes the object, in two steps. The
+    /// store check and the checks with one writer accept this store. Only a race between writers
+    /// shows the error.
     #[test]
     fn conditions_checked_in_two_steps_are_unsafe() {
         let (_, said) = with(|quirks| quirks.two_steps = Some(Duration::from_millis(20)));
@@ -254,7 +257,7 @@ mod on_s3 {
         assert_eq!(said.out.matches("access denied").count(), 2, "{}", said.out);
     }
 
-    /// moto sends this root element. Before the fix, the probe reported an error.
+    /// moto sends this root element. Before the fix, the probe reported an error for it.
     #[test]
     fn regression_another_root_element_of_the_versioning_is_accepted() {
         let (_, said) = with(|quirks| {
@@ -279,7 +282,8 @@ mod on_s3 {
             let off = (ahead - 1e3 * skew as f64).abs();
             assert!(off <= within + 0.2 && within <= 1_000.0, "{}", said.out);
             assert_eq!(report["warnings"][0]["about"], "clock", "{}", said.out);
-            // The store's clock has whole seconds, so a report of -89.8 s is also correct.
+            // Dates of the store have whole seconds, so a reported difference of -89.8 s is also
+            // correct.
             let text = report["warnings"][0]["what"].as_str().expect("a text");
             let told = text.split("differ by ").nth(1).and_then(|rest| rest.split_once(" s, ± "));
             let told: f64 = told.and_then(|(told, _)| told.parse().ok()).expect("a number");

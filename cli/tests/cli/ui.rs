@@ -29,7 +29,8 @@ fn ui(scene: &Scene, options: &[&str]) -> Sidecar {
     ui
 }
 
-/// Opens a new stream, and returns the cards that it shows. The key is the kind of a card.
+/// Opens a new stream of events, and returns the cards in these events. The key is the kind of a
+/// card.
 fn cards(ui: &Sidecar) -> BTreeMap<String, Value> {
     let events = ui.events("/events");
     // A stream sends all cards before its second `tick`, so the test waits for this event.
@@ -74,7 +75,8 @@ fn a_killed_leader_and_its_successor_are_shown() {
     assert_eq!(ends[1], (&"b".into(), &"held".into()), "{held}");
 }
 
-/// Before the fix, the page read three epochs after each change, so it lost the others for good.
+/// Before the fix, the page read only three epochs after each change, and never showed the other
+/// epochs.
 #[test]
 fn regression_all_epochs_between_two_polls_are_shown() {
     let scene = Scene::new(TENURE);
@@ -167,7 +169,8 @@ fn a_store_that_does_not_exist_yet_is_waited_for() {
     shows(&ui, "election", "the election", |card| card["leader"] == "a");
 }
 
-/// Before the fix, an election that began just after the first search was shown a minute later.
+/// Before the fix, the page showed an election that began just after its first search only a minute
+/// later.
 #[test]
 fn regression_an_empty_store_is_searched_again_soon() {
     let scene = Scene::new(TENURE);

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use super::page::{Page, root};
 
-/// Options of `cargo` and of its test programs that the pages name without a command.
+/// The pages name these options of `cargo` and of its test programs outside of a command.
 pub const OPTIONS: [&str; 10] = [
     "--all-features",
     "--example",
@@ -77,7 +77,8 @@ fn check(words: &[&str]) -> Result<(), String> {
     let filters = (1..words.len()).filter(|at| !words[*at].starts_with('-') && !value(at - 1));
     for filter in filters.map(|at| words[at]) {
         let last = filter.rsplit("::").find(|part| !part.is_empty()).unwrap_or_default();
-        // A filter is the name of a test or a module, or the beginning of such a name.
+        // The last part of a filter must be the beginning of the name of a test or a module, or a
+        // part of a name after `_`.
         let named =
             ["fn ", "mod "].iter().any(|kind| SOURCES[0].contains(&format!("{kind}{last}")));
         if !named && !SOURCES[0].contains(&format!("_{last}")) {

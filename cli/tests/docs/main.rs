@@ -14,9 +14,10 @@
 //! | `text` | is a picture |
 //!
 //! The blocks of a page run in order, in a new directory, with one S3 server of the tests. `…` in
-//! an output matches any text; on a separate line it matches any lines. `<!-- not run: reason -->`
-//! before a block excludes it. A block has five minutes. `cargo` and `scripts/` do not run. The
-//! packages, targets and tests in `cargo` commands must exist.
+//! an output matches any text; on a separate line it matches any lines. The comment `<!-- not run:
+//! reason -->` before a block excludes the block. The time limit of a block is five minutes. The
+//! tests do not run `cargo` and `scripts/`. The packages, targets and tests in `cargo` commands
+//! must exist.
 #![cfg(unix)]
 
 mod cargo;

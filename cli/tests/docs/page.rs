@@ -24,7 +24,7 @@ pub struct At<T> {
 
 pub struct Block {
     pub line: usize,
-    /// The text after the backticks.
+    /// The text after the opening backticks.
     pub tag: String,
     pub text: String,
     pub not_run: Option<String>,

@@ -11,7 +11,7 @@ use super::page::{Block, Page};
 use super::shims::Shims;
 use tenure_testkit::s3_server::S3Server;
 
-/// Separates the outputs of the commands of a console.
+/// Separates the outputs of the commands in a `console` block.
 const RULER: char = '\u{1e}';
 
 pub fn problems(page: &Page) -> Vec<String> {
@@ -41,7 +41,8 @@ pub fn problems(page: &Page) -> Vec<String> {
     problems
 }
 
-/// Maximum number of polls for the end of a block. Polls are 50 ms apart, so a block has 5 minutes.
+/// Maximum number of polls for the end of a block. Polls are 50 ms apart, so the time limit of a
+/// block is 5 minutes.
 const LOOKS: u32 = 6_000;
 
 struct Session {
@@ -88,8 +89,8 @@ impl Session {
         for bucket in buckets(script) {
             self.server.create_bucket(&bucket);
         }
-        // The pages write below /tmp. The test redirects these writes, because it must leave no
-        // files.
+        // The blocks write below `/tmp`. The test replaces this folder by a folder that it deletes
+        // afterwards.
         let tmp = format!("{}/", self.shims.path("work/tmp").display());
         let script = script.replace("/tmp/", &tmp);
         let path = self.shims.path("said");
@@ -115,7 +116,7 @@ impl Session {
             nap();
         }
         if status.is_none() {
-            // The descendants of the script hold its output open, so they are also killed.
+            // Also kill the descendants of the script, because they keep its output open.
             let _ = killpg(group, Signal::SIGKILL);
         }
         let ended_well = child.wait().expect("the child can be awaited").success();
@@ -128,7 +129,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         for group in &self.groups {
             let gone = || killpg(*group, None).is_err();
-            // SIGTERM comes before SIGKILL, so that leaders in this process group can resign.
+            // Send SIGTERM first, because leaders in this process group then resign.
             let _ = killpg(*group, Signal::SIGTERM);
             let mut looks = 200;
             while !gone() && looks > 0 {
@@ -145,7 +146,7 @@ fn nap() {
     std::thread::sleep(std::time::Duration::from_millis(50));
 }
 
-/// Returns the buckets that a script names. The session creates them.
+/// Returns the names of the buckets in a script.
 fn buckets(script: &str) -> Vec<String> {
     let urls = script.split("s3://").skip(1);
     let names = urls.map(|url| url.split(|c: char| !c.is_alphanumeric() && c != '-'));
@@ -175,8 +176,9 @@ fn agree(expected: &[String], said: &[String]) -> bool {
     }
 }
 
-/// Returns whether the output matches. The parts between `…` must occur in this order, the first
-/// part at the start and the last part at the end.
+/// Returns whether the output matches the expected line. The parts of the line between `…` must
+/// occur in the output in this order. The first part must be at the start, and the last part at the
+/// end.
 fn alike(expected: &str, said: &str) -> bool {
     let Some((start, rest)) = expected.split_once('…') else { return expected == said };
     let Some(mut said) = said.strip_prefix(start) else { return false };

@@ -24,7 +24,7 @@ shift
 exec tenure "$@"
 "#;
 
-/// The replacement for scripts that start a server. It runs the command after `--`.
+/// The replacement for scripts that start a server. It only runs the command after `--`.
 const SCRIPT: &str = r#"#!/bin/bash
 until [ $# = 0 ] || [ "$1" = -- ]; do shift; done
 shift || exit 0
@@ -46,7 +46,7 @@ impl Shims {
         }
         executable(&shims.path("bin/cargo"), CARGO);
         symlink(env!("CARGO_BIN_EXE_tenure"), shims.path("bin/tenure")).expect("a new link");
-        // `NAME.sh` in the pages means any of the scripts.
+        // In the pages, `NAME.sh` represents any of the scripts.
         executable(&shims.path("work/scripts/servers/NAME.sh"), SCRIPT);
         shims
     }

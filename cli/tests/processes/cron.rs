@@ -50,8 +50,8 @@ fn lines(scene: &Scene) -> Vec<Line> {
     whole.lines().map(parse).collect()
 }
 
-/// Returns the starts in order. Asserts that the lines of different epochs do not alternate,
-/// because no two attempts run at the same time.
+/// Returns the lines with which attempts start, in order. Asserts that the lines of one epoch are
+/// consecutive, because no two attempts may run at the same time.
 fn starts(scene: &Scene) -> Vec<Line> {
     let lines = lines(scene);
     for pair in lines.windows(2) {
@@ -98,7 +98,7 @@ fn try_does_not_wait_for_a_live_leader() {
     assert!(!scene.exists("other"), "a command ran together with the leader's command");
     fs::write(scene.path("go"), "").expect("a file");
     assert_eq!(leader.code(), 0);
-    // The leader has resigned, so the next candidate leads without a wait.
+    // The leader resigned at its end, so the next candidate leads without a wait.
     let mut next = scene.script("e", &["--try"], "echo >other");
     assert_eq!((next.code(), scene.exists("other")), (0, true), "{}", next.said());
 }
@@ -109,7 +109,7 @@ fn try_takes_over_from_a_killed_leader() {
     let scene = Scene::new(TENURE);
     let leader = host(&scene, "a", &[SHORT]);
     eventually("the command runs", || !lines(&scene).is_empty());
-    // The guard is also killed, because it would resign the epoch of the killed leader.
+    // Also kill the guard, because it would resign the epoch of the killed leader.
     let guards = [leader.guard(), leader.standby()];
     leader.signal(Signal::SIGSTOP);
     kill_at_once(guards);
@@ -154,7 +154,7 @@ fn retries_run_on_other_hosts_and_never_overlap() {
     let mut hosts = ["a", "b", "c"].map(|name| host(&scene, name, &[LONG, SHORT, retries]));
     let first = running(&scene, &hosts, 1);
     hosts[first].signal(Signal::SIGKILL);
-    // The host is stopped until it has lost its lease, and then continues.
+    // Stop the second host until it has lost its lease, and then continue it.
     let second = running(&scene, &hosts, 2);
     hosts[second].stop();
     let third = running(&scene, &hosts, 3);
@@ -171,8 +171,8 @@ fn retries_run_on_other_hosts_and_never_overlap() {
     assert_eq!(starts(&scene).len(), 3);
 }
 
-/// After the job failed on one host, the other hosts have two poll intervals to take over. In this
-/// test that is two minutes.
+/// After the job has failed on one host, this host waits for two poll intervals. During this time,
+/// two minutes in this test, another host may make the next attempt.
 #[test]
 fn another_host_retries_a_failed_attempt_first() {
     let scene = Scene::new(TENURE);
@@ -187,9 +187,9 @@ fn another_host_retries_a_failed_attempt_first() {
     assert_eq!(failed.code(), 143);
 }
 
-/// The host whose job failed exits with the code of the job. The exit code 76 would be wrong,
-/// although another host makes the next attempt. On a slow machine the other host may be too late.
-/// Then the first host makes both attempts, and exits with the same code.
+/// A host whose job has failed exits with the code of the job, and not with 76, even if another
+/// host makes the next attempt. On a slow machine, the other host may be too late. In this case the
+/// first host makes both attempts, and exits with the same code.
 #[test]
 fn a_failed_host_reports_its_failure() {
     let scene = Scene::new(TENURE);
@@ -210,7 +210,7 @@ const SKEWS: [i64; 3] = [-4, 0, 3];
 const PERIOD: u64 = 12;
 const PERIODS: u64 = 6;
 
-/// Starts a host repeatedly by the host's clock, like cron.
+/// Like cron, repeatedly starts a host. Its processes read the clock of this host.
 fn crontab(scene: &Scene, host: usize, library: &str, options: &[&str], until: u64) {
     let name = format!("{host}");
     while wall() < until {
@@ -234,13 +234,13 @@ fn crontab(scene: &Scene, host: usize, library: &str, options: &[&str], until: u
     }
 }
 
-/// Seconds since 1970, by the clock of this machine.
+/// Returns the seconds since 1970, by the clock of this machine.
 fn wall() -> u64 {
     now().wall.as_secs()
 }
 
-/// Returns the periods that begin during the run by the clock of every host. The first of them is
-/// omitted.
+/// Returns the starts of the periods that begin during the run by the clock of every host, except
+/// the first of these periods.
 fn whole_periods(from: u64, until: u64) -> Vec<String> {
     let starts = (from / PERIOD + 2..until / PERIOD).map(|number| number * PERIOD);
     let date = |start| Moment::new(Duration::ZERO, Duration::ZERO, Duration::from_secs(start));
@@ -286,7 +286,7 @@ fn killed_hosts_with_skewed_clocks_never_run_at_the_same_time() {
             let retries = &["--retries", "2"];
             threads.spawn(move || crontab(scene, host, library, retries, until));
         }
-        // Kills the host of every second start.
+        // Kill the host after every second start.
         let mut seen = 0;
         while wall() < until {
             pause(20);

@@ -11,8 +11,8 @@ use tenure_testkit::command::{eventually, runs};
 
 const PARTITIONS: &str = "0..6";
 
-/// The command of a partition. The command reports if the previous command of the same partition
-/// still runs. Then the command runs until SIGTERM.
+/// The command of a partition. If the previous command of the same partition still runs, this
+/// command writes to the file `beside`. Then it runs until SIGTERM.
 const WORK: &str = r#"
     before=$(cat "pid.$TENURE_PARTITION" 2> /dev/null)
     [ -n "$before" ] && kill -0 "$before" 2> /dev/null && echo "$TENURE_PARTITION" >> beside
@@ -55,7 +55,7 @@ impl Members {
         whole.lines().map(grant).collect()
     }
 
-    /// Returns the partitions whose last command belongs to this member and runs.
+    /// Returns the partitions whose last command belongs to this member and still runs.
     fn owned_by(&self, member: &str) -> Vec<String> {
         let mut last = BTreeMap::new();
         for grant in self.grants() {
@@ -95,7 +95,8 @@ fn one_of_three_members_runs_each_partition_through_kills_and_stops() {
     members.own(&[("a", 0), ("b", 3), ("c", 3)]);
     b.stop();
     members.own(&[("b", 0), ("c", 6)]);
-    // After the session of b has ended, b learns that it owns no partition, and joins again.
+    // When b continues, it learns that its session has ended and that it owns no partition. Then b
+    // joins again.
     b.signal(Signal::SIGCONT);
     members.own(&[("b", 3), ("c", 3)]);
     assert!(b.said().contains("CMD is killed"), "{}", b.said());
@@ -106,8 +107,8 @@ fn one_of_three_members_runs_each_partition_through_kills_and_stops() {
     members.check();
 }
 
-/// The restarted member need not wait for the end of its old session, because the group reserved
-/// its partitions for its name.
+/// The group reserves the partitions of the leaving member for its name. So the restarted member
+/// gets its partitions back without a wait.
 #[test]
 fn a_restart_under_one_name_moves_no_partition() {
     let members = Members(Scene::new(TENURE));
@@ -127,7 +128,8 @@ fn a_restart_under_one_name_moves_no_partition() {
     members.own(&[("a", 3), ("b", 3)]);
     assert_eq!((members.owned_by("a"), members.owned_by("b")), before);
     assert_eq!(members.grants().len(), grants + 3);
-    // A killed member leaves a valid session. The restarted member seals that session.
+    // A killed member leaves a valid session. The restarted member seals the session of the killed
+    // member.
     a.signal(Signal::SIGKILL);
     assert_eq!(a.code(), 137);
     members.own(&[("a", 0), ("b", 3)]);
@@ -137,9 +139,9 @@ fn a_restart_under_one_name_moves_no_partition() {
     members.check();
 }
 
-/// When the member is killed, its commands get SIGTERM and use their grace. The restarted member
-/// does not wait for the end of the old session, but must not start new commands before the old
-/// commands have ended.
+/// After the member is killed, its commands get SIGTERM and use their grace. The restarted member
+/// does not wait for the lapse of the old session, but it must not start new commands before the
+/// old commands have ended.
 #[test]
 fn regression_commands_of_a_killed_predecessor_end_before_new_commands_start() {
     let members = Members(Scene::new(TENURE));
@@ -196,8 +198,8 @@ fn sighup_is_forwarded_and_a_second_sigterm_kills() {
     assert_eq!((lines("hup"), lines("term")), (6, 6));
 }
 
-/// If the guard and the standby of a command are killed, processes of the command may still run. So
-/// the member does not release the partition.
+/// After the guard and the standby of a command were killed, processes of the command may still
+/// run. So the member must not release the partition.
 #[test]
 fn no_partition_is_released_after_its_guard_and_standby_are_killed() {
     let members = Members(Scene::new(TENURE));

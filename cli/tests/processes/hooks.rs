@@ -60,7 +60,8 @@ fn hooks_that_do_not_end_are_killed() {
     assert!(a.said().contains("--on-lost did not end within 1s"), "{}", a.said());
 }
 
-/// A hook may act for the epoch as CMD does, so no process resigns the epoch while the hook runs.
+/// A hook may act on behalf of the epoch, as CMD does. So no process resigns the epoch while the
+/// hook runs.
 #[test]
 fn no_resignation_while_a_hook_runs() {
     let scene = Scene::new(TENURE);
@@ -73,7 +74,7 @@ fn no_resignation_while_a_hook_runs() {
     b.says("waiting: a leads epoch 1");
     fs::write(scene.path("go"), "\n").expect("a file");
     a.says("the processes that it left behind get SIGTERM");
-    // The kill fails if the grace is over and the guard has killed the hook.
+    // The kill fails if the grace has ended and the guard has already killed the hook.
     let _ = kill(pid(hook), Signal::SIGKILL);
     assert_eq!(a.code(), 0);
     assert_eq!(b.code(), 0);
@@ -95,8 +96,8 @@ fn a_hook_dies_with_a_killed_tenure_and_before_the_resignation() {
     assert_eq!(fs::read_to_string(scene.path("stat")).expect("b wrote the file"), "");
 }
 
-/// A signal during a hook ends the hook and `tenure`. Despite `--forever`, `tenure` does not
-/// campaign again.
+/// A signal during a hook ends the hook and `tenure`. `tenure` does not campaign again, even with
+/// `--forever`.
 #[test]
 fn a_signal_ends_a_hook_and_tenure() {
     let scene = Scene::new(TENURE);
@@ -123,7 +124,7 @@ fn the_epoch_file_exists_while_cmd_runs() {
     assert_eq!(a.code(), 0, "{}", a.said());
     assert_eq!(scene.wait_for_file("seen"), "1\n");
     assert!(!scene.exists("epoch"));
-    // A waiting candidate does not write the file.
+    // A candidate that does not lead does not write the file.
     let _b = scene.script("b", &["--epoch-file", "epoch"], "echo > ready; exec sleep 1000");
     scene.wait_for_file("ready");
     let mut c = scene.script("c", &["--epoch-file", "epoch-of-c"], "exit 0");

@@ -54,8 +54,8 @@ fn the_epoch_is_resigned_after_the_last_descendant() {
         a.signal(Signal::SIGKILL);
         assert_eq!(a.code(), 137);
         eventually("the epoch is sealed", || {
-            // The test reads the seal before it lists the processes. If a process still runs after
-            // a seal was read, the seal was too early.
+            // Read the seal before the list of processes. If the epoch is sealed and a process
+            // still runs, the seal was too early.
             let sealed = layout == "single-object" || is_sealed(&scene);
             let left: Vec<&u32> = processes.iter().filter(|one| runs(**one)).collect();
             assert!(!sealed || layout == "single-object" || left.is_empty(), "{left:?} still run");
@@ -97,7 +97,7 @@ fn the_epoch_is_not_resigned_while_one_process_lives() {
     assert!(is_sealed(&scene));
 }
 
-/// A script that ends at SIGTERM, with an orphan that ignores SIGTERM.
+/// A script that ends at SIGTERM. It has an orphan that ignores SIGTERM.
 const STUBBORN_ORPHAN: &str = r#"
     (setsid sh -c 'trap "" TERM; echo $$ > orphan; while :; do sleep 0.02; done' &)
     echo $$ > cmd; while :; do sleep 0.02; done"#;
@@ -129,16 +129,16 @@ fn a_guard_without_its_standby_resigns() {
     assert_eq!(record(&scene)["ended"], "resigned");
 }
 
-/// When memory is exhausted, the kernel may kill CMD and `tenure`. The guard may notice the end of
-/// CMD before the end of `tenure`.
+/// If memory is exhausted, the kernel may kill CMD and `tenure` together. The guard must resign
+/// even if it notices the end of CMD before the end of `tenure`.
 #[test]
 fn an_epoch_is_resigned_if_cmd_and_tenure_are_killed_together() {
     let scene = Scene::new(TENURE);
     let script = "echo $$ > cmd; exec sleep 1000";
     let mut a = scene.script("a", &LONG, script);
     let cmd = scene.number("cmd");
-    // The guard is stopped while CMD and `tenure` end. When it continues, it may detect the two
-    // ends in either order.
+    // The guard is stopped while CMD and `tenure` end. When the guard continues, it may detect the
+    // two ends in either order.
     let guard = pid(a.guard());
     kill(guard, Signal::SIGSTOP).expect("the guard is alive");
     kill(pid(cmd), Signal::SIGKILL).expect("the guard is alive");
@@ -194,15 +194,15 @@ fn signals_end_the_process_that_resigns() {
     a.says("resigned epoch 1");
 }
 
-/// Locks the store, so that no other process can write.
+/// Locks the store. While the lock is held, no other process can write.
 fn lock_of_the_store(scene: &Scene) -> File {
     let lock = File::open(scene.path("store/.tenure/lock")).expect("the store has a lock");
     lock.lock().expect("the file can be locked");
     lock
 }
 
-/// Before the fix, the message reported that other candidates wait for the lapse of the lease,
-/// although the command of the operator had already ended this wait.
+/// After a forced deposition, other candidates do not wait for the lapse of the lease. Before the
+/// fix, the message of the leader nevertheless reported that they wait.
 #[test]
 fn regression_a_leader_deposed_as_dead_does_not_report_that_others_wait() {
     let scene = Scene::new(TENURE);

@@ -12,7 +12,8 @@ use tenure_testkit::command::{eventually, runs, state};
 /// lease.
 const VALIDITY: [&str; 4] = ["--validity", "12s", "--poll", "500ms"];
 
-/// Starts a leader, waits until CMD runs, and stops the leader and the processes that `of` returns.
+/// Starts a leader and waits until CMD runs. Then stops the leader and the processes that `of`
+/// returns.
 fn stopped(scene: &Scene, script: &str, of: impl FnOnce(&Candidate) -> Vec<u32>) -> Candidate {
     let a = scene.script("a", &VALIDITY, script);
     scene.wait_for_file("cmd");
@@ -25,8 +26,8 @@ fn stopped(scene: &Scene, script: &str, of: impl FnOnce(&Candidate) -> Vec<u32>)
     a
 }
 
-/// Before the fix, the standby waited for the end of the stopped guard. So two commands ran at the
-/// same time until the guard continued.
+/// Before the fix, the standby waited for the end of the stopped guard. So the command of the next
+/// leader ran at the same time until the guard continued.
 #[test]
 fn regression_a_stopped_guard_of_a_stopped_tenure_does_not_save_its_command() {
     let scene = Scene::new(TENURE);
@@ -44,7 +45,8 @@ fn regression_a_stopped_guard_of_a_stopped_tenure_does_not_save_its_command() {
     a.code();
 }
 
-/// The kernel kills CMD at the end of the lease. The standby later ends the descendants of CMD.
+/// The kernel kills CMD at the end of the lease. When the standby continues, it ends the
+/// descendants of CMD.
 #[test]
 fn regression_a_command_ends_with_its_lease_although_all_tenure_processes_are_stopped() {
     let scene = Scene::new(TENURE);

@@ -26,7 +26,7 @@ impl Scene {
         Scene { bench: Bench::new(), runtime: runtime.expect("a runtime") }
     }
 
-    /// Joins a member that keeps its partitions.
+    /// Starts a member that never releases its partitions.
     fn join(&self, name: &str) -> Membership {
         let store = DirStore::open(self.bench.path("store")).expect("a directory");
         let group = Group::builder(Arc::new(store), "")
@@ -92,8 +92,8 @@ fn the_partitions_of_a_deposed_member_move_after_its_lease() {
         assert!(body.contains(field), "{field} is not in {body}");
     }
     eventually("the coordinator waits for the session, and removes it", || {
-        // Each poll starts a process, and the wait lasts for the whole validity, so the polls are
-        // rare.
+        // Each poll starts a process, and the coordinator waits for the whole validity. So pause
+        // between the polls.
         pause(200);
         scene.members("w2").is_empty()
     });
@@ -187,11 +187,11 @@ fn an_unclear_member_is_not_deposed() {
     let said = scene.group("depose", &["w1"]);
     said.fails(73, &["w1 is ambiguous", &both[0], &both[1], "nothing was changed"]);
     scene.group("depose", &["w3"]).fails(73, &["no member w3", &both[0], "w\\u{202e}2 (session "]);
-    // This prefix of a session is too short.
+    // A prefix of a session must have at least eight characters.
     scene.group("depose", &[&sessions[0][..7]]).fails(73, &["no member"]);
     let said = scene.group("depose", &[&sessions[0]]);
     assert_eq!(said.code, 0, "{said:?}");
-    // The first session has ended, so only one live member has this name.
+    // The session of the first member has ended, so only one live member has the name `w1`.
     let said = scene.group("depose", &["w1", "--json"]);
     let report: Value = serde_json::from_str(&said.out).expect("the output is one JSON object");
     assert_eq!(report["session"], *sessions[1], "{}", said.err);

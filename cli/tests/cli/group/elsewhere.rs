@@ -1,4 +1,4 @@
-//! Tests verbs for elections on a group, and verbs for groups on an election.
+//! Tests that verbs for elections report a group, and that verbs for groups report an election.
 
 use super::*;
 

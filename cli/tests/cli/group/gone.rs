@@ -6,7 +6,8 @@ use tenure_groups::MembershipEvent;
 
 use super::*;
 
-/// Ends the member and its session. No other member exists, so no assignment follows.
+/// Makes the only member leave, and so ends its session. No other member remains to write an
+/// assignment.
 fn leave(scene: &mut Scene) {
     let mut membership = scene.membership.take().expect("the scene has a member");
     scene.runtime.block_on(async move {
@@ -22,7 +23,7 @@ fn leave(scene: &mut Scene) {
     });
 }
 
-/// Moves the last write of the session back by this duration.
+/// Sets the modification time of the session's object back by this duration.
 fn age_session(scene: &Scene, age: Duration) {
     let status = scene.status();
     let session = status["members"][0]["session"].as_str().expect("text");
@@ -61,7 +62,7 @@ fn regression_a_group_of_dead_members_is_not_healthy() {
     assert_eq!(said.code, 1, "{said:?}");
     assert!(said.out.contains("none has a live owner"), "{said:?}");
     assert!(said.out.contains("  lapsed, written 10m"), "{said:?}");
-    // The compactor deletes the ended session.
+    // Delete the ended session, as a compactor does.
     std::fs::remove_dir_all(scene.bench.path("store").join("members")).expect("the sessions");
     assert_eq!(scene.status()["members"][0]["session_state"], "missing");
     assert_eq!(scene.run("status", &["--exit-code"]).code, 1);

@@ -41,8 +41,8 @@ fn assign(
     write(bench, epoch, second, &body.to_string());
 }
 
-/// Writes a history: w1 begins, w2 joins, an operator marks and adds partitions, w1 dies, and the
-/// last assignment is unreadable.
+/// Writes the assignments of a history: w1 begins, w2 joins, an operator marks and adds partitions,
+/// w1 dies, and the last assignment is unreadable.
 fn story(w1: &str) -> Bench {
     let bench = Bench::new();
     let (one, both) = (&[(w1, ONE)][..], &[(w1, ONE), ("w2", TWO)][..]);
@@ -121,7 +121,7 @@ requests   11
     assert_eq!(said.out, expected);
 }
 
-/// Before the fix, the history showed a killed member as a member that had left.
+/// Before the fix, the history reported that a killed member had left.
 #[test]
 fn regression_the_record_of_the_session_shows_how_a_member_left() {
     let bench = story("w1");
@@ -272,7 +272,7 @@ fn regression_the_table_shows_reservations() {
     assert!(out.contains("  -   1 partition no longer reserved: a\n"), "{out}");
 }
 
-/// The assignments between the two existing assignments were compacted.
+/// Only the assignments 4, 7 and 8 exist. A compactor has deleted all others.
 #[test]
 fn compacted_assignments_show_only_their_outcome() {
     let bench = Bench::new();

@@ -29,7 +29,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Creates a group of `partitions`. Its member owns all of them.
+    /// Creates a group with this number of partitions. One member owns all partitions.
     fn new(name: &str, partitions: u32) -> Scene {
         Scene::with_validity(name, partitions, Duration::from_secs(30))
     }
@@ -54,7 +54,7 @@ impl Scene {
             .name(name)
             .partitions(0..partitions)
             .data(json!({"addr": "10.0.0.7"}))
-            // A long validity survives pauses of a busy machine.
+            // With a long validity, a session survives the pauses of a busy machine.
             .validity(validity)
             .poll_interval(Duration::from_millis(50))
             .rebalance_delay(Duration::ZERO)
@@ -63,8 +63,8 @@ impl Scene {
         self.membership = Some(self.runtime.block_on(group.join()).expect("the member joins"));
     }
 
-    /// Makes the member leave with a reservation of its partitions. Then makes another member join,
-    /// which writes the next assignment.
+    /// Makes the member leave, and reserves its partitions for an hour. Then another member joins,
+    /// and writes the next assignment.
     fn leave_for_an_hour(&mut self) {
         let mut left = self.membership.take().expect("a member");
         left.leave_for(Duration::from_secs(3_600));
@@ -100,7 +100,8 @@ impl Scene {
         assert_eq!((said.code, said.out), (0, format!("{line}\n")), "{}", said.err);
     }
 
-    /// Ends the session of the member. Its partitions keep their owner until another member plans.
+    /// Drops the member. The assignment still names it as the owner of its partitions, because no
+    /// other member plans.
     fn lose_the_member(&mut self) {
         let _inside = self.runtime.enter();
         drop(self.membership.take());
@@ -191,8 +192,8 @@ fn operators_mark_partitions_and_see_the_changes() {
     scene.prints("retire", &["0,4"], NOTHING);
 }
 
-/// Before the fix, no command could end a reservation, so reserved partitions had no owner until
-/// the reservation ended.
+/// Reserved partitions may have no owner until the reservation ends. Before the fix, no command
+/// could end a reservation earlier.
 #[test]
 fn regression_an_operator_ends_reservations() {
     let mut scene = Scene::new("w1", 3);
@@ -278,7 +279,8 @@ fn regression_watch_ends_when_its_reader_closes_the_pipe() {
     let mut line = String::new();
     with_deadline(child.id(), || out.read_line(&mut line)).expect("text");
     assert!(line.contains("Z  0  - -> w1  token "), "{line:?}");
-    // The group does not change after this line.
+    // The watch must notice the closed pipe although the group does not change and it prints no
+    // more lines.
     drop(out);
     assert_eq!(ended(&mut child).code(), Some(0));
 }

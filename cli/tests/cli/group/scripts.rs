@@ -4,7 +4,7 @@ use tenure_groups::{MembershipEvent, Partition};
 
 use super::*;
 
-/// The member releases each revoked partition.
+/// Runs the member in the background. It releases each revoked partition.
 fn work(scene: &mut Scene) {
     let mut membership = scene.membership.take().expect("the scene has a member");
     scene.runtime.spawn(async move {
@@ -82,7 +82,8 @@ fn lines(scene: &Scene) -> Vec<String> {
 fn cmd_runs_for_the_newest_change_of_each_partition() {
     let mut scene = Scene::new("w\u{202e}1", 3);
     work(&mut scene);
-    // CMD waits for the file `go`, so changes queue up behind the first run.
+    // CMD waits for the file `go`. So the changes during its first run wait for the end of this
+    // run.
     let command = "read -r line; until test -e \"$DIR/go\"; do sleep 0.05; done
         printf '%s|%s|%s|%s|%s\\n' \"$TENURE_STATE\" \"$TENURE_PARTITION\" \"$TENURE_EPOCH\" \
             \"$TENURE_OWNER\" \"$line\" >>\"$DIR/log\"";
@@ -104,8 +105,8 @@ fn cmd_runs_for_the_newest_change_of_each_partition() {
         let line = next();
         assert!(line.contains(&format!("Z  {partition}  - -> w\\u{{202e}}1  token ")), "{line:?}");
     }
-    // While CMD runs for partition 0, partition 1 loses its owner. Partition 2 loses its owner, and
-    // gets it back.
+    // While CMD runs for partition 0, partition 1 loses its owner, and partition 2 loses its owner
+    // and gets it back.
     assert_eq!(scene.run("pause", &["1,2"]).code, 0);
     let gone = [next(), next()];
     assert!(gone.iter().all(|line| line.contains(" -> -  token ")), "{gone:?}");

@@ -70,7 +70,7 @@ fn a_lost_lease_is_logged() {
         assert!(outcomes.iter().any(|word| word == expected), "{said:?}");
         let all = lines(&said);
         assert_eq!(all.last().expect("a line")["fields"]["exit_code"], 75);
-        // Events of the library have the epoch as a field. Other lines have it in a span.
+        // Events of the library have the epoch as a field. Other lines have the epoch in a span.
         let epoch = |line: &Value| match line["target"] == "tenure::lease" {
             true => line["fields"]["epoch"].clone(),
             false => of_span(line, "epoch"),
@@ -79,7 +79,7 @@ fn a_lost_lease_is_logged() {
     }
 }
 
-/// The lines of the guard, the events of the library and all spans are JSON, too.
+/// The lines of the guard, the events of the library and all spans are also JSON.
 #[test]
 fn a_run_with_a_missing_interpreter_logs_only_json() {
     let bench = Bench::new();
@@ -128,13 +128,13 @@ fn a_refusal_is_one_line_of_json() {
         assert_eq!(all[0]["fields"]["exit_code"], code, "{line:?}");
         assert_eq!(all[0]["level"], "ERROR");
     }
-    // An option of CMD does not select the format.
+    // The option `--log-format` of CMD does not select the format of `tenure run`.
     let said = tenure(&["run", "--store", "ftp://b/p", "--", "x", "--log-format", "json"]);
     assert!(said.code == 64 && said.err.starts_with("error: "), "{said:?}");
 }
 
-/// Before the fix, the message of a refused command ignored `TENURE_LOG_FORMAT`, and followed only
-/// `--log-format`.
+/// Before the fix, the message about refused arguments ignored `TENURE_LOG_FORMAT`, and had the
+/// format of `--log-format`.
 #[test]
 fn regression_the_variable_selects_the_format_of_refusals() {
     let lines_64 = [

@@ -40,7 +40,7 @@ impl Served {
                 break address.trim().parse().expect("an address");
             }
         };
-        // The thread drains stderr, so that the command does not block on a full pipe.
+        // The thread reads stderr to its end, because the command would block on a full pipe.
         thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         Served { child, address, place: url, of }
     }

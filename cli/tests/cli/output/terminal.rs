@@ -19,7 +19,8 @@ const SEALED: &str = r#"{"expired":true,"validity_ms":30000}"#;
 fn on_terminal(bench: &Bench, verb: &str, options: &[&str], env: &[(&str, &str)]) -> (Child, File) {
     let pty = openpty(None, None).expect("a terminal");
     let mut command = Command::new(crate::TENURE);
-    // These variables change the colours. `CI` forces colours on every terminal.
+    // Remove the variables that change the colours. For example, `CI` forces colours on every
+    // terminal.
     for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI", "RUST_LOG"] {
         command.env_remove(name);
     }
@@ -34,7 +35,7 @@ fn on_terminal(bench: &Bench, verb: &str, options: &[&str], env: &[(&str, &str)]
 fn shown(bench: &Bench, verb: &str, options: &[&str], env: &[(&str, &str)]) -> String {
     let (mut child, mut master) = on_terminal(bench, verb, options, env);
     let mut all = Vec::new();
-    // On Linux, reading returns an error after the other side has closed.
+    // On Linux, a read returns an error after the command has closed its side of the terminal.
     let _ = with_deadline(child.id(), || master.read_to_end(&mut all));
     assert!(ended(&mut child).success());
     String::from_utf8(all).expect("the output is UTF-8").replace("\r\n", "\n")
@@ -94,7 +95,8 @@ fn compact_on_a_terminal_ends_with_its_report() {
     let all = shown(&bench, "compact", &["--keep", "1", "--min-age", "0s"], &[]);
     let last = all.lines().last().unwrap_or_default();
     assert!(last.contains("deleted 4 of 5 epochs"), "{all:?}");
-    // On a slow machine, progress appears before the report. No line may overwrite another line.
+    // On a slow machine, lines about the progress precede the report. No line may overwrite another
+    // line.
     assert!(!all.contains(['\r', '\u{1b}']), "{all:?}");
 }
 

@@ -79,7 +79,8 @@ fn a_stopping_run_is_unready_while_its_command_runs() {
                   touch ready; while :; do sleep 0.05; done";
     let mut a = scene.script("a", &OPTIONS, script);
     let address = address(&a);
-    // The file `ready` exists only after CMD has set its trap, so the signal does not kill CMD.
+    // CMD creates the file `ready` after it has set its trap. So the signal below does not kill
+    // CMD.
     eventually("a leads", || scene.exists("ready") && status(address, "/leader") == 200);
     a.signal(Signal::SIGTERM);
     eventually("the command gets SIGTERM", || scene.exists("told"));
@@ -95,7 +96,8 @@ fn a_stopping_run_is_unready_while_its_command_runs() {
     assert_eq!(a.code(), 0);
 }
 
-/// The run stays live, because a restart would lose the lease, but not repair the store.
+/// `/livez` reports the run as live, because a restart would lose the lease, and would not repair
+/// the store.
 #[test]
 fn a_failing_store_makes_the_run_unready_and_keeps_it_live() {
     let scene = Scene::new(TENURE);
@@ -130,7 +132,7 @@ fn an_address_in_use_is_refused_before_the_first_request() {
 fn the_health_of_a_member_lists_its_partitions() {
     let scene = Scene::new(TENURE);
     let mut member = scene.group_run("a", &[&OPTIONS[..], &["--partitions", "0..2"]].concat());
-    // CMD ignores SIGTERM, so the member leaves slowly.
+    // CMD ignores SIGTERM, so the test can read the health while the member leaves.
     member.args(["--", "sh", "-c", "trap '' TERM; while :; do sleep 0.02; done"]);
     let mut a = scene.start("a", member);
     let at = address(&a);

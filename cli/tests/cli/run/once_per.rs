@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::bench::{Bench, Said};
 
-/// A period from 1970 to 2069, so that the tests stay within one period.
+/// A period from 1970 to 2069. All runs of a test are in this period.
 const LONG: &str = "36500d";
 
 fn once(bench: &Bench, options: &[&str], script: &str) -> Said {
@@ -20,7 +20,7 @@ fn once(bench: &Bench, options: &[&str], script: &str) -> Said {
     bench.run("run", &line)
 }
 
-/// Returns the attempts of the started commands.
+/// Returns the number of the attempt of each started command.
 fn runs(bench: &Bench) -> Vec<String> {
     let text = fs::read_to_string(bench.path("runs")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
@@ -35,7 +35,7 @@ fn record(bench: &Bench) -> Value {
 fn write_record(bench: &Bench, epoch: u64, body: &str) {
     let nonce = "0".repeat(32);
     let line = json!({"tenure_object": 1, "epoch": epoch, "nonce": nonce, "written": true});
-    // Readers expect the format as the first field.
+    // The format must be the first field, because readers require this order.
     let line = line.to_string();
     let fields = line.trim_matches(['{', '}']).replace("\"tenure_object\":1", "");
     let fields = fields.trim_matches(',').replace(",,", ",");
@@ -63,7 +63,7 @@ fn a_command_runs_once_in_a_period() {
         assert_eq!((&record["exit_code"], &record["candidate"]), (&json!(0), &json!("a")));
         assert_eq!(record["last_completed"], "1970-01-01T00:00:00Z");
 
-        // Another host only reads, so it uses no epoch.
+        // The second run only reads the record, so it creates no epoch.
         let before = bench.objects();
         let second = once(&bench, &["--layout", layout], "echo ran");
         assert_eq!((second.code, second.out.as_str()), (0, ""), "{second:?}");
@@ -108,7 +108,7 @@ fn a_failed_period_is_retried_up_to_the_limit() {
         once(&bench, &["--retries", "1"], "exit 7");
         assert_eq!(runs(&bench), ["1", "2"]);
     }
-    // Another host with a higher limit makes another attempt.
+    // A run with a higher limit makes another attempt.
     assert_eq!(once(&bench, &["--retries", "2", "--try"], "exit 7").code, 7);
     assert_eq!(runs(&bench), ["1", "2", "3"]);
 }
@@ -139,11 +139,11 @@ fn unusable_records_are_refused_before_the_command() {
     refused(70, &["once-per.json", "format 2"]);
     bench.object("once-per.json", "by hand");
     refused(70, &["once-per.json"]);
-    // A period in the future means that the clock of the earlier host was far ahead.
+    // The record has a period in the future, because the clock of an earlier host was far ahead.
     write_record(&bench, 1, &earlier("2999-01-01T00:00:00Z", None));
     refused(73, &["once-per.json", "b\\u{1b} in epoch 1", "2999-01-01", "clock"]);
-    // An operator deleted the objects of the election, but `once-per.json`, the record of its
-    // periods, remains.
+    // An operator has deleted the epoch objects of the election, but not `once-per.json`, the
+    // record of its periods.
     write_record(&bench, 41, &earlier("1969-12-31T23:00:00Z", None));
     let mut line = vec!["--once-per", "1d"];
     line.extend(["--", "true"]);
@@ -199,8 +199,8 @@ fn the_log_reports_the_outcomes_of_periods() {
     assert_eq!(outcomes("true", &[]), ["period_completed"]);
 }
 
-/// Before the fix, the failure of a job appeared only in the log of its host, and not in the
-/// status.
+/// Before the fix, `status` did not show the failure of a job. The failure was only in the log of
+/// the host.
 #[test]
 fn regression_status_shows_the_period_its_host_and_its_exit_code() {
     let bench = Bench::new();
@@ -223,11 +223,11 @@ fn regression_status_shows_the_period_its_host_and_its_exit_code() {
     let completed = period();
     assert_eq!((&completed["state"], &completed["attempts"]), (&json!("completed"), &json!(3)));
     assert_eq!(completed["last_completed"], "1970-01-01T00:00:00Z");
-    // The record has text from other hosts, which is escaped for the terminal.
+    // The record contains text from other hosts. The command escapes this text for the terminal.
     write_record(&bench, 9, &earlier("2026-01-01T00:00:00Z", None));
     assert_eq!(period()["state"], "unfinished");
     assert!(bench.run("status", &[]).out.contains("by b\\u{1b} in epoch 1"));
-    // The status shows the state of the election although the record is unreadable.
+    // The status shows the state of the election even if the record of periods is unreadable.
     bench.object("once-per.json", "by hand");
     let status = bench.run("status", &["--json"]);
     assert!(status.code == 0 && status.err.contains("once-per.json"), "{status:?}");
@@ -236,8 +236,8 @@ fn regression_status_shows_the_period_its_host_and_its_exit_code() {
         .fails(70, &["once-per.json"]);
 }
 
-/// Before the fix, the status showed an attempt of a dead host as running until another host sealed
-/// the epoch of this attempt.
+/// If the host of an attempt dies, its lease lapses. Before the fix, the status nevertheless showed
+/// the attempt as running until another host sealed its epoch.
 #[test]
 fn regression_an_attempt_is_unfinished_once_its_lease_has_lapsed() {
     let bench = Bench::new();
@@ -264,8 +264,8 @@ fn the_exit_code_shows_whether_a_recent_period_was_completed() {
     let run = bench.run("run", &["--once-per", "1d", "--", "false"]);
     assert_eq!((run.code, code("26h")), (1, 1), "{run:?}");
     let run = bench.run("run", &["--once-per", "1d", "--retries", "1", "--", "true"]);
-    // The epoch is sealed, but with `--last-period-within` the exit code depends only on the last
-    // period.
+    // With `--last-period-within`, the exit code depends only on the last period, and not on the
+    // sealed epoch.
     assert_eq!((run.code, code("26h"), code("1ms")), (0, 0, 1), "{run:?}");
     assert_eq!(bench.run("status", &["--exit-code"]).code, 1);
     let alone = bench.run("status", &["--last-period-within", "1h"]);

@@ -12,7 +12,8 @@ use tenure_testkit::s3_server::{Op, S3Server, ServerFault};
 use crate::TENURE;
 use crate::store::s3::{STORE, with};
 
-/// Faults of 3 s: a rotation of keys, a new policy, and a clock that is set late.
+/// Answers that a store may give for a while: during a change of a policy, a rotation of keys, or a
+/// correction of a clock, and before its bucket exists.
 const PASSING: [ServerFault; 4] = [
     ServerFault::AccessDenied,
     ServerFault::Answer(403, "InvalidAccessKeyId"),
@@ -70,7 +71,7 @@ fn regression_a_service_survives_transient_failures() {
         eventually("the service is ready", || get(address, "/readyz").starts_with("HTTP/1.1 200"));
         let mut standby = service(&scene, &server, "b", &[]);
         standby.says("waiting: a leads");
-        // The fault outlasts the lease, so the leader loses the lease and stops CMD.
+        // The fault lasts longer than the lease, so the leader loses the lease and stops CMD.
         server.fault(fault);
         standby.says("trying again");
         eventually("the service campaigns again", || {
@@ -90,8 +91,8 @@ fn regression_a_service_survives_transient_failures() {
     }
 }
 
-/// The unit does not restart a service that exits with 64. So the exit code of CMD must not become
-/// the exit code of the service.
+/// The systemd unit does not restart a service that exits with 64. So the service must not exit
+/// with the exit code of CMD.
 #[test]
 fn regression_exit_codes_of_cmd_and_of_a_service_differ() {
     let server = S3Server::start_blocking();
@@ -155,7 +156,7 @@ fn regression_a_member_of_a_group_survives_transient_failures() {
     member.code();
 }
 
-/// The operator needs the observers while repairing or removing the object.
+/// Observers must continue while an operator repairs or removes the unreadable object.
 #[test]
 fn regression_observers_survive_an_unreadable_object() {
     let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
@@ -174,7 +175,8 @@ fn regression_observers_survive_an_unreadable_object() {
     }
 }
 
-/// With an early report, the operator can correct the permission before the lease ends.
+/// The leader reports the first denied renewal, so an operator can correct the permission before
+/// the lease is at risk.
 #[test]
 fn regression_a_leader_reports_the_first_denial_before_the_risk() {
     let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
@@ -200,7 +202,7 @@ fn regression_a_failing_server_is_reported_without_text_of_the_sdk() {
 }
 
 /// A proxy may give a wrong answer instead of the store. The store has worked before, so the
-/// command must not treat it as unsafe.
+/// command must not treat the store as unsafe.
 #[test]
 fn regression_one_wrong_answer_does_not_make_a_working_store_unsafe() {
     let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
@@ -225,8 +227,8 @@ fn regression_one_wrong_answer_does_not_make_a_working_store_unsafe() {
     assert!(standby.lives() && watch.lives(), "{} {}", standby.said(), watch.said());
 }
 
-/// Tokio panics if the system refuses a thread. Before the fix, the process then waited forever for
-/// its other threads.
+/// Tokio panics if the system refuses a new thread. Before the fix, the process waited forever for
+/// its other threads after this panic.
 #[test]
 fn regression_a_system_without_threads_exits_with_71_and_one_line() {
     // No system can create a thread with a stack of this size.

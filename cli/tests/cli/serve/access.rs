@@ -75,7 +75,8 @@ fn refused(bench: &Bench, options: &[&str], words: &[&str]) {
     crate::bench::tenure(&line).fails(64, words);
 }
 
-/// A web page can send requests to loopback addresses, although it cannot read the replies.
+/// A web page in a browser can send requests to loopback addresses, although it cannot read the
+/// replies. So the sidecar refuses requests with an `Origin`.
 #[test]
 fn requests_of_web_pages_are_refused() {
     let scene = Scene::new(TENURE);
@@ -105,13 +106,13 @@ fn ask_socket(path: &Path) -> u16 {
 fn only_the_user_of_the_sidecar_may_use_the_socket() {
     let scene = Scene::new(TENURE);
     let path = scene.path("api");
-    // The socket of a dead process is replaced.
+    // A sidecar replaces the socket of a dead process.
     drop(UnixListener::bind(&path).expect("a new socket"));
     let mut a = on_socket(&scene, "a", &path);
     eventually("the candidate leads", || ask_socket(&path) == 200);
     let mode = std::fs::metadata(&path).expect("the socket exists").permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "{mode:o}");
-    // A socket in use is refused.
+    // A second sidecar refuses to use a socket on which another process listens.
     let mut b = on_socket(&scene, "b", &path);
     assert_eq!(b.code(), 71, "{}", b.said());
     assert!(b.said().contains("listens there"), "{}", b.said());

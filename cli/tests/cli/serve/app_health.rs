@@ -29,7 +29,8 @@ fn follows(check: &str, sign: impl Fn(&Sidecar)) {
     let seen = a.view();
     assert_eq!(seen["lost"]["reason"], "app_unhealthy", "{seen}");
     assert_eq!((&seen["lost"]["epoch"], &seen["reason"]), (&before, &"app_unhealthy".into()));
-    // The sidecar resigned, so another candidate need not wait for the lapse.
+    // The epoch is sealed, because the sidecar has resigned. So another candidate need not wait for
+    // a lapse.
     eventually("its epoch is sealed", || scene.status()["ended"] == "resigned");
     eventually("the sidecar leads again", || {
         sign(&a);
@@ -54,7 +55,7 @@ fn heartbeats_keep_the_leadership() {
 fn a_touched_file_keeps_the_leadership() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("alive");
-    // The file of an earlier application is not a sign of health.
+    // The file exists before the sidecar starts. An old file is not a sign of health.
     std::fs::write(&path, "").expect("a file");
     let touched = path.clone();
     follows(&format!("file:{}", path.display()), move |_| {
@@ -63,7 +64,8 @@ fn a_touched_file_keeps_the_leadership() {
     });
 }
 
-/// Starts a server that answers with this status, or does not answer while the status is 0.
+/// Starts a server that answers each request with this status. While the status is 0, the server
+/// does not answer.
 fn answers(status: &Arc<AtomicU16>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("the listener has an address");

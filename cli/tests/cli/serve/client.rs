@@ -32,7 +32,7 @@ pub fn member(scene: &Scene, name: &str, options: &[&str]) -> Sidecar {
 }
 
 fn start(scene: &Scene, name: &str, command: Command) -> Sidecar {
-    // The number gives a restarted sidecar a new log.
+    // The number is a part of the log's name, so a restarted sidecar gets a new log.
     let number = STARTED.fetch_add(1, Ordering::Relaxed);
     let process = scene.start(&format!("{name}-{number}"), command);
     let mut sidecar = Sidecar { process, address: String::new() };
@@ -139,7 +139,7 @@ pub fn request(method: &str, path: &str, headers: &str, body: &str) -> String {
 
 fn begin_at(address: &str, request: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("the server listens");
-    // The write may fail, because the server may refuse a long body before its end.
+    // The write fails if the server refuses a long body before it has read the whole body.
     let _ = stream.write_all(request.as_bytes());
     stream
 }
@@ -151,7 +151,7 @@ pub fn ask_at(address: &str, method: &str, path: &str, body: &str) -> (u16, Stri
 /// Reads until the server closes the connection.
 pub fn rest(mut stream: impl Read) -> String {
     let mut text = Vec::new();
-    // The reply may also end with a reset.
+    // A reset of the connection also ends the reply.
     let _ = stream.read_to_end(&mut text);
     String::from_utf8(text).expect("text")
 }
@@ -228,7 +228,7 @@ impl Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        // The shutdown ends the reader thread.
+        // The shutdown ends the thread that reads the stream.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }

@@ -10,7 +10,8 @@ use tenure_testkit::command::scene::Scene;
 const RESIGN: &str = "/v1/elections/orders/resign";
 const DATA: &str = "/v1/elections/orders/data";
 
-/// The sidecar keeps the lease while the application ends its work, so no other process leads.
+/// After a signal, the sidecar keeps the lease while the application ends its work. So no other
+/// process leads during this time.
 #[test]
 fn the_application_learns_of_the_end_and_has_a_grace() {
     let scene = Scene::new(TENURE);
@@ -25,7 +26,7 @@ fn the_application_learns_of_the_end_and_has_a_grace() {
     let seen = a.view();
     assert_eq!((&seen["state"], &seen["leader"]), (&"ending".into(), &().into()), "{seen}");
     assert_eq!(scene.status()["state"], "held", "others wait");
-    // The application has ended its work.
+    // The application reports by this request that it has ended its work.
     let (status, said) = a.json("POST", RESIGN, "");
     assert_eq!((status, &said["sealed"]), (200, &true.into()), "{said}");
     assert_eq!(a.process.code(), 0);
@@ -66,8 +67,8 @@ fn a_second_signal_ends_the_sidecar_immediately() {
     assert_eq!(scene.status()["state"], "held", "the epoch is not sealed");
 }
 
-/// Before the fix, an ended election answered `busy` during the grace of another election, so the
-/// client retried its request.
+/// One of two elections has ended, and the grace of the other election continues. Before the fix,
+/// the ended election answered `busy`, so a client retried its request.
 #[test]
 fn regression_an_ended_election_is_not_busy() {
     let scene = Scene::new(TENURE);
@@ -80,8 +81,8 @@ fn regression_an_ended_election_is_not_busy() {
     assert_eq!(a.json("POST", RESIGN, "").0, 200);
     for (method, path, body) in [("POST", RESIGN, "{}"), ("PUT", DATA, "1")] {
         let (status, said) = a.json(method, path, body);
-        // The task of the election may end just before it answers this request. The reply is then
-        // 504, and the test repeats the request.
+        // The task of the election may end just before it answers this request. If the reply is
+        // 504, repeat the request.
         let (status, said) = match status {
             504 => a.json(method, path, body),
             _ => (status, said),

@@ -47,8 +47,8 @@ fn a_lease_without_renewals_is_lost() {
     std::fs::rename(scene.path("store"), scene.path("aside")).expect("the directory exists");
     std::fs::write(scene.path("store"), "").expect("a file replaces the directory");
     let (at, lost) = events.wait_for("lost", elected);
-    // On a stalled machine, the sidecar may detect the end of the lease before it detects the
-    // failed renewal.
+    // If the machine stalls, the sidecar may detect the end of the lease first, and report
+    // `lease_ended` or `suspended` instead of `not_renewed`.
     let reason = &lost["lost"]["reason"];
     let known = ["not_renewed", "lease_ended", "suspended"];
     assert!(known.iter().any(|known| reason == known), "{lost}");
@@ -82,7 +82,7 @@ fn regression_unread_streams_do_not_block_other_requests() {
         stream
     };
     let mut streams: Vec<Events> = (0..64).map(open).collect();
-    // The sidecar answers other requests, and keeps all streams open.
+    // While 64 streams are open, the sidecar answers other requests, and closes no stream.
     for _ in 0..40 {
         assert_eq!(a.get("/v1/elections/orders/token").0, 200);
     }

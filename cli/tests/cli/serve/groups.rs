@@ -50,9 +50,9 @@ impl Sidecar {
     }
 }
 
-/// Asserts that no partition has valid tokens at two members at a time. The test asks the members
-/// one after another, and a partition may move between two answers. So if two members report a
-/// token, the test asks the first member again.
+/// Asserts that no two members have a valid token for one partition at the same time. The test asks
+/// the members one after another, and a partition may move between two answers. So if two members
+/// report a token for one partition, the test asks the first of them again.
 fn one_owner(all: &[&Sidecar]) {
     let owned: Vec<_> = all.iter().map(|sidecar| sidecar.tokens()).collect();
     for (at, one) in owned.iter().enumerate() {
@@ -65,8 +65,8 @@ fn one_owner(all: &[&Sidecar]) {
     }
 }
 
-/// Waits until each member has the number of tokens that `counts` gives for it. The applications
-/// release revoked partitions.
+/// Waits until each member has as many tokens as its element of `counts`. Meanwhile the
+/// applications release revoked partitions.
 fn settles(all: &[&Sidecar], counts: &[usize]) {
     eventually(&format!("they own {counts:?}"), || {
         one_owner(all);
@@ -87,7 +87,7 @@ fn partitions_are_shared_by_applications_that_release_them() {
     settles(&[&a, &b], &[3, 3]);
     let after = b.tokens();
     assert!(after.iter().all(|(name, token)| token > &before[name]), "{before:?} {after:?}");
-    // Each partition of b was revoked and lost at a, and then granted to b.
+    // Member a got a revocation and a loss for each partition that moved, and member b got a grant.
     for name in after.keys() {
         let of = |events: &client::Events| -> Vec<(String, Value)> {
             let all = events.all().into_iter();
@@ -105,8 +105,8 @@ fn partitions_are_shared_by_applications_that_release_them() {
     }
     let c = member(&scene, "c", &[]);
     settles(&[&a, &b, &c], &[2, 2, 2]);
-    // An observing client reads all owners from the cache of a member, without a request to the
-    // store.
+    // A client reads all owners of partitions from the cache of a member. The sidecar sends no
+    // request to the store.
     let (status, seen) = c.get(&format!("{GROUP}/assignment"));
     assert_eq!(status, 200, "{seen}");
     let of_a = seen["members"].as_array().expect("a list").iter().find(|it| it["name"] == "a");
@@ -135,7 +135,7 @@ fn the_state_of_a_member_lists_its_partitions() {
     assert_eq!((status, &list["groups"][0]["group"]), (200, &"orders".into()), "{list}");
     assert_eq!(a.get("/v1/elections"), (200, json!({ "elections": [] })));
     assert_eq!(a.get("/").1["code"], "no_such_election");
-    // The name of a partition is escaped.
+    // The URL has the name of the partition `a/b` in escaped form.
     let (status, token) = a.get(&format!("{GROUP}/partitions/a%2Fb/token"));
     assert_eq!((status, &token["token"]), (200, &first["token"]), "{token}");
     assert_eq!(token["revoked"], false);
@@ -179,7 +179,7 @@ fn a_release_names_a_token_and_may_have_a_back_off() {
     assert_eq!(a.tokens()["3"], token, "the partitions have not changed");
     let b = member(&scene, "b", &[]);
     settles(&[&a, &b], &[3, 3]);
-    // The group may give a released partition to the same member again.
+    // Without a back-off, the group may give a released partition to the same member again.
     let moves = a.names("owned")[0].clone();
     let before = a.tokens()[&moves];
     assert_eq!(a.release(&moves, "", r#"{"back_off_ms":0}"#).0, 200);
@@ -188,7 +188,7 @@ fn a_release_names_a_token_and_may_have_a_back_off() {
         assert!(!b.tokens().contains_key(&moves), "the partition stays away from its former owner");
         a.tokens().get(&moves).is_some_and(|token| *token > before)
     });
-    // The partition moves, because its work failed on this member.
+    // With a back-off, the partition moves, as after a failure of the work on this member.
     let token = a.tokens()[&moves];
     let (status, said) = a.release(&moves, &format!("?token={token}"), r#"{"back_off_ms":600000}"#);
     assert_eq!((status, said), (200, json!({ "partition": moves, "token": token })));
@@ -216,8 +216,8 @@ fn partitions_of_a_killed_sidecar_move() {
     assert!(before.iter().all(|(name, token)| after[name] > *token), "{before:?} {after:?}");
 }
 
-/// The request arrives while the sidecar is stopped and others own its partitions. Before its first
-/// reply, the sidecar detects by the clock that its lease has ended.
+/// Requests arrive while the sidecar is stopped and another member owns its partitions. After the
+/// sidecar continues, it must detect by the clock that its lease has ended before it replies.
 #[test]
 fn a_stopped_sidecar_has_no_tokens_of_moved_partitions() {
     let scene = Scene::new(TENURE);
@@ -227,14 +227,14 @@ fn a_stopped_sidecar_has_no_tokens_of_moved_partitions() {
     let before = a.tokens();
     a.process.stop();
     settles(&[&b], &[6]);
-    // While the sidecar is stopped, the kernel accepts connections to it.
+    // The kernel accepts these connections for the stopped sidecar.
     let ask = |name: &String| a.begin("GET", &format!("{GROUP}/partitions/{name}/token"), "");
     let waiting: Vec<_> = before.keys().map(|name| (name, ask(name))).collect();
     a.process.signal(Signal::SIGCONT);
     for (name, asked) in waiting {
         let (status, said) = client::parse(&client::rest(asked));
         let said: Value = serde_json::from_str(&said).expect("JSON");
-        // On a slow machine, the sidecar may own the partition again, with a greater token.
+        // On a slow machine, the sidecar may already own the partition again, with a greater token.
         assert!(status == 503 || said["token"].as_u64() > Some(before[name]), "{status} {said}");
     }
     eventually("the reply has the reason", || {
@@ -303,7 +303,7 @@ fn a_member_leaves_after_its_application_has_released_all() {
     {
         assert_eq!(leave(wrong).1["code"], "bad_body", "{wrong}");
     }
-    // The group reserves the partitions of the leaving member a for the name a, so b owns no
+    // Member a leaves, and asks the group to reserve its partitions for the name `a`. So b gets no
     // partition.
     let kept = leave(r#"{"for_ms":3600000,"pause_ms":1000}"#);
     assert_eq!(kept, (200, json!({ "owned": 6 })));
@@ -315,7 +315,7 @@ fn a_member_leaves_after_its_application_has_released_all() {
     }
     eventually("the member gets its former partitions back", || {
         one_owner(&[&a, &b]);
-        // While a is away, its partitions are reserved for the name a, so b gets none of them.
+        // While a is away, b must get none of the reserved partitions.
         let is_away = ["standby", "joining"].iter().any(|state| a.group()["state"] == *state);
         assert!(!is_away || b.tokens().is_empty(), "the partition stays reserved");
         a.release_revoked();

@@ -42,7 +42,7 @@ fn the_leader_has_a_token_and_a_follower_reports_its_age() {
     }
     let (status, token) = a.get("/v1/elections/orders/token");
     assert_eq!((status, &token["token"]), (200, &1.into()), "{token}");
-    // The lease lasts for the validity of 10 s minus the margin of 0.5 s.
+    // The remaining lease in the reply is at most the validity of 10 s minus the margin of 0.5 s.
     assert!(token["lease_remaining_ms"].as_u64().is_some_and(|left| left <= 9_500), "{token}");
     let (status, refused) = b.get("/v1/elections/orders/token");
     assert_eq!((status, &refused["code"]), (503, &"not_leading".into()), "{refused}");
@@ -103,7 +103,7 @@ fn a_resigned_candidate_pauses_while_another_leads() {
     a.leads();
     let body = r#"{"successor":"b","pause_ms":600000}"#;
     assert_eq!(resign(&a, "?epoch=1", body), (200, json!({ "epoch": 1, "sealed": true })));
-    // The sidecar replies without a request to the store.
+    // The sidecar knows its resignation, and replies without a request to the store.
     assert_eq!(a.get("/v1/elections/orders/token").0, 503);
     let seen = a.view();
     assert_eq!((&seen["lost"]["epoch"], &seen["lost"]["reason"]), (&1.into(), &"resigned".into()));
@@ -115,8 +115,8 @@ fn a_resigned_candidate_pauses_while_another_leads() {
     });
 }
 
-/// Before the fix, the sidecar detected an invalid successor only at the seal, after the leadership
-/// had ended.
+/// Before the fix, the sidecar detected the invalid name of a successor only when it sealed the
+/// epoch, after the leadership had ended.
 #[test]
 fn regression_an_invalid_successor_changes_nothing() {
     let scene = Scene::new(TENURE);
@@ -149,8 +149,8 @@ fn regression_a_list_as_a_body_changes_nothing() {
     assert!(status == 400 && why.contains("expected an object"), "{said}");
 }
 
-/// The request arrives while the sidecar is stopped and another candidate is elected. Before its
-/// first reply, the sidecar detects by the clock that its lease has ended.
+/// Requests arrive while the sidecar is stopped and another candidate leads. After the sidecar
+/// continues, it must detect by the clock that its lease has ended before it replies.
 #[test]
 fn a_stopped_sidecar_does_not_lead_after_it_continues() {
     let scene = Scene::new(TENURE);
@@ -159,14 +159,14 @@ fn a_stopped_sidecar_does_not_lead_after_it_continues() {
     let before = a.get("/v1/elections/orders/token").1["token"].clone();
     a.process.signal(Signal::SIGSTOP);
     b.leads();
-    // While the sidecar is stopped, the kernel accepts connections to it.
+    // The kernel accepts these connections for the stopped sidecar.
     let waiting: Vec<_> =
         (0..8).map(|_| a.begin("GET", "/v1/elections/orders/token", "")).collect();
     a.process.signal(Signal::SIGCONT);
     for asked in waiting {
         let (status, said) = client::parse(&client::rest(asked));
         let said: Value = serde_json::from_str(&said).expect("JSON");
-        // On a slow machine, the sidecar may lead again, with a greater epoch.
+        // On a slow machine, the sidecar may already lead again, with a greater epoch.
         assert!(status == 503 || said["token"].as_u64() > before.as_u64(), "{status} {said}");
     }
 }
@@ -208,7 +208,7 @@ fn several_elections_are_independent() {
     assert_eq!(a.json("POST", "/v1/elections/other/resign", "").0, 200);
     assert_eq!(a.get("/v1/elections/orders/token").0, 200);
     assert_eq!(a.get("/v1/elections/third").1["code"], "no_such_election");
-    // The replies for clients of older sidecars support only one election.
+    // The path `/` for clients of older sidecars supports only a sidecar with one election.
     assert_eq!(a.get("/").1["code"], "several_elections");
 }
 
@@ -242,7 +242,7 @@ fn a_restarted_sidecar_of_a_killed_leader_is_a_new_candidate() {
     let options = ["--validity", "3s", "--poll", "100ms"];
     let (mut a, b) = leader_and_follower(&scene, &options);
     kill(&mut a.process);
-    // The restarted sidecar has the same name, like a pod of a StatefulSet.
+    // Like a pod of a StatefulSet, the restarted sidecar has the same name as before.
     let again = sidecar(&scene, "a", &options);
     assert_eq!(
         again.get("/v1/elections/orders/token").0,

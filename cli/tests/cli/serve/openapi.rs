@@ -14,9 +14,10 @@ use tenure_testkit::command::scene::Scene;
 
 const DOCUMENT: &str = include_str!("../../../openapi.json");
 const KEY: &str = "correct-horse-battery-staple";
-/// Documented replies that the requests of this test cannot cause.
+/// Documented replies that this test does not receive. Each element is a method, a path and a
+/// status.
 const NOT_SEEN: [(&str, &str, u16); 14] = [
-    // The server sends these replies before its stores are open.
+    // The server sends these replies only before its stores are open.
     ("GET", "/v1/elections", 503),
     ("GET", "/v1/elections/{name}", 503),
     ("GET", "/", 503),
@@ -26,10 +27,11 @@ const NOT_SEEN: [(&str, &str, u16); 14] = [
     ("GET", "/v1/groups", 503),
     ("GET", "/v1/groups/{name}", 503),
     ("POST", "/v1/groups/{name}/partitions/{partition}/release", 503),
-    // These replies require a store that hangs at a certain moment.
+    // The server sends these replies only if the store hangs at a certain moment.
     ("POST", "/v1/elections/{name}/resign", 504),
     ("PUT", "/v1/elections/{name}/data", 504),
-    // These replies require that a task of the group stalls or ends at a certain moment.
+    // The server sends these replies only if a task of the group stalls or ends at a certain
+    // moment.
     ("GET", "/v1/groups/{name}/assignment", 504),
     ("POST", "/v1/groups/{name}/leave", 503),
     ("POST", "/v1/groups/{name}/leave", 504),

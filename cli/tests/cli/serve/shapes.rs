@@ -34,7 +34,7 @@ fn clients_of_older_sidecars_find_one_leader() {
         assert!(is_leader(&a, "a") && !is_leader(&b, "b"));
         assert!(is_leader(&b, "a"), "b names a");
     }
-    // The path of `ELECTOR_SSE_URL`.
+    // The variable `ELECTOR_SSE_URL` of docs.nais.io has this path.
     let events = b.events("/sse");
     eventually("the first event shows the state", || !events.all().is_empty());
     assert_eq!(a.json("POST", "/v1/elections/orders/resign", r#"{"pause_ms":600000}"#).0, 200);
@@ -49,8 +49,9 @@ fn clients_of_older_sidecars_find_one_leader() {
     assert!(!nais_is_leader(&a, "a"));
 }
 
-/// Such a client compares only names. If the restarted sidecar reported the epoch of its dead
-/// predecessor, the client would believe that it leads.
+/// A client of an older sidecar compares only the leader's name with its own name. The restarted
+/// sidecar has the name of its dead predecessor. If it reported the predecessor as the leader, the
+/// client would believe that it leads.
 #[test]
 fn a_restarted_sidecar_is_not_the_leader_of_its_old_epoch() {
     let scene = Scene::new(TENURE);

@@ -82,8 +82,8 @@ mod gcs {
             "client_email": "", "private_key": "", "private_key_id": "",
         });
         std::fs::write(&file, key.to_string()).expect("a file");
-        // The server requires a token, and this key file gives no token. So this message shows that
-        // the command has read the key file.
+        // The key file selects the server but gives no token, and the server requires a token. So
+        // this message shows that the command has read the complete key file.
         candidate.says("401 AuthenticationRequired");
         candidate.signal(Signal::SIGTERM);
         candidate.code();

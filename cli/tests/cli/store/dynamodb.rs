@@ -59,7 +59,8 @@ mod built {
         );
     }
 
-    /// DynamoDB does not date items. The writers record dates by the clock of the store.
+    /// DynamoDB keeps no date of an item. So each writer records a date in the item, by the clock
+    /// of the store.
     #[test]
     fn old_epochs_by_the_stores_clock_are_compacted() {
         let server = DynamoServer::start();

@@ -1,4 +1,4 @@
-//! Tests the command on S3 over real HTTP, and its messages about faulty stores.
+//! Tests the command on S3 over real HTTP, and its messages about stores that fail.
 
 use std::io::{BufRead as _, BufReader};
 
@@ -177,7 +177,7 @@ fn the_url_sets_the_encryption_and_the_owner_of_the_bucket() {
     assert!(said.code == 64 && said.err.contains("`?see` is unknown"), "{said:?}");
 }
 
-/// Before the fix, the probe read the settings of the bucket even if the bucket belonged to another
+/// Before the fix, the requests of `probe` for the bucket's settings did not name the expected
 /// owner.
 #[test]
 fn regression_each_request_of_probe_names_the_owner_of_the_bucket() {
@@ -239,8 +239,8 @@ fn a_denied_deletion_exits_with_77() {
     compact(&server, &[]).fails(77, &["DeleteObject"]);
     assert_eq!(server.keys().len(), 3);
     server.clear_faults();
-    // One key may be under a legal hold, so that S3 denies the deletion of this key. The command
-    // then fails, and also prints its report.
+    // If a key is under a legal hold, S3 denies the deletion of this key. Then the command fails,
+    // and also prints its report.
     server.quirks(|quirks| quirks.undeletable = Some("0000000001".to_owned()));
     let said = compact(&server, &["--json"]);
     assert_eq!(said.code, 77, "{said:?}");
@@ -293,8 +293,8 @@ fn compactions_continue_after_a_failure() {
     child.wait().expect("the child can be waited for");
 }
 
-/// In both layouts, the operator finds the effect of an unanswered seal by a read. Each case waits
-/// for a renewal, so the cases run concurrently.
+/// A seal of an operator may take effect without an answer. The operator reads the object to find
+/// the effect. Each case waits for a renewal, so the cases run concurrently.
 #[test]
 fn operators_work_on_s3_through_faults() {
     let faults = [
@@ -312,8 +312,8 @@ fn operators_work_on_s3_through_faults() {
     });
 }
 
-/// The process that resigns for the killed leader uses the same store and the same credentials as
-/// the leader.
+/// After the leader is killed, the process that resigns for it must use the store and the
+/// credentials of the leader.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_epoch_of_a_killed_leader_is_resigned_on_s3() {
@@ -352,6 +352,6 @@ fn an_operator_works_through(fault: &ServerFault, layout: &[&str]) {
     let said = verb("depose", &["--epoch", "43"]);
     assert!(said.out.contains("from epoch 43; a successor waits"), "{fault:?}: {said:?}");
     server.clear_faults();
-    // The epoch is sealed, so the store refuses the next renewal of the leader.
+    // The operator has sealed the epoch, so the store refuses the leader's next renewal.
     assert_eq!(ended(&mut leader).code(), Some(75), "{fault:?}");
 }

@@ -71,8 +71,8 @@ async fn a_stopped_guard_does_not_save_the_group() {
 async fn regression_no_two_faults_of_guard_and_standby_keep_a_process_alive() {
     let faults = [None, Some(Signal::SIGSTOP), Some(Signal::SIGKILL)];
     let pairs = faults.iter().flat_map(|standby| faults.iter().map(move |guard| (standby, guard)));
-    // If the guard and the standby are both killed, no process knows the descendants outside of the
-    // process group.
+    // Omit the case in which both are killed, because then no process knows the descendants outside
+    // of the process group.
     let pairs = pairs.filter(|pair| *pair != (&Some(Signal::SIGKILL), &Some(Signal::SIGKILL)));
     let stories = pairs.map(async |(to_standby, to_guard)| {
         let dir = tempfile::tempdir().expect("a directory");
@@ -113,8 +113,8 @@ async fn regression_no_two_faults_of_guard_and_standby_keep_a_process_alive() {
     futures::future::join_all(stories).await;
 }
 
-/// Before the fix, a thousand signals filled the pipe to a stopped guard, and then no process
-/// killed CMD.
+/// `tenure` sends signals through a pipe to the guard. Before the fix, a thousand signals filled
+/// the pipe to a stopped guard, and then no process killed CMD.
 #[tokio::test]
 async fn regression_signals_to_a_stopped_guard_do_not_save_the_group() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -145,7 +145,7 @@ async fn regression_the_end_of_cmd_is_detected_despite_a_stopped_guard() {
     kill(pid(guard), Signal::SIGSTOP).expect("the guard is alive");
     eventually("the guard is stopped", || state(guard) == Some('T'));
     kill(pid(leader), Signal::SIGKILL).expect("the process is alive");
-    // Renewals continue, because a lease at risk would end the group.
+    // Renew the lease repeatedly, because the risk of the lease would also end the group.
     let renewals = async {
         loop {
             group.set_deadlines(far());

@@ -1,4 +1,4 @@
-//! Tests a process group with its guard, its gate and its tender, as `tenure run` uses it.
+//! Tests the type `Group` of `tenure run`: a process group with its guard, its gate and its tender.
 #![cfg(target_os = "linux")]
 
 use std::ffi::{OsStr, OsString};
@@ -56,7 +56,7 @@ async fn gone(group: &Group) -> GroupEnd {
 
 /// Asserts that the group is not reported as ended during a short wait. The wait is far longer than
 /// the delay between the report of CMD's end and the next report on the same pipe. On a slow
-/// machine, this check may miss a fault, but it does not fail without a fault.
+/// machine, this check may miss an error, but it never fails without an error.
 async fn stays_pending(gone: Pin<&mut impl Future<Output = (GroupEnd, Left)>>) {
     tokio::select! {
         (_, left) = gone => panic!("a process is alive, but reported as ended: {left:?}"),
@@ -75,8 +75,8 @@ fn pid(number: u32) -> Pid {
     Pid::from_raw(i32::try_from(number).expect("process numbers are small"))
 }
 
-/// A command that ignores SIGTERM, with a child that also ignores SIGTERM. The file has the child's
-/// process ID.
+/// A command that ignores SIGTERM, with a child that also ignores SIGTERM. The command writes the
+/// child's process ID to the file.
 const STUBBORN: &str =
     r#"(trap '' TERM; exec sleep 1000) & echo $! > "$1"; trap '' TERM; wait; sleep 1000"#;
 
@@ -89,7 +89,8 @@ async fn the_exit_code_of_a_command_is_reported() {
     assert_eq!((end.exit_code(), end.stop), (3, None));
     assert_eq!(gone(&group).await, end);
     assert_eq!(fs::read_to_string(&file).expect("the file was written"), "7\n");
-    // The call must send no signal, because another process may have the ID of the ended process.
+    // This call must send no signal, because another process may now have the ID of the ended
+    // process.
     group.kill();
 }
 
@@ -195,7 +196,7 @@ async fn signals_are_forwarded_after_many_others() {
         }
         pause(50).await;
     }
-    // The signal is repeated, because a guard on a busy machine may still process earlier signals.
+    // Repeat the signal, because a guard on a busy machine may still process earlier signals.
     let signals = async {
         loop {
             group.forward(Signal::SIGUSR1);
@@ -221,8 +222,8 @@ async fn a_dropped_group_is_killed() {
     }
 }
 
-/// The process `tenure` is alive and decides how the epoch ends. So the guard of a dropped group
-/// must not resign.
+/// If the group is dropped, the process `tenure` is alive, and decides how the epoch ends. So the
+/// guard must not resign.
 #[tokio::test]
 async fn a_dropped_group_does_not_resign() {
     let dir = tempfile::tempdir().expect("a directory");

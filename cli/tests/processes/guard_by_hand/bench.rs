@@ -15,8 +15,8 @@ use tenure::Moment;
 use crate::TENURE;
 use tenure_testkit::command::{self, in_ms, now, number_in};
 
-/// A script that ignores SIGTERM, like its child. The two are ready when the file has the child's
-/// process ID.
+/// A script that ignores SIGTERM. Its child also ignores SIGTERM. Both are ready when the file has
+/// the child's process ID.
 pub const STUBBORN: &str = r#"trap '' TERM; sleep 1000 & echo $! > "$1"; wait; sleep 1000"#;
 /// A script that records each SIGTERM, and continues.
 pub const COUNTING: &str =
@@ -43,20 +43,20 @@ pub struct Guard {
     child: Child,
     orders: Option<PipeWriter>,
     reports: BufReader<PipeReader>,
-    /// Process ID of CMD, after the start.
+    /// Process ID of CMD, once CMD was started.
     pub command: u32,
     /// The links in /proc to the guard's ends of the two pipes.
     pub pipes: [PathBuf; 2],
 }
 
 impl Guard {
-    /// Starts a guard and its CMD, a shell with this script and argument. The lease is long, and
-    /// CMD has no grace at the end of the lease.
+    /// Starts a guard and its CMD, a shell with this script and argument. The lease is long, and no
+    /// grace precedes its end.
     pub fn over(script: &str, argument: &Path) -> Guard {
         Guard::of("__guard", script, argument)
     }
 
-    /// Starts a guard or a standby, selected by the verb, and its CMD.
+    /// Starts the process that the verb selects, a guard or a standby, and its CMD.
     pub fn of(verb: &str, script: &str, argument: &Path) -> Guard {
         let mut guard = Guard::waiting(verb, &["sh", "-c", script, "sh"], argument);
         let hour = in_ms(3_600_000);
@@ -67,12 +67,12 @@ impl Guard {
         guard
     }
 
-    /// Starts a process that waits for its first order.
+    /// Starts a guard or a standby that waits for its first order.
     pub fn waiting(verb: &str, command: &[&str], argument: &Path) -> Guard {
         Guard::with(verb, &[], command, argument)
     }
 
-    /// Starts a process with these options that waits for its first order.
+    /// Starts a guard or a standby with these options. It waits for its first order.
     pub fn with(verb: &str, options: &[&str], command: &[&str], argument: &Path) -> Guard {
         let (orders_in, orders) = std::io::pipe().expect("a pipe");
         let (reports, reports_out) = std::io::pipe().expect("a pipe");

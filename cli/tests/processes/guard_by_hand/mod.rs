@@ -1,4 +1,5 @@
-//! Tests guard, standby and gate as processes. A test sends the orders of `tenure run`.
+//! Tests guard, standby and gate as processes. The tests send the orders that `tenure run` would
+//! send.
 #![cfg(target_os = "linux")]
 
 mod bench;
@@ -23,7 +24,7 @@ fn the_whole_group_dies_at_kill_at_and_not_before() {
     let child = number_in(&file);
     let kill_at = in_ms(400);
     guard.lease(in_ms(0), kill_at);
-    // The guard must send SIGTERM now, so it does so before it answers the order.
+    // The lease is already at risk, so the guard sends SIGTERM before it answers the order.
     guard.hears(&["terminated", "watching", "killed"]);
     assert!(reached(kill_at), "killed while the lease was valid");
     guard.hears(&["ended 9", "gone"]);
@@ -70,7 +71,7 @@ fn each_risk_sends_one_sigterm() {
     guard.lease(in_ms(0), in_ms(HOUR));
     guard.hears(&["terminated", "watching"]);
     eventually("the shell received the signal", || lines(&file) == ["ready", "term"]);
-    // The lease remains at risk, so the guard sends no second SIGTERM.
+    // The lease is still at risk, so the guard sends no second SIGTERM.
     guard.lease(now(), in_ms(HOUR));
     guard.hears(&["watching"]);
     // The lease is renewed, and then at risk again.
@@ -100,7 +101,7 @@ fn regression_the_grace_remains_after_the_end_of_tenure() {
     let file = dir.path().join("log");
     let mut guard = Guard::over(COUNTING, &file);
     eventually("the trap is set", || lines(&file) == ["ready"]);
-    // The lease lasts another hour, and its last two seconds are the grace.
+    // The lease lasts for another hour, and its last two seconds are the grace.
     guard.lease(in_ms(HOUR - 2_000), in_ms(HOUR));
     guard.hears(&["watching"]);
     let killed = in_ms(2_000);
@@ -143,8 +144,8 @@ fn regression_many_orders_do_not_delay_the_end() {
     let kill_at = in_ms(200);
     guard.lease(now(), kill_at);
     guard.hears(&["terminated", "watching"]);
-    // The guard needs at least 20 s for all these orders, unless it checks the deadline between
-    // them.
+    // All these orders take the guard at least 20 s. So it must check the deadline between the
+    // orders.
     for _ in 0..20_000 {
         // On a loaded machine, the guard may end before it has received all orders.
         if !guard.tell_if_it_lives("signal SIGHUP") {
@@ -167,7 +168,7 @@ fn a_malformed_line_is_treated_as_the_end_of_tenure() {
         let mut guard = Guard::over(STUBBORN, &file);
         number_in(&file);
         guard.tell(line);
-        // By the deadlines of this guard, CMD has no grace, so the guard kills CMD without SIGTERM.
+        // The deadlines of this guard leave no grace, so the guard kills CMD without SIGTERM.
         guard.hears(&["killed", "ended 9", "gone"]);
         guard.leaves();
     }
@@ -231,7 +232,7 @@ fn regression_descendants_that_leave_the_group_are_killed() {
     let mut guard = Guard::over(&stubborn, dir.path());
     let escaped = escaped(dir.path());
     guard.lease(now(), in_ms(300));
-    // CMD ends at SIGTERM, but the group ends only after the other processes.
+    // CMD ends at SIGTERM, but the group ends only after the other processes have ended.
     guard.hears(&["terminated", "watching", "ended 15", "killed", "gone"]);
     assert!(!escaped.iter().any(|one| runs(*one)), "{escaped:?}");
     guard.leaves();
@@ -251,8 +252,8 @@ fn regression_descendants_that_leave_the_group_get_sigterm() {
     }
 }
 
-/// A supervisor terminates its children in an order that it chooses. So the guard sends SIGTERM to
-/// the supervisor, and not to its child outside of the process group.
+/// A supervisor itself terminates its children, in an order that it chooses. So the guard sends
+/// SIGTERM to the supervisor, and not to the supervisor's child outside of the process group.
 #[test]
 fn a_child_outside_of_the_group_is_terminated_by_its_parent() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -284,7 +285,7 @@ fn leftovers_of_cmd_get_sigterm_after_an_order() {
     assert!(dir.path().join("daemon.term").exists());
 }
 
-/// Each generation forks the next one and ends.
+/// Each process forks the next process and ends.
 #[test]
 fn a_process_that_forks_and_ends_repeatedly_is_caught() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -294,7 +295,7 @@ fn a_process_that_forks_and_ends_repeatedly_is_caught() {
     number_in(&file);
     guard.hears(&["ended 0"]);
     guard.lease(now(), now());
-    // The guard repeats its scan, because a single scan may miss the process.
+    // A single scan of /proc may miss the process, so the guard repeats its scan.
     let heard = guard.hears_until("gone");
     assert!(heard.contains(&"killed".to_owned()), "{heard:?}");
     guard.leaves();

@@ -31,7 +31,7 @@ fn is_resigned(dir: &Path) -> bool {
     snapshot(dir).end == Some(tenure::EpochEnd::Resigned)
 }
 
-/// Returns the resignation order for an epoch without a running leader.
+/// Returns the order to resign an epoch whose leader no longer runs.
 fn order(dir: &Path) -> Value {
     let key = resign_key(dir);
     json!({

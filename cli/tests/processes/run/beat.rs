@@ -17,7 +17,8 @@ pub struct Beat {
     pub at_ns: u128,
 }
 
-/// Starts a candidate with this test program as its command, which writes beats until it is killed.
+/// Starts a candidate whose command is this test program. The command writes beats until it is
+/// killed.
 pub fn beating(scene: &Scene, name: &str, options: &[&str]) -> Candidate {
     let mut command = scene.run(name, options);
     command.arg("--").arg(std::env::current_exe().expect("a path"));
@@ -61,8 +62,8 @@ impl Beat {
 pub const BEATS: &str = "TENURE_TEST_BEATS";
 
 /// The command. The command writes beats to two logs until it is killed. The log `beats` accepts
-/// all beats. The log `fenced` accepts only the greatest epoch so far, and refused beats are
-/// written to `refused`.
+/// all beats. The log `fenced` accepts only beats of the greatest epoch so far. The command writes
+/// refused beats to the log `refused`.
 pub fn beat(dir: OsString) {
     let dir = Path::new(&dir);
     let variable = |name| std::env::var(name).expect("tenure sets the variable");

@@ -90,8 +90,8 @@ fn a_stopped_leader_exits_with_75_after_it_continues() {
     let mut a = beating(&scene, "a", SHORT);
     let first = beat_above(&scene, 0);
     a.signal(Signal::SIGSTOP);
-    // No other candidate seals the epoch, so the guard can end the command only by the end of the
-    // lease.
+    // No other candidate exists that could seal the epoch. So the guard must end the command
+    // because of the end of the lease.
     let guard = a.guard();
     let mut last = None;
     eventually("the command is dead", || {
@@ -100,8 +100,8 @@ fn a_stopped_leader_exits_with_75_after_it_continues() {
         before == Some(beats_of(&scene, "beats").pop())
     });
     eventually("the guard has ended all processes", || !runs(guard));
-    // On an idle machine, the guard ends some time before the end of the lease, so the test also
-    // waits for the lapse.
+    // On an idle machine, the guard exits some time before the end of the lease. So also wait for
+    // the lapse.
     eventually("the lease has lapsed", || scene.status()["lapsed"] == true);
     let status = scene.status();
     assert_eq!((&status["state"], &status["epoch"]), (&"held".into(), &first.epoch.into()));
@@ -110,9 +110,9 @@ fn a_stopped_leader_exits_with_75_after_it_continues() {
     assert!(a.said().contains("lost epoch 1"), "{}", a.said());
 }
 
-/// Before the fix, the log reported a command as killed, although the command had ended at SIGTERM.
-/// On a slow machine, the command may not end within its grace. Then the test repeats with a longer
-/// grace.
+/// Before the fix, the log reported that a command was killed, although the command had ended at
+/// SIGTERM. On a slow machine, the command may not end within its grace. In this case the test
+/// repeats with a longer grace.
 #[test]
 fn regression_killed_is_reported_only_for_a_killed_command() {
     let script = "trap 'echo > term; exit 0' TERM; echo > ready; while :; do sleep 0.02; done";
@@ -133,7 +133,8 @@ fn regression_killed_is_reported_only_for_a_killed_command() {
     assert!(ended_in_its_grace);
 }
 
-/// A script that ignores SIGTERM, like its child. The file has the child's process ID.
+/// A script that ignores SIGTERM. Its child also ignores SIGTERM. The script writes the child's
+/// process ID to the file `child`.
 const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo $! > child; wait; sleep 1000";
 
 #[test]
@@ -198,7 +199,7 @@ fn repeated_signals_are_forwarded() {
     scene.wait_for_file("ready");
     a.signal(Signal::SIGTERM);
     assert_eq!(scene.wait_for_file("n"), "1\n");
-    // The command has not ended after the signal, so the candidate still leads.
+    // The command has not ended at the first signal, so the candidate still leads.
     let before = scene.status()["heartbeat"].as_u64();
     eventually("the lease is renewed", || scene.status()["heartbeat"].as_u64() > before);
     assert_eq!(scene.status()["state"], "held");
@@ -258,7 +259,7 @@ fn signals_ignored_by_nohup_stay_ignored() {
     let mut a = scene.start("a", command);
     scene.wait_for_file("ready");
     a.signal(Signal::SIGHUP);
-    // The test waits for two renewals, because the first may have begun before the signal.
+    // Wait for two renewals, because the first renewal may have begun before the signal.
     for _ in 0..2 {
         let record = || fs::read(scene.path("store/lock-0000000001.json")).expect("the record");
         let before = record();
@@ -293,7 +294,7 @@ fn regression_a_full_stderr_delays_no_kill() {
     let pid = scene.number("pid");
     seal(&scene, "lapsed");
     eventually("CMD is killed", || !runs(pid));
-    // The exit of `tenure` does not wait for a reader of stderr either.
+    // `tenure` also exits although no process reads its stderr.
     assert_eq!(a.code(), 75);
 }
 
@@ -316,7 +317,7 @@ fn a_failing_store_ends_the_command_in_time_and_forever_recovers() {
     let scene = Scene::new(TENURE);
     let script = "trap 'echo > term.$TENURE_EPOCH; exit 0' TERM; \
                   echo $$ > pid.$TENURE_EPOCH; while :; do sleep 0.02; done";
-    // This validity gives a grace of 2 s, which is sufficient on a loaded machine.
+    // This validity gives CMD a grace of 2 s, which is sufficient on a loaded machine.
     let mut a = scene.script("a", &["--forever", "--validity", "12s"], script);
     let first = scene.number("pid.1");
     // No process can write while the lock is held.
@@ -343,7 +344,8 @@ fn a_deleted_store_exits_with_75() {
     assert_eq!(a.code(), 75, "{}", a.said());
 }
 
-/// Seals the current epoch object as an operator does. The record gets `ended` as its end.
+/// Seals the current epoch object as an operator does. The record gets the value `ended` in its
+/// field `ended`.
 fn seal(scene: &Scene, ended: &str) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {

@@ -1,5 +1,5 @@
-//! Tests how session tokens are renewed. `tenure run` uses S3 over real HTTP, with credentials from
-//! a `credential_process`.
+//! Tests that `tenure run` renews its session tokens. The command uses S3 over real HTTP, with
+//! credentials from a `credential_process`.
 #![cfg(all(feature = "s3", unix))]
 
 use std::collections::BTreeSet;
@@ -63,8 +63,8 @@ impl Leader {
         Leader::run(validity, dir, "AWS_CONFIG_FILE", "config")
     }
 
-    /// Starts the leader and waits until it leads. The environment variable `variable` names the
-    /// file in the directory.
+    /// Starts the leader and waits until it leads. The environment variable `variable` is the path
+    /// of `file` in the directory.
     fn run(validity: &str, dir: TempDir, variable: &str, file: &str) -> Leader {
         let server = S3Server::start_blocking();
         let path = |name: &str| dir.path().join(name);
@@ -90,7 +90,7 @@ impl Leader {
         leader
     }
 
-    /// Returns the number of tokens that the server received and that have expired.
+    /// Returns the number of tokens that the server has received and that have expired since.
     fn ended(&self) -> usize {
         let now = Process::system().now().wall.as_secs();
         let requests = self.server.requests();
@@ -174,8 +174,8 @@ fn a_leader_survives_expired_session_tokens() {
     leader.resigns();
 }
 
-/// A request times out long before the provider answers. The call of the provider must continue,
-/// and later requests must use its answer.
+/// A request times out long before the script with the credentials ends. The command must let the
+/// script continue, and later requests must use its output.
 #[test]
 fn regression_requests_wait_for_a_slow_provider() {
     let slow = Provider { life: 3, claimed: 3, first: "sleep 1.2" };
@@ -184,8 +184,8 @@ fn regression_requests_wait_for_a_slow_provider() {
     leader.resigns();
 }
 
-/// A token may expire before its reported time. If the clock of this machine is slow, the effect is
-/// the same.
+/// A token may expire before its reported time. The same happens if the clock of this machine is
+/// slow.
 #[test]
 fn regression_a_token_that_expires_early_is_replaced() {
     let early = Provider { life: 3, claimed: 3_600, first: "" };
@@ -195,7 +195,8 @@ fn regression_a_token_that_expires_early_is_replaced() {
     leader.resigns();
 }
 
-/// Before the fix, the command sent a revoked key until the key expired, possibly for hours.
+/// Before the fix, the command continued to send a revoked key until the expiry of the key,
+/// possibly for hours.
 #[test]
 fn regression_rejected_credentials_are_replaced_before_their_expiry() {
     let mut leader = Leader::start("4s", &Provider { life: 3_600, claimed: 3_600, first: "" });
@@ -209,8 +210,8 @@ fn regression_rejected_credentials_are_replaced_before_their_expiry() {
     leader.resigns();
 }
 
-/// The SDK reads the key file once per process. Before the fix, a service sent the old key after a
-/// rotation until its restart.
+/// The SDK reads the key file only once per process. Before the fix, a service continued to send
+/// the old key after a rotation, until the service was restarted.
 #[test]
 fn regression_a_key_file_is_read_again_after_a_rejection() {
     let dir = tempfile::tempdir().expect("a directory");

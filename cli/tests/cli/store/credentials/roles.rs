@@ -16,7 +16,8 @@ fn service(kind: &'static str, answer: String) -> (SocketAddr, Receiver<String>)
     service_with(|_| "200 OK", kind, answer)
 }
 
-/// Answers each request with this reply. Chooses the status by the first line of the request.
+/// Answers each request with this reply. `status` chooses the status by the first line of the
+/// request.
 fn service_with(
     status: fn(&str) -> &'static str,
     kind: &'static str,
@@ -38,7 +39,7 @@ fn serve(
         while let Ok((mut stream, _)) = listener.accept() {
             let mut request = vec![0; 64 * 1024];
             let mut length = 0;
-            // The answer does not depend on the body of a request, so only the head is read.
+            // Read only the head of the request, because the answer does not depend on its body.
             while !String::from_utf8_lossy(&request[..length]).contains("\r\n\r\n") {
                 match stream.read(&mut request[length..]) {
                     Ok(0) | Err(_) => break,
@@ -86,8 +87,7 @@ fn without_keys(server: &S3Server, verb: &[&str], env: &[(&str, String)]) -> Com
     command
 }
 
-/// In the two cases of this test, the instance has no role, or its metadata service refuses this
-/// process.
+/// The instance has no role, or its metadata service refuses the requests of this process.
 #[test]
 fn regression_a_refusing_metadata_service_exits_with_77_and_one_line() {
     let without_a_role = |line: &str| match line.starts_with("PUT ") {
@@ -114,8 +114,8 @@ fn regression_a_refusing_metadata_service_exits_with_77_and_one_line() {
     }
 }
 
-/// Only the metadata service knows the region, and this service may start after `tenure`. So `run
-/// --forever` and `watch` wait for the metadata service.
+/// The command must read the region from the metadata service of the machine, and this service may
+/// start after the command. So `run --forever` and `watch` wait for the metadata service.
 #[test]
 fn regression_a_service_waits_for_the_region_of_its_machine() {
     for verb in [&["run", "--forever", "--", "true"][..], &["watch"]] {

@@ -1,4 +1,4 @@
-//! Tests the bucket policy. Its denials also apply to an administrator with all permissions.
+//! Tests the bucket policy. It also denies requests of an administrator with all permissions.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tenure_testkit::s3_server::{BUCKET, Op, S3Request, S3Server};
 
 const BUCKET_POLICY: &str = include_str!("../../../../../deploy/iam/bucket-policy.json");
 
-/// Returns a write with these headers: `if-match`, `if-none-match`, or none.
+/// Returns a PUT with these headers.
 fn put(path: &str, headers: &[(&str, &str)]) -> S3Request {
     let uri: http::Uri = format!("/{BUCKET}/{path}").parse().unwrap();
     let key = uri.path().trim_start_matches(&format!("/{BUCKET}/")).to_owned();
@@ -24,7 +24,8 @@ fn put(path: &str, headers: &[(&str, &str)]) -> S3Request {
 }
 
 /// Before the fix, no statement of the policy covered the record of periods. Every principal with
-/// access to the bucket could delete this record, and then CMD ran again for the same period.
+/// access to the bucket could delete or overwrite this record, and then CMD ran again for the same
+/// period.
 #[test]
 fn regression_every_way_to_write_an_epoch_or_a_period_needs_a_condition() {
     let policies = [Policy::everything(), Policy::parse(BUCKET_POLICY, BUCKET, PREFIX)];
@@ -80,7 +81,7 @@ async fn the_bucket_requires_conditions_and_only_the_compactor_deletes() {
         let compactor = Compactor::builder(store, epochs).keep_epochs(1).min_age(Duration::ZERO);
         compactor.build().unwrap().run_once().await
     };
-    // S3 denies the deletion of each key separately. This server denies the whole request.
+    // S3 denies the deletion of each key separately, but this test server denies the whole request.
     let error = compaction(admin.clone()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
     let compactor = Policy::parse(COMPACTOR, BUCKET, ANY);

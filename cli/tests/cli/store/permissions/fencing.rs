@@ -15,15 +15,16 @@ use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::s3_server::{BUCKET, S3Server};
 
 const RESERVATION: &str = ".reservation";
-/// Number of writes that a writer of an older epoch attempts. The writer reads the reservation at
-/// least once during this number of writes.
+/// Number of writes that a writer of an older epoch attempts. During this number of writes, the
+/// writer reads the reservation at least once.
 const WRITES: u32 = 20;
 
 const OBJECT: &str = include_str!("../../../../../deploy/iam/fenced-object.json");
 const LOG: &str = include_str!("../../../../../deploy/iam/fenced-log.json");
 
 fn policy(text: &str) -> Policy {
-    // The replaced texts begin with BUCKET, because the name of the statement also contains OBJECT.
+    // Replace `BUCKET/OBJECT` and not `OBJECT`, because the name of the statement also contains
+    // `OBJECT`.
     let text =
         text.replace("BUCKET/OBJECT", "BUCKET/state.json").replace("BUCKET/LOG", "BUCKET/log");
     Policy::parse(&text, BUCKET, "")
@@ -55,12 +56,12 @@ async fn the_writer_of_an_object_needs_exactly_its_policy() {
     let writer = store(&server, "writer", &[&policy(OBJECT)]);
     writes_an_object(writer.clone()).await.unwrap();
     assert!(writer.delete(vec!["state.json".to_owned()]).await.is_err());
-    // The reservation is needed only while an old writer is busy.
+    // No writer of an older epoch is busy, so the writer needs no permission for the reservation.
     let (quiet, _) = policy(OBJECT).without(RESERVATION);
     needs_each(&quiet, async |_| (), writes_an_object).await;
 }
 
-/// A store that lets a writer of an older epoch write to the object before each write of its
+/// A store on which a writer of an older epoch writes to the object just before each write of the
 /// caller.
 #[derive(Debug, Clone)]
 struct Beside {
@@ -78,7 +79,7 @@ impl Layer for Beside {
         let (older, writes) = &mut *self.older.lock().await;
         if call == Call::Replace && *writes < WRITES {
             *writes += 1;
-            // This write fails as soon as the old writer has read the reservation.
+            // After the older writer has read the reservation, its writes fail.
             let _ = older.write("again").await;
         }
     }
@@ -110,7 +111,7 @@ async fn the_policies_allow_the_reservation_that_stops_a_busy_old_writer() {
 
 const ONCE_PER: &str = include_str!("../../../../../deploy/iam/once-per.json");
 
-/// In each layout, the test runs `tenure run --once-per` twice in a period.
+/// The test runs `tenure run --once-per` twice in one period, in each layout.
 #[test]
 fn the_writer_of_periods_needs_exactly_its_policy() {
     let run = |policy: &Policy| {
@@ -142,7 +143,8 @@ fn the_writer_of_periods_needs_exactly_its_policy() {
     assert_eq!(ran, [once, once].concat(), "{all:?}");
     let (quiet, some) = policy.without("once-per.json.reservation");
     assert!(some, "the policy has a statement about the reservation");
-    // A run retries a denied request for 10 s, so the cases run concurrently.
+    // A run retries a denied request for 10 s. So all variants of the policy are tested at the same
+    // time.
     std::thread::scope(|scope| {
         for (less, missing) in quiet.with_one_less() {
             let run = &run;

@@ -88,7 +88,7 @@ async fn a_member_needs_its_policy_and_deletes_nothing() {
     needs_each(&policy, async |_| (), takes_part).await;
 }
 
-/// Creates a group that has an ended session, which no assignment names.
+/// Creates a group, and an ended session that no assignment names.
 async fn with_a_group(server: &S3Server) {
     takes_part(Arc::new(server.store(BUCKET))).await.unwrap();
     let stray = format!("{PREFIX}/members/00000000000000000000000000000001/lock.json");
@@ -139,7 +139,8 @@ async fn an_operator_of_a_group_needs_its_policy_and_writes_no_sessions() {
     needs_each(&policy, with_a_group, operates).await;
 }
 
-/// `group depose` writes a session, which the policy of other operators does not allow.
+/// `group depose` writes to a session. The policy of members allows this write, and the policy of
+/// operators does not.
 #[tokio::test]
 async fn the_deposition_of_a_member_needs_the_policy_of_members() {
     let server = S3Server::start().await;

@@ -20,8 +20,8 @@ use tenure::{Compactor, Election, Error, ErrorKind, Layout, Leadership};
 use tenure_testkit::s3_server::{BUCKET, S3Server};
 
 const PREFIX: &str = "app";
-/// Resource of a policy for elections in both layouts. Each layout uses a separate prefix below
-/// `app/`.
+/// Value for PREFIX in a policy for elections in both layouts. Each layout uses a separate prefix
+/// below `app/`.
 const ANY: &str = "app/*";
 const CANDIDATE: &str = include_str!("../../../../../deploy/iam/candidate.json");
 const OBSERVER: &str = include_str!("../../../../../deploy/iam/observer.json");
@@ -29,11 +29,11 @@ const COMPACTOR: &str = include_str!("../../../../../deploy/iam/compactor.json")
 
 const LAYOUTS: [Layout; 2] = [Layout::EpochFiles, Layout::SingleObject];
 
-/// An error of any crate, distinguished by its message.
+/// An error of any crate. The tests only compare its message.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Returns a store with the permissions of a role. A denial in one policy overrides an allowance in
-/// another policy.
+/// Returns a store that acts as a role with these policies. If one policy denies a request, no
+/// other policy can allow it.
 fn store(server: &S3Server, name: &str, policies: &[&Policy]) -> Arc<S3Store> {
     let who = Who { arn: format!("arn:aws:iam::123456789012:role/{name}") };
     let policies: Vec<Policy> = policies.iter().map(|policy| (*policy).clone()).collect();
@@ -79,7 +79,7 @@ async fn campaigns_in_both(store: Arc<S3Store>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Observes the leader in each layout, and an election without epochs.
+/// Observes the leader in each layout.
 async fn observes(store: Arc<S3Store>) -> Result<(), Failure> {
     for layout in LAYOUTS {
         let leader = election(store.clone(), "watching", layout)?.leader().await?;
@@ -147,9 +147,9 @@ async fn a_candidate_may_not_delete_or_leave_its_prefix() {
     }
 }
 
-/// The policy of this test allows listings only of the prefix. S3 then answers a GET of a missing
-/// key with 403. With epoch files, the leader cannot check for a successor, but all other work of a
-/// candidate succeeds.
+/// The policy of this test allows only listings of the prefix. With this policy, S3 answers a GET
+/// of a missing key with 403. So a leader with epoch files cannot check for a successor, but all
+/// other work of a candidate succeeds.
 #[tokio::test]
 async fn epoch_files_need_listings_only_of_the_prefix() {
     let any = r#""Resource": "arn:aws:s3:::BUCKET""#;
@@ -207,7 +207,7 @@ async fn a_compactor_needs_its_policy_and_writes_nothing() {
     assert_eq!(elsewhere.kind(), StoreErrorKind::AccessDenied);
 }
 
-/// The evaluator of policies must refuse an unknown condition.
+/// The code that evaluates policies must refuse an unknown condition.
 #[test]
 #[should_panic(expected = "unsupported condition: IpAddress")]
 fn an_unknown_condition_is_refused() {

@@ -48,8 +48,8 @@ struct Needed {
     prefix: Option<String>,
 }
 
-/// Returns whether the policies allow the request. A denial overrides an allowance, and a request
-/// without an allowance is denied.
+/// Returns whether the policies allow the request. At least one statement must allow the request,
+/// and no statement may deny it.
 pub fn allows(policies: &[Policy], who: &Who, seen: &S3Request) -> bool {
     needed(seen).into_iter().all(|needed| {
         let statements = policies.iter().flat_map(|policy| &policy.0);
@@ -71,7 +71,7 @@ fn needed(seen: &S3Request) -> Vec<Needed> {
         Op::Get | Op::Head => {
             let mut needed = vec![of_key("s3:GetObject", &seen.key)];
             // S3 reports a missing key only to a sender that may list the bucket. A GET has no
-            // prefix.
+            // `s3:prefix`, so a condition on the prefix does not match.
             if !seen.exists {
                 needed.push(of_bucket("s3:ListBucket", None));
             }
@@ -108,7 +108,7 @@ impl Policy {
         Policy(vec![Statement { allow: true, actions: star(), resources: star(), conditions }])
     }
 
-    /// Returns the actions of the policy without regard to conditions.
+    /// Returns all actions of the policy, and ignores its conditions.
     #[cfg(feature = "dynamodb")]
     pub fn actions_of(text: &str) -> BTreeSet<String> {
         let policy: Value = serde_json::from_str(text).expect("the text is JSON");
@@ -124,7 +124,7 @@ impl Policy {
         self
     }
 
-    /// Removes the statements about resources that end with `end`. Also returns whether a statement
+    /// Removes the statements whose resources all end with `end`. Also returns whether a statement
     /// was removed.
     pub fn without(mut self, end: &str) -> (Policy, bool) {
         let all = self.0.len();
@@ -142,8 +142,8 @@ impl Policy {
                 less.0[place].actions.remove(which);
                 all.push((less, action.clone()));
             }
-            // The first resource is kept. Without any resource, a statement allows nothing, like a
-            // statement without its actions.
+            // Keep the first resource, because a statement without resources allows nothing, like a
+            // statement without actions.
             for (which, resource) in statement.resources.iter().enumerate().skip(1) {
                 let mut less = self.clone();
                 less.0[place].resources.remove(which);
@@ -206,7 +206,8 @@ impl Condition {
             "s3:prefix" => needed.prefix.as_deref(),
             "s3:if-none-match" => header("if-none-match"),
             "s3:if-match" => header("if-match"),
-            // Only the last request of a multipart upload creates the object.
+            // The value is true for the request that creates the object: a simple PUT, or the last
+            // request of a multipart upload.
             "s3:ObjectCreationOperation" => {
                 let in_between = query.contains("partNumber=") || query.starts_with("uploads");
                 Some(if in_between { "false" } else { "true" })
