@@ -4,9 +4,9 @@
 use tenure::store::StoreError;
 use tenure::{Error, ErrorKind};
 
-/// Only with `--exit-code` of `status` and `group status`: no process leads, or a partition has no
-/// owner.
-pub const NOBODY: u8 = 1;
+/// Only with `--exit-code` of `status` and `group status`: the election is vacant, or a partition
+/// has no owner.
+pub const VACANT: u8 = 1;
 /// Only with `run --forever`: CMD ended with a code other than 0. A supervisor could confuse the
 /// code of CMD with the codes below.
 pub const CMD_FAILED: u8 = 1;
@@ -29,7 +29,7 @@ pub const ACCESS_DENIED: u8 = 77;
 
 /// All exit codes. docs/reference/errors.md has a row for each.
 pub const CODES: [u8; 9] =
-    [NOBODY, USAGE, UNAVAILABLE, UNSAFE, OS, REFUSED, LEASE_LOST, BUSY, ACCESS_DENIED];
+    [VACANT, USAGE, UNAVAILABLE, UNSAFE, OS, REFUSED, LEASE_LOST, BUSY, ACCESS_DENIED];
 
 /// A failure that ends the command: the exit code, and a line of text with a remedy.
 #[derive(Debug)]

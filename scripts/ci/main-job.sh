@@ -115,7 +115,7 @@ echo "$report"
 [[ $(field listed <<<"$report") == 1 ]] || die "there is not exactly one epoch object"
 "$tenure" status --store "$store"
 status
-[[ $(status | field state) == sealed ]] || die "the last epoch is not sealed"
+[[ $(status | field state) == vacant ]] || die "the last epoch is not sealed"
 [[ $(status | field ended) == resigned ]] || die "the last leader did not resign"
 [[ $(status | field epoch) == "$(field newest <<<"$report")" ]] || die "the newest epoch is gone"
 

@@ -224,8 +224,8 @@ impl Observer {
         };
         if !same {
             self.sight.sees(match &observation {
-                Observation::Leader(_) => "leader",
-                Observation::NoLeader => "nobody",
+                Observation::Leader(_) => "held",
+                Observation::NoLeader => "vacant",
                 Observation::Unknown => "unknown",
             });
             self.told = Some(observation);

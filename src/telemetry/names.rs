@@ -22,7 +22,7 @@ pub(crate) const LOSSES: [&str; 8] = [
     "resigned",
 ];
 /// States of `tenure_observed`.
-pub(super) const OBSERVED: [&str; 3] = ["leader", "nobody", "unknown"];
+pub(super) const OBSERVED: [&str; 3] = ["held", "vacant", "unknown"];
 /// Outcomes of `tenure_compactions_total`.
 pub(super) const COMPACTIONS: [&str; 7] =
     ["compacted", "nothing", "incomplete", "interrupted", "held", "last_epoch", "error"];

@@ -5,5 +5,8 @@ pub mod depose;
 pub mod history;
 pub mod operator;
 pub mod restore;
+mod state;
 pub mod status;
 pub mod watch;
+
+pub use state::LeaseState;

@@ -11,9 +11,10 @@ use tenure::{Election, EpochEnd, LastSeen, Leader, Observation, Process};
 
 use crate::args::common::{StoreArg, after_help, positive_duration};
 use crate::cron::{RecordPlace, follow_metric};
+use crate::election::LeaseState;
 use crate::exit::Failure;
 use crate::http::metrics::MetricsArg;
-use crate::output::print::{ATTENTION, FAINT, GOOD, NAME};
+use crate::output::print::{FAINT, NAME};
 use crate::output::print::{is_for_the_eye, json_line, millis, plain, styled};
 use crate::output::watcher::{Change, REQUEST_TIMEOUT, WatchEnd, Watcher, validity};
 use crate::process::exec::{ExecArg, ExecChange};
@@ -38,7 +39,7 @@ pub struct WatchArgs {
 
 pub const AFTER_WATCH: &str = after_help!(
     "\
-With --exec, CMD gets TENURE_STATE (held, nobody or unknown), TENURE_EPOCH, TENURE_CANDIDATE,
+With --exec, CMD gets TENURE_STATE (held, vacant or unknown), TENURE_EPOCH, TENURE_CANDIDATE,
 TENURE_DATA (JSON) and TENURE_REASON (why no process leads, such as \"anna resigned epoch 1\") as
 variables. Their values are escaped as in all output, and empty if they do not apply. On stdin it
 gets the line of JSON that --json prints. CMD inherits stdout and stderr of `watch`.
@@ -96,12 +97,12 @@ async fn follow(args: &WatchArgs, watcher: &mut Watcher) -> Result<Infallible, W
 struct LeaderChange {
     /// Time of the observation by this machine's clock.
     at: String,
-    state: &'static str,
+    state: LeaseState,
     epoch: Option<u64>,
     candidate: Option<String>,
     validity_ms: Option<u64>,
     data: Value,
-    /// The epoch that ended last; null unless the state is `nobody`.
+    /// The epoch that ended last; null unless the state is `vacant`.
     last: Option<LastEpoch>,
 }
 
@@ -145,10 +146,10 @@ impl LastEpoch {
 
 impl LeaderChange {
     fn of(observation: &Observation, seen: Option<LastSeen>) -> LeaderChange {
-        let (state, leader) = match observation {
-            Observation::Leader(leader) => ("held", Some(leader)),
-            Observation::NoLeader => ("nobody", None),
-            _ => ("unknown", None),
+        let state = LeaseState::of(observation);
+        let leader = match observation {
+            Observation::Leader(leader) => Some(leader),
+            _ => None,
         };
         LeaderChange {
             at: Process::system().now().time_of_day().format("%FT%TZ").to_string(),
@@ -157,7 +158,7 @@ impl LeaderChange {
             candidate: leader.and_then(|leader| leader.candidate.clone()),
             validity_ms: leader.and_then(|leader| leader.validity).map(millis),
             data: leader.map(|leader: &Leader| leader.data.clone()).unwrap_or_default(),
-            last: seen.filter(|_| state == "nobody").and_then(LastEpoch::of),
+            last: seen.filter(|_| state == LeaseState::Vacant).and_then(LastEpoch::of),
         }
     }
 }
@@ -168,9 +169,9 @@ impl Change for LeaderChange {
         let data = if self.data.is_null() { String::new() } else { json_line(&self.data) };
         ExecChange {
             of: 0,
-            what: self.epoch.map_or(self.state.to_owned(), |epoch| format!("epoch {epoch}")),
+            what: self.epoch.map_or(self.state.to_string(), |epoch| format!("epoch {epoch}")),
             environment: vec![
-                ("TENURE_STATE", self.state.to_owned()),
+                ("TENURE_STATE", self.state.to_string()),
                 ("TENURE_EPOCH", epoch),
                 ("TENURE_CANDIDATE", self.candidate.as_deref().map(plain).unwrap_or_default()),
                 ("TENURE_DATA", data),
@@ -185,22 +186,20 @@ impl Change for LeaderChange {
         let eye = is_for_the_eye();
         let at = styled(FAINT, &self.at);
         let name = self.candidate.as_deref().map_or("-".to_owned(), plain);
+        let state = styled(self.state.style(), format_args!("{:<7}", self.state));
         match (self.state, self.epoch) {
             (_, Some(epoch)) if eye => {
-                let (state, name) = (styled(GOOD, "held   "), styled(NAME, name));
-                format!("{at}  {state}  epoch {epoch:>10}  {name}")
+                format!("{at}  {state}  epoch {epoch:>10}  {}", styled(NAME, name))
             }
             (_, Some(epoch)) => format!("{at}  {name} leads epoch {epoch}"),
-            ("nobody", _) => {
+            (LeaseState::Vacant, _) => {
                 let reason = self.last.as_ref().map(|last| format!(": {}", last.reason()));
                 let reason = reason.unwrap_or_default();
-                let state = if eye { styled(ATTENTION, "vacant ") + "  " } else { String::new() };
+                let state = if eye { state + "  " } else { String::new() };
                 format!("{at}  {state}no process leads{reason}")
             }
-            _ if eye => {
-                format!("{at}  {}  the store does not answer", styled(ATTENTION, "unknown"))
-            }
-            _ => format!("{at}  unknown: the store does not answer"),
+            _ if eye => format!("{at}  {state}  the store does not answer"),
+            (state, _) => format!("{at}  {state}: the store does not answer"),
         }
     }
 }

@@ -74,7 +74,7 @@ pub async fn status(args: GroupStatusArgs) -> Result<u8, Failure> {
         ));
     }
     show(&status, args.field.as_deref(), args.at.json, || status.for_people(args.partitions))?;
-    Ok(if args.exit_code && !status.is_worked_on() { exit::NOBODY } else { 0 })
+    Ok(if args.exit_code && !status.is_worked_on() { exit::VACANT } else { 0 })
 }
 
 /// Field names of [`GroupStatus`], in its order.

@@ -13,6 +13,7 @@ use super::status::{restored_above, unfinished};
 use super::view::{name_or_dash, owner, state_word};
 use super::{GroupWatchArgs, builder};
 use crate::args::common::after_help;
+use crate::election::LeaseState;
 use crate::exit::Failure;
 use crate::output::logs::complain;
 use crate::output::print::{FAINT, json_line, plain, styled};
@@ -24,7 +25,7 @@ use crate::store::patience::patiently;
 
 pub const AFTER_GROUP_WATCH: &str = after_help!(
     "\
-With --exec, CMD gets TENURE_STATE (held or nobody), TENURE_PARTITION, TENURE_EPOCH (the token) and
+With --exec, CMD gets TENURE_STATE (held or vacant), TENURE_PARTITION, TENURE_EPOCH (the token) and
 TENURE_OWNER as variables. Their values are escaped as in all output, and empty if they do not
 apply. On stdin it gets the line of JSON that --json prints.
 
@@ -216,13 +217,13 @@ fn changes<'a>(
 
 impl Change for OwnerChange<'_> {
     fn for_exec(&self) -> ExecChange {
-        let state = if self.to.is_some() { "held" } else { "nobody" };
+        let state = LeaseState::held_if(self.to.is_some());
         let partition = plain(self.partition);
         ExecChange {
             of: self.number,
             what: format!("partition {partition}"),
             environment: vec![
-                ("TENURE_STATE", state.to_owned()),
+                ("TENURE_STATE", state.to_string()),
                 ("TENURE_PARTITION", partition),
                 ("TENURE_EPOCH", self.token.map(|token| token.to_string()).unwrap_or_default()),
                 ("TENURE_OWNER", self.to.map(plain).unwrap_or_default()),

@@ -11,6 +11,7 @@ use tenure::{Election, Epoch, Error, LastSeen, Layout, Observation};
 use tenure_history::{LeadershipSpan, Reader};
 
 use super::place::Place;
+use crate::election::LeaseState;
 use crate::election::history::end_word;
 use crate::output::print::{json_line, millis, plain};
 use crate::process::timer::pause;
@@ -32,8 +33,7 @@ const JITTER: u64 = 250;
 struct ElectionCard {
     kind: &'static str,
     name: String,
-    /// `held`, `vacant` or `unknown`.
-    state: &'static str,
+    state: LeaseState,
     epoch: Option<u64>,
     leader: Option<String>,
     data: Option<String>,
@@ -71,7 +71,7 @@ impl EpochSpan {
             from: time(span.from.at.or(span.from.latest)),
             // A leader that died led at most until its lease ended.
             until: time(span.until.at.or(span.until.latest.filter(|_| span.lapsed))),
-            end: if span.lapsed { "lapsed".to_owned() } else { end_word(span) },
+            end: end_word(span),
             by: shown(&span.forced_by).or_else(|| shown(&span.sealed_by)),
             reason: shown(&span.reason),
         }
@@ -152,7 +152,7 @@ pub async fn follow(place: Place, layout: Layout) {
     let mut timeline = Timeline::default();
     loop {
         let Err(error) = observe(&election, &place, layout, &mut card, &mut timeline).await;
-        card.state = "unknown";
+        card.state = LeaseState::Unknown;
         card.error = Some(plain(&error.to_string()));
         place.board.show(&place.id, &card);
         pause(RETRY_EVERY).await;
@@ -188,7 +188,9 @@ async fn observe(
         timeline.update(place, layout, newest).await;
         card.update(observation, seen, election.since_last_answer(), place.board.now());
         card.error = match (&timeline.failed, election.last_failure()) {
-            (_, Some(error)) if card.state == "unknown" => Some(plain(&error.to_string())),
+            (_, Some(error)) if card.state == LeaseState::Unknown => {
+                Some(plain(&error.to_string()))
+            }
             (failed, _) => failed.as_ref().map(|(error, _)| plain(error)),
         };
         card.epochs = timeline.epochs.values().cloned().collect();
@@ -201,7 +203,7 @@ impl ElectionCard {
         ElectionCard {
             kind: "election",
             name: place.name.clone(),
-            state: "unknown",
+            state: LeaseState::Unknown,
             epoch: None,
             leader: None,
             data: None,
@@ -222,11 +224,7 @@ impl ElectionCard {
         answered_ago: Option<Duration>,
         now: u64,
     ) {
-        self.state = match observation {
-            Observation::Leader(_) => "held",
-            Observation::NoLeader => "vacant",
-            _ => "unknown",
-        };
+        self.state = LeaseState::of(observation);
         let Some(seen) = seen else { return };
         self.epoch = Some(seen.leader.epoch.get());
         self.leader = seen.leader.candidate.as_deref().map(plain);

@@ -167,9 +167,9 @@ proptest! {
         }
         let after = |number: usize| truth.get(number + 1).map_or(now, |next| next.from);
         let gaps = truth.iter().enumerate().map(|(number, one)| after(number) - one.until);
-        let nobody: i64 = gaps.map(|gap| gap.max(0)).sum();
+        let vacant: i64 = gaps.map(|gap| gap.max(0)).sum();
         let totals = history.totals();
-        prop_assert!(bounds(totals.nobody, nobody), "{nobody}: {totals:#?}");
+        prop_assert!(bounds(totals.vacant, vacant), "{vacant}: {totals:#?}");
         // The totals cover the time since the best estimate of the first epoch's start. So the
         // expected time with a leader also excludes the time before this estimate.
         let since = history.spans[0].from.at.expect("known") - at(0);

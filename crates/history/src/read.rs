@@ -29,7 +29,7 @@ const MAX_LIMIT: usize = 100_000;
 /// # use tenure_history::Reader;
 /// # async fn example() -> Result<(), tenure::Error> {
 /// let history = Reader::new(Arc::new(MemoryStore::new()), "app")?.limit(100).read().await?;
-/// println!("no leader for about {:?}", history.totals().nobody.about);
+/// println!("no leader for about {:?}", history.totals().vacant.about);
 /// # Ok(())
 /// # }
 /// ```

@@ -136,14 +136,14 @@ fn a_held_epoch_has_no_end_and_may_have_lapsed() {
     let span = &leads.spans[0];
     assert_eq!((span.is_held(), span.lapsed), (true, false));
     assert_eq!(when(&span.until), [None, Some(40.0), Some(70.0)]);
-    assert_eq!((span.led(leads.now), leads.totals().nobody.at_most), (Some(secs(50.0)), secs(0.0)));
+    assert_eq!((span.led(leads.now), leads.totals().vacant.at_most), (Some(secs(50.0)), secs(0.0)));
     let silent = history(vec![held(1, 0.0, 40.0)], 100.0);
     let span = &silent.spans[0];
     assert_eq!((span.is_held(), span.lapsed), (true, true));
     assert_eq!(when(&span.until), [Some(70.0), Some(40.0), Some(70.0)]);
-    let nobody = silent.totals().nobody;
+    let vacant = silent.totals().vacant;
     assert_eq!(
-        (nobody.about, nobody.at_least, nobody.at_most),
+        (vacant.about, vacant.at_least, vacant.at_most),
         (secs(30.0), secs(30.0), secs(60.0))
     );
     assert_eq!(silent.gaps()[0].before, None);
@@ -218,8 +218,8 @@ fn holes_are_reported_and_are_not_gaps() {
     assert_eq!(holes, [(1, 90), (92, 94)]);
     let totals = history.totals();
     assert_eq!((totals.time, totals.unknown.about), (secs(80.0), secs(50.0)));
-    assert_eq!((totals.nobody.about, totals.led.about), (secs(1.0), secs(29.0)));
-    assert_eq!(totals.nobody_share(), Some(1.0 / 30.0));
+    assert_eq!((totals.vacant.about, totals.led.about), (secs(1.0), secs(29.0)));
+    assert_eq!(totals.vacant_share(), Some(1.0 / 30.0));
     // Epoch 2 is unreadable, so its leader is unknown. The time between epochs 1 and 3 is unknown,
     // and not a gap.
     let mut found = vec![resigned(1, 0.0, 10.0, 0.0), held(2, 11.0, 12.0), held(3, 20.0, 25.0)];
@@ -267,7 +267,7 @@ fn arbitrary_times_do_not_panic() {
                 );
             }
         }
-        let nobody = history.totals().nobody;
-        assert!(nobody.at_least <= nobody.at_most, "seed {seed}: {history:?}");
+        let vacant = history.totals().vacant;
+        assert!(vacant.at_least <= vacant.at_most, "seed {seed}: {history:?}");
     }
 }

@@ -44,7 +44,7 @@ pub struct Totals {
     /// later.
     pub time: Duration,
     /// Time without a leader.
-    pub nobody: Extent,
+    pub vacant: Extent,
     /// Time with an unknown leader, because epochs are compacted or unreadable.
     pub unknown: Extent,
     /// Time with a leader.
@@ -65,9 +65,9 @@ impl Totals {
     /// Returns the fraction of the known time that had no leader, 0 to 1. Returns `None` if no time
     /// is known.
     #[must_use]
-    pub fn nobody_share(&self) -> Option<f64> {
+    pub fn vacant_share(&self) -> Option<f64> {
         let known = self.time.saturating_sub(self.unknown.about);
-        (!known.is_zero()).then(|| self.nobody.about.div_duration_f64(known).min(1.0))
+        (!known.is_zero()).then(|| self.vacant.about.div_duration_f64(known).min(1.0))
     }
 }
 
@@ -107,7 +107,7 @@ impl History {
                 totals.unknown.add(gap.length);
                 continue;
             }
-            totals.nobody.add(gap.length);
+            totals.vacant.add(gap.length);
             if totals.longest_gap.map(|longest| longest.length.about) < Some(gap.length.about) {
                 totals.longest_gap = Some(gap);
             }
@@ -116,14 +116,14 @@ impl History {
         // be later, so the lower bound excludes the difference.
         let begun_late = from_latest.map_or(Duration::ZERO, |latest| length(from, latest));
         let longest = totals.time.saturating_add(self.now_within);
-        let rest = |time: Duration, nobody: Duration, unknown: Duration| {
-            time.saturating_sub(nobody).saturating_sub(unknown)
+        let rest = |time: Duration, vacant: Duration, unknown: Duration| {
+            time.saturating_sub(vacant).saturating_sub(unknown)
         };
         totals.led = Extent {
-            about: rest(totals.time, totals.nobody.about, totals.unknown.about),
-            at_least: rest(totals.time, totals.nobody.at_most, totals.unknown.at_most)
+            about: rest(totals.time, totals.vacant.about, totals.unknown.about),
+            at_least: rest(totals.time, totals.vacant.at_most, totals.unknown.at_most)
                 .saturating_sub(begun_late),
-            at_most: rest(longest, totals.nobody.at_least, totals.unknown.at_least),
+            at_most: rest(longest, totals.vacant.at_least, totals.unknown.at_least),
         };
         totals
     }

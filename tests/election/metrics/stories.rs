@@ -193,7 +193,7 @@ pub async fn an_observer(recorder: &Recorder) {
     let observer = world.node_behind(&way, &world.clock, "o").build().unwrap();
     let states = || {
         let now = recorder.scrape();
-        ["leader", "nobody", "unknown"].map(|s| now.value("tenure_observed", &[APP, ("state", s)]))
+        ["held", "vacant", "unknown"].map(|s| now.value("tenure_observed", &[APP, ("state", s)]))
     };
     let mut seen = observer.observe();
     assert_eq!(states(), [0.0, 0.0, 1.0]);

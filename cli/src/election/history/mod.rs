@@ -19,6 +19,7 @@ use tenure_history::drawing::Drawing;
 use tenure_history::{LeadershipSpan, Reader};
 
 use crate::args::common::{CENTURY, StoreArg, positive_up_to};
+use crate::election::LeaseState;
 use crate::exit::{self, Failure};
 use crate::output::print::{Reader as Audience, print, print_json, print_styled};
 use crate::output::progress::Progress;
@@ -128,7 +129,8 @@ pub fn refuse_unreadable<'a>(
 pub fn end_word(span: &LeadershipSpan) -> String {
     match span.end {
         None if span.unreadable.is_some() => "unreadable".to_owned(),
-        None => "held".to_owned(),
+        None if span.lapsed => EpochEnd::Lapsed.to_string(),
+        None => LeaseState::Held.to_string(),
         Some(EpochEnd::Unknown) => "sealed".to_owned(),
         Some(end) => end.to_string(),
     }

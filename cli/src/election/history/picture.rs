@@ -31,14 +31,14 @@ fn subtitle(history: &History, origin: DateTime<Utc>) -> String {
     let (Some(first), Some(last)) = (history.spans.first(), history.spans.last()) else {
         return String::new();
     };
-    let share = totals.nobody_share().unwrap_or_default() * 100.0;
+    let share = totals.vacant_share().unwrap_or_default() * 100.0;
     format!(
         "epochs {} to {}, {} to {} UTC; vacant for about {} ({share:.1} %)",
         first.epoch,
         last.epoch,
         origin.format("%F %T"),
         history.now.format("%F %T"),
-        short(totals.nobody.about),
+        short(totals.vacant.about),
     )
 }
 
@@ -118,7 +118,7 @@ fn vacant(gap: Gap, at: &impl Fn(DateTime<Utc>) -> Duration) -> Band {
         let (at_least, at_most) = (short(length.at_least), short(up(length.at_most)));
         format!(" (at least {at_least}, at most {at_most})")
     };
-    let mut band = Band::new(BandKind::Nobody, at(gap.from), at(gap.until));
+    let mut band = Band::new(BandKind::Vacant, at(gap.from), at(gap.until));
     band.tip = format!("vacant for {}{bounds}", short(length.about));
     band
 }

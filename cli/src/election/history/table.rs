@@ -9,6 +9,7 @@ use tenure::{Epoch, EpochEnd, Layout};
 use tenure_history::{Extent, Gap, History, LeadershipSpan, TimeEstimate};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
+use crate::election::LeaseState;
 use crate::output::print::{millis, plain};
 
 /// Maximum number of listed holes. Further holes are only counted.
@@ -70,7 +71,7 @@ fn gap_line(gap: &Gap) -> Option<String> {
         (false, true) => format!(", at most {}", brief_up(at_most)),
         (false, false) => " or less".to_owned(),
     };
-    Some(format!("{:>6}  vacant for {}{doubt}{since}", "", brief(about)))
+    Some(format!("{:>6}  {} for {}{doubt}{since}", "", LeaseState::Vacant, brief(about)))
 }
 
 /// Formats a time. A leading `~` marks an estimate, and a leading `?` marks an unknown start.
@@ -93,8 +94,8 @@ fn end(span: &LeadershipSpan) -> String {
     match span.end {
         None => match &span.unreadable {
             Some(why) => format!("unreadable: {}", plain(why)),
-            None if span.lapsed => "held, but lapsed".to_owned(),
-            None => "leads".to_owned(),
+            None if span.lapsed => "lapsed; not sealed".to_owned(),
+            None => LeaseState::Held.to_string(),
         },
         Some(EpochEnd::Lapsed) => format!("lapsed; sealed{by}"),
         Some(EpochEnd::GivenUp) => "given up before it led".to_owned(),
@@ -115,7 +116,7 @@ fn reason(span: &LeadershipSpan) -> String {
 fn summary(history: &History, lines: &mut Vec<String>) {
     let totals = history.totals();
     let mut line = |label: &str, text: String| lines.push(format!("{label:<12} {text}"));
-    let share = totals.nobody_share().map_or(String::new(), |share| {
+    let share = totals.vacant_share().map_or(String::new(), |share| {
         format!(
             ", {:.1} % of {}",
             share * 100.0,
@@ -123,13 +124,13 @@ fn summary(history: &History, lines: &mut Vec<String>) {
         )
     });
     line("led", extent(totals.led));
-    line("vacant", format!("{}{share}", extent(totals.nobody)));
+    line(LeaseState::Vacant.word(), format!("{}{share}", extent(totals.vacant)));
     if let Some(gap) = totals.longest_gap {
         line("longest gap", format!("{}, after epoch {}", extent(gap.length), gap.after));
     }
     if !totals.unknown.about.is_zero() {
         let unknown = extent(totals.unknown);
-        line("unknown", format!("{unknown}: epochs are missing or unreadable"));
+        line(LeaseState::Unknown.word(), format!("{unknown}: epochs are missing or unreadable"));
     }
     if history.layout == Layout::SingleObject {
         let why = "a single object keeps no history: this is its present epoch";

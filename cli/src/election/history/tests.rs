@@ -94,7 +94,7 @@ async fn the_drawing_shows_known_and_doubtful_times() {
     );
     let bands: Vec<_> = drawing.bands.iter().map(|b| (b.kind, b.from, b.until)).collect();
     let expected =
-        [(BandKind::Nobody, secs(70), secs(75)), (BandKind::Unknown, secs(90), secs(95))];
+        [(BandKind::Vacant, secs(70), secs(75)), (BandKind::Unknown, secs(90), secs(95))];
     assert_eq!(bands, expected);
     assert_eq!(
         drawing.intervals[0].tip,

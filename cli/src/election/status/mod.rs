@@ -10,10 +10,9 @@ use serde_json::Value;
 use tenure::{Election, EpochEnd, Leader, Snapshot};
 
 use crate::args::common::{StoreArg, after_help};
+use crate::election::LeaseState;
 use crate::exit::{self, Failure};
-use crate::output::print::{
-    ATTENTION, FAINT, GOOD, NAME, in_ms, in_seconds, json_line, millis, plain,
-};
+use crate::output::print::{FAINT, NAME, in_ms, in_seconds, json_line, millis, plain};
 use crate::output::print::{print, print_json, print_styled, styled};
 use crate::store::open::{IfMissing, Opened, open, refuse_all_else};
 use period::{PeriodArg, PeriodStatus};
@@ -75,8 +74,8 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
         let period = status.period.as_ref().map(PeriodStatus::for_people).unwrap_or_default();
         status.for_people(&snapshot) + &period
     })?;
-    let is_well = args.period.is_met(record.as_ref()).unwrap_or(status.is_held());
-    Ok(if args.exit_code && !is_well { exit::NOBODY } else { 0 })
+    let is_well = args.period.is_met(record.as_ref()).unwrap_or(status.state == LeaseState::Held);
+    Ok(if args.exit_code && !is_well { exit::VACANT } else { 0 })
 }
 
 /// Field names of [`Status`], in its order.
@@ -97,7 +96,7 @@ const FIELDS: [&str; 11] = [
 /// The object that `--json` prints. Fields that do not apply are null.
 #[derive(Debug, Default, Serialize)]
 struct Status {
-    state: &'static str,
+    state: LeaseState,
     epoch: Option<u64>,
     candidate: Option<String>,
     validity_ms: Option<u64>,
@@ -117,10 +116,10 @@ struct Status {
 impl Status {
     fn of(snapshot: &Snapshot) -> Status {
         let Some(leader) = &snapshot.leader else {
-            return Status { state: "vacant", ..Status::default() };
+            return Status::default();
         };
         Status {
-            state: if snapshot.end.is_none() { "held" } else { "sealed" },
+            state: LeaseState::held_if(snapshot.end.is_none() && !snapshot.lapsed),
             epoch: Some(leader.epoch.get()),
             candidate: leader.candidate.clone(),
             validity_ms: leader.validity.map(millis),
@@ -134,37 +133,35 @@ impl Status {
         }
     }
 
-    /// Returns whether a process leads, as far as one read shows.
-    fn is_held(&self) -> bool {
-        self.state == "held" && !self.lapsed
-    }
-
     fn for_people(&self, snapshot: &Snapshot) -> String {
-        match (&snapshot.leader, snapshot.end) {
-            (None, _) => line("state", &styled(ATTENTION, "vacant: no process has led")),
-            (Some(leader), None) => {
-                let state = if snapshot.lapsed { "held, but lapsed" } else { "held" };
-                lines(state, "leader", leader, snapshot.age)
-            }
-            (Some(leader), Some(ended)) => {
-                let by = match snapshot.forced_by.as_ref().or(snapshot.sealed_by.as_ref()) {
-                    Some(by) if leader.candidate.as_ref() != Some(by) => {
-                        format!(" by {}", plain(by))
-                    }
-                    _ => String::new(),
-                };
-                let ended = match ended {
-                    EpochEnd::DeposedDead => "deposed as dead".to_owned(),
-                    ended => ended.to_string(),
-                };
-                let reason =
-                    snapshot.reason.as_deref().map(|reason| format!(" ({})", plain(reason)));
-                let reason = reason.unwrap_or_default();
-                let state = format!("sealed: {ended}{by}{reason}; no process leads");
-                lines(&state, "last", leader, snapshot.age)
-            }
-        }
+        let Some(leader) = &snapshot.leader else {
+            return state_line(self.state, ": no process has led");
+        };
+        let role = if snapshot.end.is_none() { "leader" } else { "last" };
+        state_line(self.state, &reason(snapshot)) + "\n" + &lines(role, leader, snapshot.age)
     }
+}
+
+/// Describes the end of the newest epoch. Empty while the epoch is held.
+fn reason(snapshot: &Snapshot) -> String {
+    let by = snapshot.forced_by.as_ref().or(snapshot.sealed_by.as_ref());
+    let leader = snapshot.leader.as_ref().and_then(|leader| leader.candidate.as_ref());
+    let by = by.filter(|by| leader != Some(by)).map(|by| format!(" by {}", plain(by)));
+    let by = by.unwrap_or_default();
+    let why = snapshot.reason.as_deref().map(|reason| format!(" ({})", plain(reason)));
+    let why = why.unwrap_or_default();
+    match snapshot.end {
+        None if snapshot.lapsed => ": lapsed; not sealed".to_owned(),
+        None => String::new(),
+        Some(EpochEnd::Lapsed) => format!(": lapsed; sealed{by}"),
+        Some(EpochEnd::Unknown) => format!(": sealed{by}, no reason given"),
+        Some(EpochEnd::DeposedDead) => format!(": deposed as dead{by}{why}"),
+        Some(ended) => format!(": {ended}{by}{why}"),
+    }
+}
+
+fn state_line(state: LeaseState, reason: &str) -> String {
+    line("state", &styled(state.style(), format_args!("{state}{reason}")))
 }
 
 /// Prints one field, the object, or the lines for people.
@@ -192,10 +189,8 @@ fn field(status: &impl Serialize, name: &str) -> String {
     }
 }
 
-fn lines(state: &str, role: &str, leader: &Leader, age: Option<Duration>) -> String {
-    let colour = if state == "held" { GOOD } else { ATTENTION };
+fn lines(role: &str, leader: &Leader, age: Option<Duration>) -> String {
     let mut lines = vec![
-        ("state", styled(colour, state)),
         (role, styled(NAME, plain(leader.name()))),
         ("epoch", leader.epoch.to_string()),
         ("validity", validity(leader)),

@@ -90,7 +90,7 @@ fn a_restored_election_continues_above_the_epoch() {
                     least the greatest token that any guarded resource has seen\n";
         assert_eq!((again.code, again.out.as_str()), (0, line));
         let status = bench.run("status", layout);
-        assert!(status.out.starts_with("state      sealed: restored by "), "{status:?}");
+        assert!(status.out.starts_with("state      vacant: restored by "), "{status:?}");
         let next = bench.run("run", &with(layout, &["--", "sh", "-c", "echo $TENURE_EPOCH"]));
         assert_eq!((next.code, next.out.as_str()), (0, "42\n"), "{next:?}");
         for epoch in ["1", "41", "42"] {
@@ -166,7 +166,7 @@ fn regression_a_forced_deposition_is_recorded_as_a_deposition() {
     let first = record(&bench);
     assert_eq!((&first["ended"], &first["sealed_by"]), (&json!("deposed"), &json!("ann")));
     let status = bench.run("status", &[]).out;
-    let line = "state      sealed: deposed by ann (disk\\u{202e} drill); no process leads\n";
+    let line = "state      vacant: deposed by ann (disk\\u{202e} drill)\n";
     assert!(status.starts_with(line), "{status}");
     assert_eq!(bench.run("depose", &["--force", "--name", "bob"]).code, 0);
     // The record has `lapsed` in `ended`, because candidates of earlier versions of tenure then
@@ -182,8 +182,7 @@ fn regression_a_forced_deposition_is_recorded_as_a_deposition() {
         assert_eq!(second[field], value, "{field}");
     }
     let status = bench.run("status", &[]).out;
-    let line =
-        "state      sealed: deposed as dead by bob (disk\\u{202e} drill); no process leads\n";
+    let line = "state      vacant: deposed as dead by bob (disk\\u{202e} drill)\n";
     assert!(status.starts_with(line), "{status}");
     assert_eq!(bench.run("status", &["--field", "ended"]).out, "deposed_dead\n");
     let history = bench.run("history", &[]).out;

@@ -31,7 +31,7 @@ fn run_increases_the_token_and_leaves_one_object() {
     let body = fs::read_to_string(bench.path("store").join("lock.json")).expect("the lock");
     assert!(body.contains("\"expires_at\": 0.0,\n  \"token\": 3,\n"), "{body}");
     let status = bench.json("status", &[&SINGLE[..], &["--json"]].concat());
-    assert_eq!((&status["state"], &status["epoch"]), (&"sealed".into(), &3.into()));
+    assert_eq!((&status["state"], &status["epoch"]), (&"vacant".into(), &3.into()));
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn status_shows_the_content_of_the_object() {
     assert!(said.out.contains(expected), "{said:?}");
     bench.lock(r#"{"expires_at": 0, "token": 4}"#);
     let said = bench.run("status", &SINGLE);
-    assert!(said.out.starts_with("state      sealed: resigned; no process leads\n"), "{said:?}");
+    assert!(said.out.starts_with("state      vacant: resigned\n"), "{said:?}");
     bench.lock("{}");
     bench.run("status", &SINGLE).fails(70, &["lock.json"]);
 }

@@ -118,7 +118,7 @@ fn cmd_runs_for_the_newest_change_of_each_partition() {
     let all = lines(&scene);
     let token = |at: usize| scene.status()["partitions"][at]["token"].to_string();
     for (line, (at, state, owner)) in
-        all.iter().zip([(0, "held", "w\\u{202e}1"), (1, "nobody", ""), (2, "held", "w\\u{202e}1")])
+        all.iter().zip([(0, "held", "w\\u{202e}1"), (1, "vacant", ""), (2, "held", "w\\u{202e}1")])
     {
         let start = format!("{state}|{at}|{}|{owner}|", token(at));
         let json = line

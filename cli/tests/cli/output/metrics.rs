@@ -120,9 +120,9 @@ fn run_serves_while_it_leads_and_while_it_follows() {
 fn watch_serves_the_observed_state() {
     let bench = Bench::new();
     let watch = Served::start(&bench, "watch", &["--poll", "50ms"]);
-    watch.until("tenure_observed", &[("state", "nobody")], 1.0);
+    watch.until("tenure_observed", &[("state", "vacant")], 1.0);
     bench.epoch(7, r#"{"expired":false,"validity_ms":60000}"#);
-    let now = watch.until("tenure_observed", &[("state", "leader")], 1.0);
+    let now = watch.until("tenure_observed", &[("state", "held")], 1.0);
     assert_eq!(now.value("tenure_epoch", &[]), 7.0);
     assert_eq!(watch.end(), Some(0));
 }

@@ -20,7 +20,7 @@ fn every_verb_works(env: &Env, url: &str) {
         assert_eq!((said.code, said.out.as_str()), (0, "elected\n"), "{said:?}");
     }
     let said = on(env, url, "status", &["--json"]);
-    assert!(said.out.starts_with(r#"{"state":"sealed","epoch":3,"#), "{said:?}");
+    assert!(said.out.starts_with(r#"{"state":"vacant","epoch":3,"#), "{said:?}");
     let mut watching = Watching::with(env, url, &[]);
     watching.tells("no process leads");
     watching.ends(Signal::SIGTERM);

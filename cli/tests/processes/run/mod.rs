@@ -81,7 +81,7 @@ fn one_of_three_candidates_runs_through_kills_and_stops() {
     check_order(&beats_of(&scene, "fenced"));
     assert!(!scene.exists("refused"), "a command ran during a greater epoch");
     let status = scene.status();
-    assert_eq!((&status["state"], &status["ended"]), (&"sealed".into(), &"resigned".into()));
+    assert_eq!((&status["state"], &status["ended"]), (&"vacant".into(), &"resigned".into()));
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub(super) fn found(intervals: &[Interval]) -> Vec<Band> {
             next += 1;
         }
         let kind = match leading.len() {
-            0 => BandKind::Nobody,
+            0 => BandKind::Vacant,
             1 => continue,
             _ => BandKind::Several,
         };

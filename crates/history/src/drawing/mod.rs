@@ -141,7 +141,7 @@ pub struct Band {
 #[non_exhaustive]
 pub enum BandKind {
     /// No candidate led.
-    Nobody,
+    Vacant,
     /// More than one candidate led.
     Several,
     /// The leader is unknown.
@@ -242,7 +242,7 @@ impl BandKind {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            BandKind::Nobody => "vacant",
+            BandKind::Vacant => "vacant",
             BandKind::Several => "several lead",
             BandKind::Unknown => "not known",
         }

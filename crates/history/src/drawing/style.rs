@@ -120,7 +120,7 @@ pub(super) fn shape(mark: Mark, x: f64, y: f64, size: f64) -> String {
 
 pub(super) fn band(kind: BandKind) -> &'static str {
     match kind {
-        BandKind::Nobody => "class=\"n\" fill=\"#d55e00\"",
+        BandKind::Vacant => "class=\"n\" fill=\"#d55e00\"",
         BandKind::Several => "class=\"s\" fill=\"#a3467d\"",
         BandKind::Unknown => {
             "class=\"u\" fill=\"url(#tenure-unknown)\" stroke=\"#818b98\" stroke-width=\"1\""

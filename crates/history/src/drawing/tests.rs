@@ -212,7 +212,7 @@ fn bands_show_times_with_no_leader_and_with_several() {
                 secs(5),
                 "a (epoch 1), b (epoch 2) lead at the same time for 1s"
             ),
-            (BandKind::Nobody, secs(9), secs(12), "no leader for 3s"),
+            (BandKind::Vacant, secs(9), secs(12), "no leader for 3s"),
         ]
     );
 }
@@ -247,7 +247,7 @@ fn everything() -> Drawing {
     let mut drawing = many(3, MARKS.len());
     drawing.subtitle = "all elements".to_owned();
     let (from, until, tip) = (secs(0), secs(3), String::new());
-    for kind in [BandKind::Nobody, BandKind::Several, BandKind::Unknown] {
+    for kind in [BandKind::Vacant, BandKind::Several, BandKind::Unknown] {
         drawing.bands.push(Band { kind, from, until, tip: tip.clone() });
     }
     drawing.intervals[0].perhaps_until = secs(5);

@@ -35,10 +35,10 @@ fn cmd_gets_each_change_in_its_environment_and_as_json() {
     bench.epoch(3, &HELD.replace(r#""a""#, r#""a\u001b[2J\u0000$(x)""#));
     assert!(watching.line().ends_with("a\\u{1b}[2J\\u{0}$(x) leads epoch 3"));
     eventually("CMD has run", || lines(&bench, "log").len() == 2);
-    let [nobody, held] = &lines(&bench, "log")[..] else { panic!("two lines") };
-    let json = nobody.strip_prefix("nobody||||").unwrap_or_else(|| panic!("{nobody}"));
+    let [vacant, held] = &lines(&bench, "log")[..] else { panic!("two lines") };
+    let json = vacant.strip_prefix("vacant||||").unwrap_or_else(|| panic!("{vacant}"));
     let json: Value = serde_json::from_str(json).expect("CMD reads one JSON object");
-    assert_eq!((&json["state"], &json["epoch"]), (&json!("nobody"), &Value::Null));
+    assert_eq!((&json["state"], &json["epoch"]), (&json!("vacant"), &Value::Null));
     let start = r#"held|3|a\u{1b}[2J\u{0}$(x)|{"address":"10.0.0.7"}|"#;
     let json = held.strip_prefix(start).unwrap_or_else(|| panic!("{held}"));
     let json: Value = serde_json::from_str(json).expect("CMD reads one JSON object");
@@ -71,21 +71,21 @@ fn cmd_runs_once_at_a_time_and_for_the_newest_change() {
         echo ends >>\"$DIR/log\"";
     let mut watching = watch(&bench, command);
     watching.tells("no process leads");
-    eventually("CMD runs", || lines(&bench, "log") == ["begins nobody "]);
+    eventually("CMD runs", || lines(&bench, "log") == ["begins vacant "]);
     bench.epoch(3, HELD);
     watching.tells("a leads epoch 3");
     bench.epoch(3, SEALED);
     watching.tells("no process leads");
     bench.epoch(4, &HELD.replace(r#""a""#, r#""b""#));
     watching.tells("b leads epoch 4");
-    assert_eq!(lines(&bench, "log"), ["begins nobody "]);
+    assert_eq!(lines(&bench, "log"), ["begins vacant "]);
     fs::write(bench.path("go"), "").expect("a file");
-    let both = ["begins nobody ", "ends", "begins held 4", "ends"];
+    let both = ["begins vacant ", "ends", "begins held 4", "ends"];
     eventually("CMD has run for the newest change", || lines(&bench, "log") == both);
     // Later changes run CMD again.
     bench.epoch(4, SEALED);
     watching.tells("no process leads");
-    let all = [&both[..], &["begins nobody ", "ends"]].concat();
+    let all = [&both[..], &["begins vacant ", "ends"]].concat();
     eventually("CMD has run again", || lines(&bench, "log") == all);
     watching.ends(Signal::SIGTERM);
 }
@@ -102,14 +102,14 @@ fn a_failure_of_cmd_is_logged_and_does_not_end_the_watch() {
     eventually("CMD has run", || lines(&bench, "log") == ["held"]);
     bench.epoch(3, SEALED);
     watching.tells("no process leads");
-    eventually("CMD has run again", || lines(&bench, "log") == ["held", "nobody"]);
+    eventually("CMD has run again", || lines(&bench, "log") == ["held", "vacant"]);
     bench.epoch(4, HELD);
     watching.tells("a leads epoch 4");
     eventually("CMD has run again", || lines(&bench, "log").len() == 3);
     let stderr = watching.0.stderr.take().expect("the output is a pipe");
     let mut complaints = BufReader::new(stderr).lines().map(|line| line.expect("text"));
     let pid = watching.0.id();
-    for why in ["(epoch 3): exit status: 3", "(nobody): signal: 9 (SIGKILL)", "(epoch 4): exit"] {
+    for why in ["(epoch 3): exit status: 3", "(vacant): signal: 9 (SIGKILL)", "(epoch 4): exit"] {
         let line = with_deadline(pid, || complaints.next()).expect("a line");
         assert!(line.contains(&format!("tenure: WARN CMD of --exec failed {why}")), "{line}");
     }

@@ -34,7 +34,9 @@ fn the_exit_code_shows_whether_the_election_is_held() {
     tenure_testkit::command::eventually("the lease has lapsed", || {
         field(&bench, "lapsed") == "true"
     });
-    assert_eq!(code(), 1, "lapsed");
+    assert_eq!((code(), field(&bench, "state")), (1, "vacant".into()), "lapsed");
+    let said = bench.run("status", &[]).out;
+    assert!(said.starts_with("state      vacant: lapsed; not sealed\n"), "{said}");
     bench.epoch(6, "<html>");
     bench.run("status", &["--exit-code"]).fails(70, &["lock-0000000006.json"]);
     std::fs::remove_dir_all(bench.path("store")).expect("the field exists");

@@ -71,13 +71,14 @@ fn status_of_a_sealed_epoch() {
     bench.epoch(3, SEALED);
     let (value, _) = status(&bench);
     let expected = json!({
-        "state": "sealed", "epoch": 3, "candidate": "a", "validity_ms": 30000, "heartbeat": 5,
+        "state": "vacant", "epoch": 3, "candidate": "a", "validity_ms": 30000, "heartbeat": 5,
         "ended": "lapsed", "lapsed": false, "age_ms": null, "data": null,
     });
     assert_eq!(value, expected);
     let said = bench.run("status", &[]);
     assert!(
-        said.out.starts_with("state      sealed: lapsed by b; no process leads\nlast       a\n")
+        said.out.starts_with("state      vacant: lapsed; sealed by b\nlast       a\n"),
+        "{said:?}"
     );
 }
 
@@ -294,7 +295,7 @@ fn watch_prints_one_object_per_line() {
     assert_eq!(change, expected);
     bench.epoch(3, SEALED);
     let line = watching.line();
-    let rest = r#""state":"nobody","epoch":null,"candidate":null,"validity_ms":null,"data":null,"last":{"epoch":3,"candidate":"a","ended":"lapsed","sealed_by":"b"}}"#;
+    let rest = r#""state":"vacant","epoch":null,"candidate":null,"validity_ms":null,"data":null,"last":{"epoch":3,"candidate":"a","ended":"lapsed","sealed_by":"b"}}"#;
     assert!(line.starts_with("{\"at\":\"") && line.ends_with(rest), "{line}");
     watching.ends(Signal::SIGINT);
 }

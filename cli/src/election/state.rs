@@ -1,0 +1,53 @@
+//! The state of an election or a partition, with the same word in all output.
+
+use std::fmt::{Display, Formatter, Result};
+
+use anstyle::Style;
+use serde::Serialize;
+use tenure::Observation;
+
+use crate::output::print::{ATTENTION, GOOD};
+
+/// State of an election or a partition. The words are part of JSON, variables and text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LeaseState {
+    Held,
+    /// No record exists, or the newest lease has ended or lapsed.
+    #[default]
+    Vacant,
+    /// The store does not answer.
+    Unknown,
+}
+
+impl LeaseState {
+    pub fn of(observation: &Observation) -> LeaseState {
+        match observation {
+            Observation::Leader(_) => LeaseState::Held,
+            Observation::NoLeader => LeaseState::Vacant,
+            _ => LeaseState::Unknown,
+        }
+    }
+
+    pub fn held_if(held: bool) -> LeaseState {
+        if held { LeaseState::Held } else { LeaseState::Vacant }
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            LeaseState::Held => "held",
+            LeaseState::Vacant => "vacant",
+            LeaseState::Unknown => "unknown",
+        }
+    }
+
+    pub fn style(self) -> Style {
+        if self == LeaseState::Held { GOOD } else { ATTENTION }
+    }
+}
+
+impl Display for LeaseState {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        f.pad(self.word())
+    }
+}
