@@ -1,5 +1,5 @@
-//! Elections on a store that denies access for a while. A waiting call ends only for invalid
-//! settings.
+//! Elections on a store that denies access for a while. A waiting call retries a denied request for
+//! the time that `retry_denied` sets, by default 10 s.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tenure::store::{CloudKind, S3Options, StoreErrorKind, StorePlace, StoreUrl, open};
 
 /// The place that a URL names, in a form that the tests can compare. It has the kind of the
-/// service, because services cannot be compared.
+/// service, because a service cannot be compared.
 #[derive(Debug, PartialEq)]
 enum Named {
     In(CloudKind, String, String, S3Options),

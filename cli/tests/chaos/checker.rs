@@ -226,8 +226,8 @@ fn check_manifest(manifest: &[(u64, Entry)]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that the manifest has each acknowledged entry under its number. Returns how many entries
-/// were acknowledged.
+/// Checks that the manifest has each acknowledged entry under its number. Returns the number of
+/// acknowledged entries.
 fn check_acknowledged(lives: &[Life], manifest: &[(u64, Entry)]) -> Result<usize, String> {
     let manifest: BTreeMap<_, _> = manifest.iter().copied().collect();
     let mut count = 0;

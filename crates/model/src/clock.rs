@@ -145,8 +145,8 @@ impl Clock for SimClock {
 /// Returns `duration` multiplied by `millionths` / 1,000,000.
 pub fn scale(duration: Duration, millionths: u64) -> Duration {
     let nanos = u64::try_from(duration.as_nanos()).expect("a simulation lasts hours");
-    // This function runs at every reading of a clock. So it computes the product in two parts of 64
-    // bits, and not in 128 bits.
+    // Every reading of a clock calls this function. Two products in 64 bits are faster than one
+    // product in 128 bits.
     let (whole, rest) = (nanos / MILLION, nanos % MILLION);
     Duration::from_nanos(whole * millionths + rest * millionths / MILLION)
 }

@@ -95,7 +95,7 @@ impl Frequencies {
     }
 }
 
-/// Returns a random slew rate in millionths. The greatest rates of a time daemon are frequent.
+/// Returns a random slew rate in millionths, often one of the greatest rates of a time daemon.
 pub fn draw_slew(rng: &mut Rng) -> i64 {
     match rng.u32(0..6) {
         0 | 1 => MOST_SLEWED,

@@ -98,8 +98,8 @@ async fn a_step_after_a_slewed_wait_waits_for_the_other_clocks() {
     }
 }
 
-/// A wait ends only after its duration has passed on all clocks, whichever clock is the slowest. On
-/// a single object, the takeover delay begins at the lapse.
+/// A wait ends only after its duration has passed on every clock of the machine. On a single
+/// object, the takeover delay begins at the lapse.
 #[tokio::test(start_paused = true)]
 async fn a_lapse_and_a_takeover_delay_hold_on_all_clocks() {
     const CHRONY: i32 = 83_333;

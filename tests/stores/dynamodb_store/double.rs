@@ -16,8 +16,8 @@ fn item(name: &str, body: &str) -> Item {
     item.as_object().expect("the JSON is an object").clone()
 }
 
-/// Writes `app/a` under the condition `condition`. An error is the code of the refusal, and whether
-/// the answer shows the item.
+/// Writes `app/a` under the condition `condition`. Returns an error with the code of the refusal.
+/// The second field of the error is true if the answer shows the item.
 async fn put(server: &DynamoServer, condition: &str) -> Result<(), (String, bool)> {
     use aws_sdk_dynamodb::operation::put_item::PutItemError;
     use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure::AllOld;

@@ -3,9 +3,9 @@
 
 use super::*;
 
-/// Another program may hold a lease of Azure on a blob. Azure refuses the writes of all others.
-/// Before the fix, the store treated this refusal as a lost race, so the candidate always reported
-/// "waiting: A leads".
+/// Another program may hold a lease of Azure on a blob. Azure then refuses the writes of all other
+/// programs. Before the fix, the store treated this refusal as a lost race, so the candidate always
+/// reported "waiting: A leads".
 #[tokio::test]
 async fn regression_a_foreign_lease_on_a_blob_is_not_a_lost_race() {
     let server = GcsServer::start();

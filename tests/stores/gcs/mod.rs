@@ -1,5 +1,5 @@
-//! Tests the store for Google Cloud Storage over real HTTP: its result for each answer. Also tests
-//! the test server.
+//! Tests the results of the store for Google Cloud Storage for each answer, over real HTTP. Also
+//! tests the test server.
 #![cfg(feature = "gcs")]
 
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Tests clients of object_store: S3, and the local file system, which is refused.
+//! Tests `AnyObjectStore` with clients of object_store: the client for S3 is accepted, and the
+//! client for the local file system is refused.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Tests stores with settings from the environment. Each test runs one of the last three tests of
-//! this file in a separate process with other variables.
+//! Tests stores with settings from the environment. Every other test of this file runs one of the
+//! last three tests in a separate process with other variables.
 
 use std::process::{Command, Output};
 
@@ -128,7 +128,7 @@ async fn the_error_of_the_environment() {
     }
 }
 
-/// Creates an object, and ignores the answer.
+/// Creates an object, and prints the outcome.
 #[tokio::test]
 async fn a_create_in_the_environment() {
     let Ok(bucket) = std::env::var("TENURE_TEST_S3_BUCKET") else { return };

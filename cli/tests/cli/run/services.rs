@@ -1,4 +1,4 @@
-//! Transient failures do not end a service. Only invalid settings are final.
+//! Transient failures do not end a service. Only invalid settings end it.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

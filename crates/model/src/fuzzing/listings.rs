@@ -109,7 +109,8 @@ pub fn compact(shelf: &mut Shelf, plan: &mut Compaction) -> Vec<Listed> {
     deletable
 }
 
-/// Asserts that a page with a defect is refused, and that any other page gives exactly its epochs.
+/// Asserts that a page with a defect is refused, and that the result for any other page has exactly
+/// the epochs of the page.
 pub fn check_page(keys: &Keys, after: &After, page: &Page) -> Option<EpochsOfPage> {
     let start = key_of(keys, after);
     let mut order = vec![&start];
@@ -201,7 +202,7 @@ fn of_any_kind(mut reader: Reader<'_>, known: Option<Epoch>, mut plan: Compactio
         let Some(judged) = check_page(&keys, &after, &page) else { continue };
         for listed in &judged.epochs {
             // The keys of a page may be in order, and still be smaller than the keys of the page
-            // before. Then the plan refuses the epoch.
+            // before. In this case the plan refuses the epoch.
             let before = plan.newest();
             match plan.handle_listed(*listed) {
                 Ok(handed) => assert!(handed.map(|handed| handed.epoch) < plan.newest(), "I3"),

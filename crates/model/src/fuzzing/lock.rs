@@ -10,8 +10,9 @@ use tenure::protocol::layout::Layout;
 use tenure::protocol::message::EpochEnd;
 use tenure::record::{MAX_WRITTEN_BYTES, Record};
 
-/// Asserts that reading the body gives a lock with a token, or a typed error. The lock is free only
-/// if its `expires_at` is zero. Every peer can read the body that releases the lock.
+/// Asserts that reading the body gives a lock with a token, or a typed error. For a lock, asserts
+/// that it is free only if its `expires_at` is zero, and that every peer can read the body that
+/// releases it.
 pub fn lock(body: &[u8]) {
     let (token, record) = match Record::decode(None, body) {
         Ok(lock) => lock,

@@ -23,9 +23,9 @@ pub use lock::lock;
 /// Maximum length of a name in the configuration.
 const LONGEST_NAME: usize = 256;
 
-/// Asserts that reading the body gives a record or a typed error, and that only `expired: true`
-/// frees the epoch. The record can be written again, and every peer can read its seal. Also checks
-/// the body as the body of a single object.
+/// Asserts that reading the body gives a record or a typed error. For a record, asserts that only
+/// `expired: true` frees the epoch, that the written record can be read back, and that every peer
+/// can read its seal. Also checks the body as the body of a single object.
 pub fn record(body: &[u8]) {
     lock(body);
     let record = match Record::parse(body) {

@@ -141,8 +141,8 @@ fn broken_restoring_that_never_releases() {
     missed(Broken::NeverReleases, repaired(1, 5, budget));
 }
 
-/// If members plan from the hold, they assign partitions although the former owner has not read the
-/// hold.
+/// If members plan from the hold (rule D9 of docs/design/groups.md), they assign partitions
+/// although the former owner has not read the hold.
 #[test]
 fn broken_restoring_with_a_hold_that_members_plan_from() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, ..CALM };

@@ -248,7 +248,8 @@ fn broken_assignment_that_is_not_confirmed_by_a_list() {
     broken(Broken::NoConfirm, group(2, 1, 5, budget), "G1");
 }
 
-/// If an owner releases a partition before its work has stopped, the next owner begins too early.
+/// If an owner releases a partition before the work on the partition has stopped, the next owner
+/// begins too early.
 #[test]
 fn broken_release_before_the_work_has_stopped() {
     let budget = Budget { ahead: 1, ..CALM };

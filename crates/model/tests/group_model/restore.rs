@@ -17,7 +17,7 @@ use super::world::{Action, Serving, World};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Restoring {
     held: HashedArc<Assignment>,
-    /// Sessions that were listed after the hold.
+    /// Sessions that were listed after the hold (rule D9 of docs/design/groups.md).
     listed: BTreeSet<Session>,
 }
 

@@ -5,7 +5,7 @@
 pub struct Group {
     pub members: u8,
     pub partitions: u8,
-    /// The greatest assignment of the model.
+    /// The greatest number of an assignment in the model.
     pub last: u64,
     pub budget: Budget,
     /// True if a restarted member uses its old id again, once the object with this id no longer
@@ -111,7 +111,7 @@ pub enum Broken {
     CompactsEvidence,
     /// The numbers of a restoring continue below the greatest seen assignment.
     RestoresBelow,
-    /// Members plan from the hold of a restoring.
+    /// Members plan from the hold of a restoring (rule D9 of docs/design/groups.md).
     HoldsNothing,
     /// A restoring deposes no session.
     NoSweep,

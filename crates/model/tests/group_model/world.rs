@@ -29,7 +29,7 @@ pub struct World {
     pub ghost: HashedArc<Ghost>,
 }
 
-/// The history of a path. No process knows these facts.
+/// Facts about the path of the model so far. No process knows them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Ghost {
     /// Owner of each token, recorded at the first LIST that confirmed the grant.

@@ -219,7 +219,8 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
             );
         }
         let plan = &world.plan;
-        // Members check a silent session after half a validity. Later steps take the other times.
+        // Members check a silent session after half a validity. The other terms allow for the
+        // polls, the stop of the work, and the listings that follow.
         let soon = plan.validity / 2 + plan.poll * 10 + plan.stopping + listing(world) * 6;
         let had = before.values().any(|who| *who == gone.who);
         if !dies && had && now() - began > soon + plan.validity / 2 {

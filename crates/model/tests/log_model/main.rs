@@ -180,9 +180,8 @@ fn broken_reading_without_the_floor() {
     caught(broken(Broken::ReadsWithoutFloor, &[1, 2], budget), "read");
 }
 
-/// The reader reads the floor, then a trim deletes an entry and a late create fills its number
-/// again, then the reader reads the number. A reader that reads the floor first returns the late
-/// entry.
+/// Between the read of the floor and the read of a number, a trim may delete the entry, and a late
+/// create may fill its number again. A reader that reads the floor first returns the late entry.
 #[test]
 fn broken_reading_the_floor_first() {
     let budget = Budget { reads: 1, ..TRIM };

@@ -232,7 +232,7 @@ fn s1(world: &World) -> bool {
 }
 
 /// S2: a candidate is elected after a resigned epoch. The resignation seals the epoch, so the
-/// candidate needs no lapse.
+/// candidate does not wait for a lapse.
 fn s2(world: &World) -> bool {
     let resigned = |body: Body| body.ended() == Some(EpochEnd::Resigned);
     world.history.granted().any(|grant| world.store.get(grant.epoch - 1).is_some_and(resigned))

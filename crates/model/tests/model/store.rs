@@ -10,7 +10,7 @@ use tenure::protocol::message::{Answer, Nonce, Request, Seen, Sighting};
 use tenure::store::ETag;
 use tenure::{Epoch, EpochEnd};
 
-/// One more than the greatest epoch of any setting.
+/// Number of slots for epoch objects: one more than the greatest epoch of any setting.
 pub const SLOTS: usize = 26;
 
 /// The number of an epoch. 0 means no epoch.

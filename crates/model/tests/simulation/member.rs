@@ -16,12 +16,12 @@ pub struct Member {
     pub clock: Arc<SimClock>,
     pub outage: Option<Outage>,
     pub alive: bool,
-    /// True while a fault stops the process. Another fault does not stop it then.
+    /// True while a fault stops the process. During this time, no other fault stops the process.
     pub stopped: bool,
     /// True if the process has short round trips to the store.
     pub near: bool,
     /// Epoch of the last leader that the process's observer saw. `None` if the process has no
-    /// observer that runs until its end.
+    /// observer that runs as long as the process.
     pub watched: Option<Option<u64>>,
     /// Time of the last lost answer, in a steady run.
     pub lost_at: Option<Duration>,

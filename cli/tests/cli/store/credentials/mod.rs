@@ -107,7 +107,7 @@ impl Leader {
         self.server.object("app/lock-0000000001.json").is_some()
     }
 
-    /// Returns how often the script was started.
+    /// Returns the number of times that the script was started.
     fn calls(&self) -> usize {
         fs::read(self.dir.path().join("calls")).map_or(0, |calls| calls.len())
     }

@@ -65,8 +65,8 @@ pub struct Book {
     pub writes: Vec<Write>,
     by_sender: BTreeMap<(Who, u64), Vec<WriteId>>,
     /// For each process and each epoch, the first page of the LIST that may confirm the grant of
-    /// this epoch. If the process sent several of these LISTs before its first renewal, the page of
-    /// the last LIST.
+    /// this epoch. If the process sent several of these LISTs before its first renewal, the value
+    /// is the page of the last LIST.
     confirms: BTreeMap<(Who, u64), Seen>,
     pub grants: BTreeMap<u64, Grant>,
     /// For each epoch and each nonce in it, the first seal.
@@ -168,8 +168,8 @@ impl Book {
         self.left_of(lead, clock, |_| true)
     }
 
-    /// Returns the lease that the create alone grants at a moment of the holder's clocks, without
-    /// the renewals.
+    /// Returns the remaining lease at a moment of the holder's clocks, as if the lease had never
+    /// been renewed.
     pub fn left_of_creation(&self, lead: &Lead, clock: Moment) -> Duration {
         self.left_of(lead, clock, |write| write.create)
     }
@@ -200,7 +200,7 @@ impl Book {
         self.grants.get(&epoch).is_some_and(|grant| Some(&grant.nonce) == nonce)
     }
 
-    /// Returns the leaderships whose end the application has not learned.
+    /// Returns the leaderships that, as far as the application knows, have not ended.
     pub fn leading(&self) -> impl Iterator<Item = &Lead> {
         self.leads.iter().filter(|lead| lead.over.is_none())
     }

@@ -21,7 +21,7 @@ pub enum Broken {
     DepositionNotWaited,
     /// The store accepts a create of an existing object.
     StoreCreatesAgain,
-    /// The store overwrites objects with any ETag.
+    /// The store accepts a replacement with any ETag.
     StoreReplacesBlindly,
     /// The compactor also deletes the newest epoch object.
     NewestCompacted,
