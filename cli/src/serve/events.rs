@@ -6,7 +6,7 @@ use futures::stream::BoxStream;
 use serde_json::Value;
 
 use super::candidacy::Candidacy;
-use super::stream;
+use super::event_stream;
 use super::view::ElectionView;
 use crate::output::print::json_line;
 
@@ -24,7 +24,7 @@ struct SentElection {
 /// Returns the events of an election, beginning with its current state.
 pub fn events(candidacy: &Arc<Candidacy>) -> BoxStream<'static, String> {
     let mut sent = SentElection::default();
-    stream::events(candidacy, move |candidacy| sent.update(&ElectionView::of(candidacy)))
+    event_stream::events(candidacy, move |candidacy| sent.update(&ElectionView::of(candidacy)))
 }
 
 impl SentElection {
@@ -139,7 +139,7 @@ mod tests {
         use tenure_testkit::world::{VALIDITY, World, elect};
 
         use super::*;
-        use crate::serve::stream::testing::{SOON, follow_events};
+        use crate::serve::event_stream::testing::{SOON, follow_events};
 
         const MARGIN: Duration = Duration::from_secs(1);
 

@@ -6,6 +6,7 @@ mod app_health;
 mod body;
 mod campaign;
 mod candidacy;
+mod event_stream;
 mod events;
 mod groups;
 mod lease;
@@ -14,7 +15,6 @@ mod named;
 mod probes;
 mod refusals;
 mod shapes;
-mod stream;
 mod view;
 
 use std::net::SocketAddr;

@@ -13,7 +13,7 @@ use serde::Serialize;
 use tenure::Process;
 
 use super::candidacy::Candidacy;
-use super::stream::follow;
+use super::event_stream::follow;
 use super::view::ElectionView;
 use crate::output::print::json_line;
 

@@ -49,11 +49,11 @@ mod calls;
 mod durable_gate;
 mod envelope;
 mod error;
-mod gate;
 mod generation;
 #[cfg(feature = "tower")]
 pub mod http;
 mod log;
+mod memory_gate;
 mod meter;
 #[cfg(test)]
 mod mock_store;
@@ -70,9 +70,9 @@ mod token;
 
 pub use durable_gate::{DurableGate, GateState};
 pub use error::{FencingError, Stale};
-pub use gate::{Gate, GatePermit};
 pub use generation::Generations;
 pub use log::{FencedLog, LogEntry, LogWriter};
+pub use memory_gate::{Gate, GatePermit};
 pub use object::{Contents, FencedObject, ObjectWriter};
 pub use token::Token;
 

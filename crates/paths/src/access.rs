@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::mode::Mode;
+use super::lock_modes::Mode;
 use super::path::Path;
 
 /// The paths that an operation reads and writes: the argument of

@@ -61,7 +61,7 @@ use tenure::{Epoch, Loss, Term};
 
 mod access;
 mod claim;
-mod mode;
+mod lock_modes;
 mod path;
 mod table;
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::access::Modes;
-use super::mode::Mode;
+use super::lock_modes::Mode;
 use super::path::Path;
 
 /// Position of a call in the order of arrival.

@@ -8,7 +8,7 @@ use futures::stream::BoxStream;
 use super::member::{Member, OwnedNow};
 use super::view::{EventView, MemberView, PartitionView};
 use crate::output::print::json_line;
-use crate::serve::stream;
+use crate::serve::event_stream;
 
 /// The last state that a stream has sent. Each event describes the member at the moment of its
 /// sending. An event names at most one partition.
@@ -39,7 +39,7 @@ enum Batch {
 /// Returns the events of a group, beginning with its current state.
 pub fn events(member: &Arc<Member>) -> BoxStream<'static, String> {
     let mut sent = SentMember::default();
-    stream::events(member, move |member| {
+    event_stream::events(member, move |member| {
         // Most polls find no change. They end here, because a member may own thousands of
         // partitions.
         let change = Some(member.change());

@@ -10,8 +10,8 @@ use tokio::sync::watch;
 
 use super::member::{GroupOrder, Leave};
 use super::*;
+use crate::serve::event_stream::testing::{SOON, follow_events};
 use crate::serve::machine::ServedRole;
-use crate::serve::stream::testing::{SOON, follow_events};
 
 const VALIDITY: Duration = Duration::from_secs(30);
 const MARGIN: Duration = Duration::from_millis(1_500);

@@ -1,13 +1,13 @@
 //! The task of a member: it follows the assignment, and plans when it coordinates.
 
-mod coordinator;
+mod coordinator_rounds;
+mod coordinator_succession;
 mod crash_loops;
 mod failing_partitions;
 mod known_sessions;
 mod plan_advice;
 mod poll_report;
 mod requests;
-mod succession;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

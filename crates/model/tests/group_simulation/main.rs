@@ -7,7 +7,7 @@
 mod bucket;
 mod checks;
 mod deletions;
-mod faults;
+mod inject_faults;
 mod plan;
 mod process;
 mod store;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::access::{Access, Modes};
-use super::mode::Mode;
+use super::lock_modes::Mode;
 use super::path::Path;
 use super::table::{Table, Ticket};
 
