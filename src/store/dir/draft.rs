@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::failure::failed;
-use super::folder::{Folder, Named, work_folder};
+use super::folder::{Folder, Named};
 use super::sync;
 use super::time::first_count;
 use crate::env::clock;
@@ -64,8 +64,7 @@ impl Drop for Draft<'_> {
 }
 
 /// Removes the drafts of killed processes.
-pub(super) fn remove_leftovers(root: &Folder) -> Result<(), StoreError> {
-    let work = work_folder(root)?;
+pub(super) fn remove_leftovers(work: &Folder) -> Result<(), StoreError> {
     let now = clock::wall_clock();
     for found in work.names()? {
         let (name, _) = found?;

@@ -205,6 +205,11 @@ impl Folder {
         Ok(file)
     }
 
+    /// Opens a file for the lock of a reader. The file and its mode do not change.
+    pub(super) fn existing_lock_file(&self, name: &str) -> Result<File, StoreError> {
+        self.open(name, OFlag::O_RDONLY, 0)
+    }
+
     /// Opens a file for locking, and creates it if it is missing. The file's mode admits only
     /// participants, because a process that can open the file can lock it and block all writers.
     pub(super) fn lock_file(&self, name: &str) -> Result<File, StoreError> {
@@ -213,8 +218,8 @@ impl Folder {
             Access::Group => LOCK_OF_GROUP,
         };
         // The first attempt has no `O_CREAT`, because the file system may be mounted read-only.
-        let there = self.open(name, OFlag::O_RDONLY, 0);
-        let file = there
+        let file = self
+            .existing_lock_file(name)
             .or_else(|_| self.open(name, OFlag::O_RDONLY | OFlag::O_CREAT, wanted))
             .map_err(not_taking_part)?;
         let failed = |error: io::Error| {
@@ -347,6 +352,15 @@ impl Hint {
             Some(_) => Hint::Other,
             None => Hint::Unknown,
         }
+    }
+}
+
+/// Opens the work folder of the store, or returns `None` if no process has written.
+pub(super) fn find_work_folder(root: &Folder) -> Result<Option<Folder>, StoreError> {
+    match root.child(key::WORK_FOLDER)? {
+        Child::Folder(work) => Ok(Some(work)),
+        Child::Missing => Ok(None),
+        Child::NotAFolder => Err(in_the_way(&root.path_of(key::WORK_FOLDER), "a file")),
     }
 }
 

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 
 use super::folder::{Folder, Hint, Named, Root};
 use super::folder_chain::FolderChain;
-use super::lock::Locked;
+use super::lock::read_locked;
 use super::time::last_modified;
 use super::{key, unsynced};
 use crate::env::clock;
@@ -24,30 +24,25 @@ pub(super) fn list(
     limit: usize,
 ) -> Result<Page, StoreError> {
     let base = key::folder_of_prefix(prefix)?;
-    // The shared lock excludes writers during the walk, because the walk could miss a file that a
-    // rename replaces.
     let top = Folder::root(root)?;
-    let locked = Locked::shared(&top)?;
-    let alone = locked.is_none();
-    let mut page = PageKeys {
-        prefix,
-        after,
-        room: limit.clamp(1, MAX_PAGE) + 1,
-        kept: BTreeMap::new(),
-        alone,
-    };
-    let mut folders = vec![base.to_owned()];
-    while let Some(path) = folders.pop() {
-        if let Some(chain) = FolderChain::find(&top, &path)? {
-            page.look_into(&path, chain.folder(), &mut folders)?;
+    // Writers are excluded during the walk, because the walk could miss a file that a rename
+    // replaces.
+    let mut page = read_locked(&top, |is_locked| {
+        let room = limit.clamp(1, MAX_PAGE) + 1;
+        let mut page = PageKeys { prefix, after, room, kept: BTreeMap::new(), is_locked };
+        let mut folders = vec![base.to_owned()];
+        while let Some(path) = folders.pop() {
+            if let Some(chain) = FolderChain::find(&top, &path)? {
+                page.look_into(&path, chain.folder(), &mut folders)?;
+            }
         }
-    }
+        Ok(page)
+    })?;
     let truncated = page.kept.len() == page.room;
     if truncated {
         page.kept.pop_last();
     }
     let entries: Vec<Entry> = page.kept.into_values().collect();
-    drop(locked);
     if let Some(marked) = unsynced::marked(&top)?
         && entries.iter().any(|entry| entry.key == marked)
     {
@@ -63,8 +58,8 @@ struct PageKeys<'a> {
     /// that the page is not the last page.
     room: usize,
     kept: BTreeMap<String, Entry>,
-    /// True if this process could not open the lock. In this case writers may run during the walk.
-    alone: bool,
+    /// False if this process could not open the lock. In this case writers may run during the walk.
+    is_locked: bool,
 }
 
 /// Maximum number of walks of a folder that keeps changing.
@@ -102,7 +97,7 @@ impl PageKeys<'_> {
         folder: &Folder,
         folders: &mut Vec<String>,
     ) -> Result<(), StoreError> {
-        let (known, walks) = (folders.len(), if self.alone { MOST_WALKS } else { 1 });
+        let (known, walks) = (folders.len(), if self.is_locked { 1 } else { MOST_WALKS });
         until_quiet(
             walks,
             clock::wall_clock,
@@ -168,7 +163,7 @@ mod tests {
 
     fn page<'a>(prefix: &'a str, after: &'a str, kept: &[&str]) -> PageKeys<'a> {
         let entry = |key: &&str| ((*key).to_owned(), Entry::new(*key, 0));
-        PageKeys { prefix, after, room: 2, kept: kept.iter().map(entry).collect(), alone: false }
+        PageKeys { prefix, after, room: 2, kept: kept.iter().map(entry).collect(), is_locked: true }
     }
 
     #[test]

@@ -67,8 +67,10 @@ mod write;
 /// file contains a line of JSON, `{"tenure_dir":1,"writes":N}`, with a counter of its writes, and
 /// then the body. If another program's file lacks this line, the whole file is the body. `.tenure`
 /// contains the lock file, drafts of new objects, and a mark with the key of an object that may not
-/// be on the disk. Opening the store removes drafts older than an hour. A deletion removes the
-/// folders that it leaves empty, except folders directly below the root.
+/// be on the disk. The first write creates `.tenure`, and each write removes drafts older than an
+/// hour. A read creates no file, with one exception: if the writer of an object died before its
+/// sync, a read writes the object again, with its mode and date, and, as root, with its owner. A
+/// deletion removes the folders that it leaves empty, except folders directly below the root.
 ///
 /// **Cost.** A read takes a few system calls. If the object is being written, the read waits for
 /// the `fsync`. A write creates a file, calls `fsync` two or three times, and renames the file,
@@ -149,8 +151,8 @@ impl DirStore {
         let root = Root::new(path, access);
         let folder = Folder::root(&root)?;
         network::refuse(&folder, &root.path)?;
-        match draft::remove_leftovers(&folder) {
-            // Without permission to create the work folder, this process can still read. A write
+        match folder::find_work_folder(&folder) {
+            // Without permission to open the work folder, this process can still read. A write
             // returns the error.
             Err(error) if error.kind() != StoreErrorKind::AccessDenied => Err(error),
             _ => Ok(DirStore { root }),

@@ -12,6 +12,7 @@
 
 use std::fs::{File, FileTimes};
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, fchown};
 
 use super::draft::Draft;
 use super::failure::failed;
@@ -103,10 +104,13 @@ fn write_again(root: &Folder, work: &Folder, key: &str) -> Result<(), StoreError
         && let Some(Named::Object { .. }) = chain.folder().look_up(name)?
         && let Some(file) = chain.folder().open_object(name)?
     {
-        let times = file.metadata().and_then(|metadata| metadata.modified());
         let draft = Draft::write(work, |mut draft| {
             io::copy(&mut &file, &mut draft)?;
-            draft.set_times(FileTimes::new().set_modified(times?))
+            let before = file.metadata()?;
+            // Only root can keep another owner, and only root needs to.
+            let _ = fchown(&*draft, Some(before.uid()), Some(before.gid()));
+            draft.set_permissions(before.permissions())?;
+            draft.set_times(FileTimes::new().set_modified(before.modified()?))
         })?;
         draft.publish(chain.folder(), name)?;
     }

@@ -4,7 +4,7 @@
 use std::io::Write as _;
 
 use super::content;
-use super::draft::Draft;
+use super::draft::{Draft, remove_leftovers};
 use super::failure::in_the_way;
 use super::folder::{Folder, Named, work_folder};
 use super::folder_chain::FolderChain;
@@ -41,6 +41,8 @@ pub(super) fn put(
         }
     };
     let work = work_folder(root)?;
+    // No promise depends on the removal, so its failure is ignored.
+    let _ = remove_leftovers(&work);
     let bytes = content::encode(writes, body);
     let draft = Draft::write(&work, |file| file.write_all(&bytes))?;
     let locked = Locked::alone(&work)?;

@@ -112,7 +112,7 @@ async fn keys_outside_the_directory_are_refused_by_every_call() {
     }
     refuses(store.list("../", "", 10).await, StoreErrorKind::Invalid, "cannot hold the key");
     let here = fs::read_dir(dir.path()).expect("listed").count();
-    assert_eq!(here, 1, "only .tenure");
+    assert_eq!(here, 0, "no file is created");
 }
 
 #[tokio::test]
@@ -196,6 +196,8 @@ async fn an_incomplete_file_of_a_killed_process_is_ignored_and_removed() {
 
     assert_eq!(keys_of(&store, "").await, ["a"]);
     let again = DirStore::open(dir.path()).expect("opened");
+    assert_eq!(drafts(&again).len(), 2, "a reader removes no file");
+    done(again.create("b", "x".into()).await);
     assert_eq!(drafts(&again), ["tmp-2-2-2"]);
     assert!(dir.path().join(".tenure/lock").is_file());
     assert_eq!(&body_of(&again, "a").await[..], b"x");
@@ -227,6 +229,22 @@ async fn regression_deletions_do_not_fail_writers_in_their_folder() {
     }
     assert!(dir.path().join("app").exists() && !dir.path().join("app/deep").exists());
     assert_eq!(keys_of(&store, "").await, [""; 0]);
+}
+
+/// Each store value has a separate root, like the store of another process. All of them create the
+/// lock file of the new directory.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_the_first_writers_wins() {
+    for round in 0..40 {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let stores = [(); 8].map(|()| DirStore::open(dir.path()).expect("opened"));
+        let creates = stores.iter().map(|store| store.create("app/a", "x".into()));
+        let outcomes = futures::future::join_all(creates).await;
+        let won = |outcome: &&Result<_, _>| matches!(outcome, Ok(PutOutcome::Done { .. }));
+        let lost = |outcome: &&Result<_, _>| matches!(outcome, Ok(PutOutcome::PreconditionFailed));
+        let counts = (outcomes.iter().filter(won).count(), outcomes.iter().filter(lost).count());
+        assert_eq!(counts, (1, 7), "round {round}: {outcomes:?}");
+    }
 }
 
 #[tokio::test]

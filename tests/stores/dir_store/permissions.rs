@@ -1,5 +1,9 @@
 //! Tests the permissions of other users, and reads by users that cannot open the lock.
 
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
 use super::*;
 
 #[tokio::test]
@@ -21,7 +25,6 @@ async fn the_group_may_write_files_of_its_directory() {
 
 /// Returns whether this test runs as root, that is, whether root owns the new directory `dir`.
 fn is_root(dir: &tempfile::TempDir) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
     fs::metadata(dir.path()).expect("the object exists").uid() == 0
 }
 
@@ -143,4 +146,59 @@ async fn an_unsettled_object_cannot_be_read_without_an_open_lock() {
     let error =
         store.get("open", None, 9).await.expect_err("the object is not settled").to_string();
     assert!(error.starts_with("cannot open") && error.contains(".tenure/lock"), "{error}");
+}
+
+/// The contents of a file (`None` for a folder), its mode, owner, inode, and dates of changes.
+type FileState = (Option<Vec<u8>>, [u64; 3], [i64; 4]);
+
+/// Returns the state of this directory and of all files below it.
+fn tree(path: &Path) -> BTreeMap<PathBuf, FileState> {
+    let of = fs::symlink_metadata(path).expect("it exists");
+    let state = [u64::from(of.mode()), u64::from(of.uid()), of.ino()];
+    let dates = [of.mtime(), of.mtime_nsec(), of.ctime(), of.ctime_nsec()];
+    let mut tree = BTreeMap::new();
+    if of.is_dir() {
+        for entry in fs::read_dir(path).expect("listed") {
+            tree.append(&mut self::tree(&entry.expect("an entry").path()));
+        }
+    }
+    tree.insert(path.to_owned(), (fs::read(path).ok(), state, dates));
+    tree
+}
+
+/// Before the fix, the opening of a store and each listing created `.tenure/lock`. If root did so,
+/// the candidate of another user could no longer write.
+#[tokio::test]
+async fn regression_readers_change_nothing() {
+    use std::os::unix::fs::PermissionsExt as _;
+    // If this test runs as root, it checks both users. Only another user cannot write a read-only
+    // directory.
+    done_by_another_user("regression_readers_change_nothing");
+    let modes = [0o755, 0o555];
+    for (mode, written) in modes.into_iter().flat_map(|mode| [(mode, false), (mode, true)]) {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        fs::write(dir.path().join("by-hand"), "x").expect("written");
+        if written {
+            let writer = DirStore::open(dir.path()).expect("opened");
+            done(writer.create("app/a", "x".into()).await);
+            let (lock, draft) = (dir.path().join(".tenure/lock"), dir.path().join(".tenure/tmp-1"));
+            // Earlier versions gave this mode to the lock file. Only a writer corrects it.
+            fs::set_permissions(lock, fs::Permissions::from_mode(0o644)).expect("set");
+            let long_ago = std::time::SystemTime::UNIX_EPOCH;
+            let draft = fs::File::create(draft).expect("created");
+            draft.set_times(FileTimes::new().set_modified(long_ago)).expect("aged");
+        }
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).expect("set");
+        let before = tree(dir.path());
+        for store in [DirStore::open(dir.path()), DirStore::open_for_group(dir.path())] {
+            let store = store.expect("opened");
+            let found = keys_of(&store, "").await;
+            assert_eq!(found, ["app/a", "by-hand"][usize::from(!written)..]);
+            assert_eq!(&body_of(&store, "by-hand").await[..], b"x");
+            let missing = store.get("app/b", None, 9).await.expect("read");
+            assert_eq!(missing, GetOutcome::NotFound);
+        }
+        assert_eq!(tree(dir.path()), before, "mode {mode:o}, written: {written}");
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("set");
+    }
 }

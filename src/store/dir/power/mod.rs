@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 
@@ -180,16 +180,20 @@ fn a_failing_disk_returns_no_object_that_may_be_lost() {
 }
 
 #[test]
-fn a_settled_object_keeps_its_version_and_its_date() {
+fn a_settled_object_keeps_its_version_date_mode_and_owner() {
     let scene = Scene::new();
     scene.folders(&[Fate::Fails]);
     maybe(scene.put("a", "one", None));
-    let (bytes, path) = (scene.seen("a"), scene.root.path.join("a"));
-    let date = || fs::metadata(&path).expect("the file exists").modified().expect("a date");
-    let before = (date(), fs::metadata(&path).expect("the file exists").ino());
+    let path = scene.root.path.join("a");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("set");
+    // Only root can change the owner.
+    let _ = chown(&path, Some(65_534), Some(65_534));
+    let file = || fs::metadata(&path).expect("the file exists");
+    let kept = || (scene.seen("a"), file().modified().ok(), file().mode(), file().uid());
+    let (before, inode) = (kept(), file().ino());
     scene.get("a").expect("read");
-    assert_eq!((scene.seen("a"), date()), (bytes, before.0));
-    assert_ne!(fs::metadata(&path).expect("the file exists").ino(), before.1, "written again");
+    assert_eq!(kept(), before);
+    assert_ne!(file().ino(), inode, "written again");
 }
 
 /// The mark can contain only one key. So a writer must settle the marked object before it marks
