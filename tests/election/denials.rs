@@ -215,7 +215,7 @@ async fn regression_an_observer_survives_denials_and_reports_unknown() {
     }
 }
 
-/// A denied poll at the lapse does not prove that the leader has stopped renewing.
+/// A denied poll at the lapse does not prove that the leader has stopped renewing its lease.
 #[tokio::test(start_paused = true)]
 async fn a_denied_poll_at_the_lapse_is_not_an_observation() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Simulated time. Each thread has one run.
+//! Simulated time. Each thread has a separate simulated time.
 
 use std::time::Duration;
 

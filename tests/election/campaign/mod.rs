@@ -86,7 +86,8 @@ async fn regression_an_unseen_renewal_lengthens_the_wait_after_a_deposition() {
     let a = elect(&world.node_behind(&way, &world.clock, "a").build().unwrap()).await;
     let b = world.node("b").poll_interval(VALIDITY).build().unwrap();
     let follow = tokio::spawn(async move { elect(&b).await });
-    // The leader has renewed at 3.3 s, but b polls only at 10 s, so b does not know this renewal.
+    // The leader has renewed its lease at 3.3 s, but b polls only at 10 s, so b does not know this
+    // renewal.
     wait(secs(4)).await;
     way.always(Fault::Hang);
     world.seal(1, "deposed").await;

@@ -75,7 +75,7 @@ async fn the_token_ends_with_the_lease() {
 }
 
 /// `check` detects the end of the lease by the wall clock, and then the clock is set back. Before
-/// the fix, the driver did not learn of the loss, and continued to renew.
+/// the fix, the driver did not learn of the loss, and continued to send renewals.
 #[tokio::test(start_paused = true)]
 async fn regression_a_loss_found_by_a_check_stops_the_renewals() {
     let world = World::new();

@@ -311,8 +311,8 @@ async fn reads_are_tried_three_times() {
     }
 }
 
-/// The store refuses the seal, because the leader has renewed after the read. The operator reads
-/// the newer record and tries again.
+/// The store refuses the seal, because the leader has renewed its lease after the read. The
+/// operator reads the newer record and tries again.
 #[tokio::test(start_paused = true)]
 async fn a_seal_is_retried_a_few_times_after_renewals() {
     for layout in LAYOUTS {

@@ -148,8 +148,8 @@ async fn a_renewal_after_the_seal_is_refused() {
     }
 }
 
-/// The store refuses every seal, as if the holder had just renewed. So the guard treats the holder
-/// as alive, and does not change its record.
+/// The store refuses every seal, as if the holder had just renewed its lease. So the guard treats
+/// the holder as alive, and does not change its record.
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_keeps_renewing_is_left_unchanged() {
     for layout in LAYOUTS {

@@ -1,5 +1,5 @@
-//! Tests the results of [`DynamoStore`] for each answer and for missing answers, over real HTTP. A
-//! test server behaves like DynamoDB.
+//! Tests the results of [`DynamoStore`] for each answer and for missing answers, over real HTTP.
+//! The tests use a test server that behaves like DynamoDB.
 #![cfg(feature = "dynamodb")]
 
 use aws_sdk_dynamodb::Client;

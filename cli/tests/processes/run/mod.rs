@@ -362,8 +362,8 @@ fn seal(scene: &Scene, ended: &str) {
             let sealed = store.replace(&key, record.to_string().into(), object.etag).await;
             match sealed.expect("the write succeeds") {
                 PutOutcome::Done { .. } => return,
-                // The store refused the seal, because the leader has renewed between the read and
-                // the write.
+                // The store refused the seal, because the leader has renewed its lease between the
+                // read and the write.
                 _ => pause(1),
             }
         }

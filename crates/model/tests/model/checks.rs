@@ -21,7 +21,7 @@ pub struct History {
     broken: Vec<&'static str>,
     /// The epoch of the last leader that crashed, or 0.
     pub crashed: Number,
-    /// Recorded only in a random walk.
+    /// The accepted writes and the reached events. Only a random walk records them.
     pub past: Past,
 }
 

@@ -22,7 +22,7 @@ pub type NonceNumber = u16;
 /// A record without its name. All candidates have the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Body {
-    /// 0 in Morling's records.
+    /// The nonce, or 0 in Morling's records.
     pub nonce: NonceNumber,
     pub heartbeat: u8,
     /// Index of the end in [`WORDS`], or 0 while the record is unsealed.

@@ -10,7 +10,7 @@ use tenure::{Epoch, EpochEnd};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SingleBody {
     pub token: u8,
-    /// 0 in bodies that have only the two fields of the post.
+    /// The nonce, or 0 in bodies that have only the two fields of the post.
     pub nonce: u8,
     /// The heartbeat. If the body has only the two fields of the post, this number represents the
     /// value of `expires_at`.

@@ -38,9 +38,9 @@ impl Plan {
 
     pub(super) fn slew(&mut self, rng: &mut Rng) {
         self.faults.slew = rng.u32(4..=8);
-        // During an outage, a leader cannot renew, and believes that it leads until the end of its
-        // lease. A suspend or a pause then lets a part of this lease pass while the leader does not
-        // run.
+        // During an outage, a leader cannot renew its lease, and believes that it leads until the
+        // end of the lease. A suspend or a pause then lets a part of this lease pass while the
+        // leader does not run.
         self.faults.outage += 3;
         self.faults.blackout += 1;
         self.faults.suspend += 2;

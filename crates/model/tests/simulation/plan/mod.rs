@@ -72,14 +72,14 @@ pub struct Knobs {
     pub validity: Duration,
     pub renew: Option<Duration>,
     pub poll: Duration,
-    /// Polls only once per validity while one leader leads.
+    /// True if the candidate polls only once per validity while one leader leads.
     pub backs_off: bool,
-    /// Polls only when the lease may have lapsed.
+    /// True if the candidate polls only when the lease may have lapsed.
     pub at_lapse: bool,
     pub priority_delay: Duration,
-    /// Names a successor in its resignation. The named process may not exist.
+    /// True if the candidate names a successor in its resignation. The named process may not exist.
     pub names: bool,
-    /// From time to time, the application requests a poll.
+    /// True if the application requests a poll from time to time.
     pub hears: bool,
     pub takeover_delay: Duration,
     pub store_clock_margin: Option<Duration>,
@@ -88,12 +88,12 @@ pub struct Knobs {
     pub resign_on_drop: bool,
     /// Rate of the candidate's clock, in microseconds per simulated second.
     pub rate: u64,
-    /// Calls `try_campaign` in a loop instead of `campaign`.
+    /// True if the application calls `try_campaign` in a loop instead of `campaign`.
     pub tries: bool,
-    /// Runs two concurrent campaigns of one `Election`. The two campaigns share their knowledge of
-    /// the store.
+    /// True if the candidate runs two concurrent campaigns of one `Election`. The two campaigns
+    /// share their knowledge of the store.
     pub doubled: bool,
-    /// Observes during its campaign, with the same `Election`.
+    /// True if the candidate observes the election during its campaign, with the same `Election`.
     pub watches: bool,
     /// Maximum time between two random calls that the application makes during its campaigns.
     /// `None` means no random calls.
