@@ -116,8 +116,8 @@ impl Layer for SlowStore {
     }
 }
 
-/// Returns a leader that has renewed `renewals` times on a fast store. Then the store becomes slow:
-/// a PUT takes `put` ms, and a GET takes `get` ms.
+/// Returns a leader that has renewed its lease `renewals` times on a fast store. Then the store
+/// becomes slow: a PUT takes `put` ms, and a GET takes `get` ms.
 async fn leader_of_a_fast_store(
     layout: Layout,
     renewals: usize,

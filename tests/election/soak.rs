@@ -22,7 +22,7 @@ struct Referee {
 }
 
 impl Referee {
-    /// Checks I8 and I2 at this moment, by the tokens of all leaders.
+    /// Asserts that at most one candidate has a token of a leader at this moment.
     fn look(&self, seed: u64) {
         let leaders: Vec<_> = self.leading.values().filter_map(|lead| lead.token()).collect();
         assert!(leaders.len() < 2, "seed {seed}: {leaders:?} lead together");
@@ -133,7 +133,7 @@ async fn run(seed: u64) -> usize {
     watch.abort();
     let Err(error) = watch.await;
     assert!(error.is_cancelled(), "seed {seed}: {error}");
-    // S1: after any faults, the next candidate is elected.
+    // After any faults, the next candidate is elected.
     wait(VALIDITY * 5).await;
     let last = elect(&world.node("last").build().unwrap()).await;
     let granted = referee.lock().unwrap().granted.len();

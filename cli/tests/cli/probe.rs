@@ -75,9 +75,9 @@ fn the_help_states_the_number_of_requests() {
         let requests = report["requests"].as_object().expect("an object");
         requests.values().filter_map(Value::as_u64).sum::<u64>()
     };
-    // The number of requests per round varies: only the first 20 rounds read after their writes,
-    // and every second round has two races. A probe of more than 20 rounds sends two additional
-    // requests, which delete the keys of finished rounds.
+    // The number of requests per round varies: only the first 20 rounds read the object after their
+    // writes, and every second round has two races. A probe of more than 20 rounds sends two
+    // additional requests, which delete the keys of finished rounds.
     let (twenty, more) = (sent(20), sent(22));
     let a_round = (more - 2 - twenty).div_ceil(2);
     assert!(help.contains(&format!("about {a_round} requests per round")), "{a_round}: {help}");

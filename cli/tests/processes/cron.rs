@@ -98,7 +98,8 @@ fn try_does_not_wait_for_a_live_leader() {
     assert!(!scene.exists("other"), "a command ran together with the leader's command");
     fs::write(scene.path("go"), "").expect("a file");
     assert_eq!(leader.code(), 0);
-    // The leader resigned at its end, so the next candidate leads without a wait.
+    // When the leader's command ended, the leader resigned, so the next candidate leads without a
+    // wait.
     let mut next = scene.script("e", &["--try"], "echo >other");
     assert_eq!((next.code(), scene.exists("other")), (0, true), "{}", next.said());
 }

@@ -39,8 +39,8 @@ async fn a_campaign_survives_and_reports_each_failing_request() {
 #[tokio::test(start_paused = true)]
 async fn a_candidate_recognises_its_epoch_after_a_refused_create() {
     let world = World::new();
-    // The first create takes effect, but the candidate gets no answer and creates again. The store
-    // refuses the second create.
+    // The first create takes effect, but the candidate gets no answer and creates the epoch again.
+    // The store refuses the second create.
     world.store.on(Call::Create).fault(Fault::FailAfter);
     let lead = world.leader("a").await;
     assert_eq!(lead.epoch().get(), 1);

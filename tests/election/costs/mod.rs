@@ -211,7 +211,7 @@ async fn a_first_and_a_second_campaign_on_a_sealed_epoch() {
         Create(SECOND),
         List(SECOND),
         Replace(SECOND),
-        // The next campaign of the same election lists after the known epoch.
+        // The next campaign of the same election lists only the keys after the known epoch.
         List(FIRST),
         Get(SECOND),
         Create("lock-0000000003.json"),

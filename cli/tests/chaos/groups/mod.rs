@@ -29,7 +29,8 @@ const PARTITIONS: u64 = 12;
 const VALIDITY: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(300);
 /// Maximum time from the last fault until each partition is owned and written to, and the members
-/// have equal shares (GS1). This time is four validities and twenty poll intervals.
+/// have equal shares (GS1 in docs/design/groups.md). This time is four validities and twenty poll
+/// intervals.
 const RECOVERY: Duration = Duration::from_secs(18);
 
 /// Not a test: a member of the group.

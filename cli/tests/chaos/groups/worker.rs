@@ -27,7 +27,7 @@ pub const BROKEN: &str = "CHAOS_BROKEN";
 pub const NOT_JOINED: i32 = 9;
 
 /// Time between a successful check and the append that follows. A worker that is stopped in this
-/// time appends after it continues, although another member may own the partition.
+/// time appends its entry after it continues, although another member may own the partition.
 const GAP: Duration = Duration::from_millis(40);
 const BETWEEN: Duration = Duration::from_millis(30);
 const CHECK_EVERY: Duration = Duration::from_millis(50);

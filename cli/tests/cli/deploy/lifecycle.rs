@@ -1,6 +1,6 @@
 //! A lifecycle rule cannot replace the compactor. The rule deletes objects by age, and the newest
 //! epoch of an idle election may be old. In the model, the broken variant "compactor that deletes
-//! the newest" violates I3 in 4 steps.
+//! the newest" violates the invariant I3 (docs/design/protocol.md) in 4 steps.
 
 use std::sync::Arc;
 use std::time::Duration;

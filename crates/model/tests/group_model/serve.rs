@@ -99,7 +99,9 @@ impl Group {
         }
     }
 
-    /// Records the grants of a confirmed assignment, and checks G1 and G2.
+    /// Records the grants of a confirmed assignment. Checks that each token of a partition is
+    /// granted to at most one session (G1), and that the tokens of a partition increase with each
+    /// grant (G2).
     fn confirmed(&self, world: &mut World, assignment: &Assignment) {
         let ghost = &mut world.ghost;
         for partition in &assignment.partitions {

@@ -329,8 +329,8 @@ impl World {
         }
     }
 
-    /// Records the newest assignment at the end of each session. R3 forbids that a later assignment
-    /// adds an ended session.
+    /// Records the newest assignment at the end of each session. Rule R3 of docs/design/groups.md
+    /// forbids that a later assignment adds an ended session.
     pub fn note_ends(&mut self) {
         let ends = |it: &Object| matches!(it.ended, Some(End::Resigned | End::Lapsed));
         let ended = self.store.sessions.iter().filter(|(_, it)| ends(it));

@@ -1,4 +1,5 @@
-//! The invariants, according to the true state of the bucket and the processes.
+//! The invariants and rules of docs/design/groups.md, according to the true state of the bucket and
+//! the processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -187,7 +188,7 @@ fn assignment_written(world: &Arc<World>, key: &str, body: &[u8]) {
         return world.fail("D2", format!("{key} was deleted and created again"));
     }
     // A restoring assignment takes each partition from its owner without a release, and waits for
-    // the lease of the owner afterwards. So R1 does not apply to it.
+    // the lease of the owner afterwards. So rule R1 does not apply to a restoring assignment.
     let before = before.filter(|_| after.restoring.is_none());
     let Some(before) = before.and_then(|(body, before)| decode(&before, &body)) else { return };
     let book = &state.book;

@@ -19,7 +19,7 @@ pub enum Broken {
     /// The application releases a partition and continues its work on the partition.
     ReleasesEarly,
     NewestCompacted,
-    /// The clocks of one machine run at four times their rate.
+    /// The clocks of one machine run at four times the correct rate.
     ClockRuns,
     /// No process can end the session of another process.
     SealsRefused,

@@ -53,8 +53,8 @@ fn two_writers_lose_answers() {
     explore("two writers", Log { sometimes, ..log(&[1, 2], budget) });
 }
 
-/// A writer appends while another writer opens the log. The opening writer creates a fence at a
-/// number that the appending writer has not reached.
+/// A writer appends entries while another writer opens the log. The opening writer creates a fence
+/// at a number that the appending writer has not reached.
 #[test]
 fn a_writer_opens_during_appends() {
     let budget = Budget { unknown: 1, twice: 1, appends: 3, ..Budget::default() };

@@ -1,5 +1,6 @@
 //! Progress: a writer opens the log within a bounded number of requests, while an older writer
-//! appends. The rates at which the store answers the two writers differ by a bounded factor.
+//! appends entries. The rates at which the store answers the two writers differ by a bounded
+//! factor.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -75,7 +76,7 @@ impl RaceWorld {
         }
     }
 
-    /// Performs the next request of the older writer, which appends without pauses.
+    /// Performs the next request of the older writer, which appends entries without pauses.
     fn older(&mut self) {
         self.older.append(self.nonce(1));
         let Some(request) = self.older.request() else { return };

@@ -138,7 +138,8 @@ fn a_resigned_epoch_has_a_successor_without_a_lapse() {
     explore(Setting { never_lapses: true, sometimes, ..setting });
 }
 
-/// I1 to I3 hold even if a create takes effect after its epoch was compacted.
+/// The invariants I1 to I3 (docs/design/protocol.md) hold even if a create takes effect after its
+/// epoch was compacted.
 #[test]
 fn late_creates_follow_a_compaction() {
     let faults =
@@ -166,7 +167,8 @@ fn renewals_are_verified_among_lawful_peers() {
     explore(Setting { verify_renewals: true, always, ..setting });
 }
 
-/// I1 to I3 hold for all participants, including the peer, if no epoch is compacted.
+/// The invariants I1 to I3 (docs/design/protocol.md) hold for all participants, including the peer,
+/// if no epoch is compacted.
 #[test]
 fn a_peer_never_seals() {
     let faults = Budget { foreign_creates: 2, gives_up: 1, renewals: bound(0, 1), ..Budget::NONE };

@@ -1,5 +1,5 @@
-//! The steps of a crash, of a process that lists before its create, of a compactor, and of
-//! Morling's peer.
+//! The steps of a crash, of a process that lists the epochs before its create, of a compactor, and
+//! of Morling's peer.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -32,7 +32,8 @@ impl Game {
         world.processes[who] = HashedArc::new(born_again);
     }
 
-    /// Performs the step of a broken process, which lists before its create instead of afterwards.
+    /// Performs the step of a broken process, which lists the epochs before its create instead of
+    /// afterwards.
     pub fn confirms_first(&self, world: &mut World, who: usize) {
         let process = &mut world.processes[who];
         if world.store.newest() > process.greatest() + 1 {

@@ -84,9 +84,10 @@ pub struct Budget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Morling {
     Absent,
-    /// For I1 and I2, a belief of the peer counts as a grant.
+    /// For the invariants I1 and I2 (docs/design/protocol.md), a belief of the peer counts as a
+    /// grant.
     Counts,
-    /// For I1 and I2, only the grants of the candidates count, because the peer may create a
+    /// For these invariants, only the grants of the candidates count, because the peer may create a
     /// compacted epoch again.
     TakesPart,
 }

@@ -1,6 +1,6 @@
 //! Random walks through the same model with greater bounds than an exhaustive run: dozens of
-//! epochs, more processes, and unlimited faults. Each seed is one walk. `SEED=7` runs only that
-//! walk.
+//! epochs, more processes, and unlimited faults. Each seed is one walk. `SEED=7` runs only the walk
+//! of seed 7.
 
 use std::panic::{self, AssertUnwindSafe};
 
@@ -284,8 +284,9 @@ fn walk_with_a_peer_that_never_seals_or_confirms() {
     holds(Setting { sometimes: vec!["three grants in a row"], ..setting }, bound(500, 20_000));
 }
 
-/// I1 to I3 hold even if a create takes effect after its epoch was compacted. With
-/// `verify_renewals`, no renewal extends a lease while a greater epoch exists.
+/// The invariants I1 to I3 (docs/design/protocol.md) hold even if a create takes effect after its
+/// epoch was compacted. With `verify_renewals`, no renewal extends a lease while a greater epoch
+/// exists.
 #[test]
 fn walk_where_creates_outlive_compaction() {
     let always = [AMONG_ALL, &["observer", "verified"]].concat();

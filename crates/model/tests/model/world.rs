@@ -76,7 +76,7 @@ pub enum Action {
     Deliver(usize),
     Tell(usize, Input),
     Crash(usize),
-    /// Broken: the process lists before it creates.
+    /// Broken: the process lists the epochs before it creates an epoch, and not afterwards.
     ConfirmsFirst(usize),
     Arrives(usize),
     /// The write arrives, and a copy stays in transit.

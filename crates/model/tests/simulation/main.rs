@@ -3,7 +3,8 @@
 //!
 //! - `SEEDS=2000 cargo test -p tenure-model --test simulation` runs 2,000 seeds from 0.
 //!   `SEEDS=1000..1300` runs a range, and `SEED=7` runs one seed.
-//! - `--nocapture` shows the summary. `ONLY=I8,kept` limits the run to these checkers.
+//! - `--nocapture` shows the summary. `ONLY=I8,kept` limits the run to the checkers of these names
+//!   (`checkers/mod.rs`).
 //! - A failure prints its seed and the end of its timeline. With `SEED` it prints the whole
 //!   timeline.
 

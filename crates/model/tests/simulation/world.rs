@@ -320,8 +320,8 @@ impl State {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    /// Counts how the previous epoch ended: by a takeover (liveness rule S1) or by a resignation
-    /// (S2). The summary requires that both have occurred.
+    /// Counts how the previous epoch ended: by a takeover (S1 in docs/design/protocol.md) or by a
+    /// resignation (S2). The summary requires that both have occurred.
     fn count_succession(&mut self, epoch: u64) {
         let before = self.book.leads.iter().rev().find(|lead| lead.epoch < epoch);
         let Some(before) = before.cloned() else { return };

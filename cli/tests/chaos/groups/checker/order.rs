@@ -34,8 +34,9 @@ struct Found<'a> {
 }
 
 impl Story {
-    /// Checks G5: no check by a member succeeds after another member was granted the partition with
-    /// a greater token. Returns the minimum time between the last check and the next grant.
+    /// Checks the invariant G5 of docs/design/groups.md: no check by a member succeeds after
+    /// another member was granted the partition with a greater token. Returns the minimum time
+    /// between the last check and the next grant.
     pub(super) fn check_order(&self) -> Result<u64, String> {
         // For each grant, the interval from the start of the work to a time just before the last
         // successful check.

@@ -36,7 +36,7 @@ pub enum Broken {
     /// An observer reads through a cache whose entries never expire. The observer is created again
     /// for each observation.
     ObserverBehindACache,
-    /// The clock of one candidate runs at four times the rate.
+    /// The clock of one candidate runs at four times the correct rate.
     ClockRuns,
     /// The store denies creates and deletes in the second half of the run.
     WritesDenied,

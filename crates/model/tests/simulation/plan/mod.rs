@@ -258,10 +258,10 @@ impl Plan {
         (1e6 * f64::powf(ratio, exponent)).round() as u64
     }
 
-    /// Returns whether I4 to I6 are guaranteed. They hold if no peer creates an epoch before the
-    /// previous epoch is sealed, and if no create is repeated after the deletion of its epoch. A
-    /// single object always guarantees them, because all writes of a peer of the If-Match post are
-    /// compare-and-swap.
+    /// Returns whether the invariants I4 to I6 (docs/design/protocol.md) are guaranteed. They hold
+    /// if no peer creates an epoch before the previous epoch is sealed, and if no create is
+    /// repeated after the deletion of its epoch. A single object always guarantees them, because
+    /// all writes of a peer of the If-Match post are compare-and-swap.
     pub fn ordered(&self) -> bool {
         self.layout == Layout::SingleObject || self.follows_section_4()
     }
@@ -272,7 +272,7 @@ impl Plan {
         !self.foreign && !self.twice_after_compaction
     }
 
-    /// Returns whether I8 is guaranteed.
+    /// Returns whether the run guarantees that the leases of two leaders do not overlap (I8).
     pub fn timed(&self) -> bool {
         let verified = self.candidates.iter().all(|candidate| candidate.verify_renewals);
         !self.foreign && !self.beyond_drift && (!self.twice_after_compaction || verified)
