@@ -56,7 +56,8 @@ pub fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Refuses white space at either end, because readers do not see it.
+/// Refuses a value that begins or ends with white space, because people do not see the difference
+/// in output.
 pub fn trimmed(text: &str) -> Result<(), String> {
     match text.trim() == text {
         true => Ok(()),
@@ -76,7 +77,7 @@ pub fn positive_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Upper bounds of durations, far above useful values.
+/// Upper bounds for flags with durations. All useful durations are far below them.
 pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// 100 years.
@@ -84,12 +85,12 @@ pub const CENTURY: Duration = Duration::from_secs(36_525 * 24 * 60 * 60);
 
 type Parsed = Result<Duration, String>;
 
-/// Parses a duration of at most `most`.
+/// Returns a parser that accepts durations up to `most`.
 pub fn duration_up_to(most: Duration) -> impl Fn(&str) -> Parsed + Clone + Send + Sync {
     move |text| up_to(most, duration(text)?)
 }
 
-/// Parses a duration above 0 and of at most `most`.
+/// Returns a parser that accepts durations above 0 and up to `most`.
 pub fn positive_up_to(most: Duration) -> impl Fn(&str) -> Parsed + Clone + Send + Sync {
     move |text| up_to(most, positive_duration(text)?)
 }
@@ -101,7 +102,7 @@ fn up_to(most: Duration, given: Duration) -> Parsed {
     let in_days = |given: Duration| given.as_nanos().div_ceil(DAY.as_nanos());
     Err(match most <= DAY {
         true => format!("{} is too long: at most {}", in_ms(given), in_ms(most)),
-        // `humantime` would print years of 365.25 days.
+        // The message counts days, because `humantime` would print years of 365.25 days.
         false => format!("{} days are too long: at most {} days", in_days(given), in_days(most)),
     })
 }

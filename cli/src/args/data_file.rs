@@ -23,7 +23,7 @@ const MOST_BYTES: u64 = 48 * 1024;
 pub fn read(path: &Path) -> Result<Value, String> {
     let shown = plain(&path.to_string_lossy());
     let mut text = Vec::new();
-    // Opening or reading a pipe may block forever.
+    // Only a regular file is opened, because opening or reading a pipe may block forever.
     std::fs::metadata(path)
         .and_then(|found| match found.is_file() {
             true => File::open(path),
@@ -38,8 +38,8 @@ pub fn read(path: &Path) -> Result<Value, String> {
         .map_err(|error| format!("the data file {shown} is not JSON: {error}"))
 }
 
-/// Proclaims the contents of the file after each change. Logs the failure of a read or a write
-/// once, and retries.
+/// Proclaims the contents of the file after each change. If a read or a write fails, logs the error
+/// once, and retries every second.
 pub async fn follow(path: Option<PathBuf>, leadership: &Leadership, mut said: Value) -> Infallible {
     let Some(path) = path else { return std::future::pending().await };
     let mut complained = None;
@@ -98,7 +98,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let pipe = dir.path().join("data");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
-        // The writer waits for a reader, so its thread may outlive this test.
+        // The write blocks until a reader opens the pipe, so the thread may outlive this test.
         let writer = pipe.clone();
         std::thread::spawn(move || std::fs::write(writer, "1"));
         assert!(read(&pipe).is_err_and(|why| why.contains("not a regular file")));

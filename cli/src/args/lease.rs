@@ -17,7 +17,7 @@ use super::data_file;
 use crate::exit::{self, Failure};
 use crate::process::margins::Margins;
 
-/// The flags of a lease: the lease of a leader, or the session of a group member.
+/// The flags for the lease of a leader or for the session of a group member.
 #[derive(Debug, Clone, clap::Args)]
 pub struct LeaseArgs {
     /// Name of this process in the election or the group. Candidates of an election may share a
@@ -89,7 +89,7 @@ pub struct ElectionArgs {
     pub verify_renewals: bool,
 }
 
-/// The grace of CMD, for `run` and `group run`.
+/// The flag for the grace of CMD. The verbs `run` and `group run` have this flag.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct GraceArg {
     /// Time from SIGTERM to SIGKILL when the lease is at risk or a partition must move. The
@@ -126,7 +126,7 @@ impl fmt::Display for Poll {
     }
 }
 
-/// The data of a candidate of `run`.
+/// The flags that describe a candidate of `run`: whether its name is unique, and its data.
 #[derive(Debug, Clone, clap::Args)]
 pub struct OwnArgs {
     /// Declare that no other living process has this name. At the start, this process ends the
@@ -145,7 +145,7 @@ pub struct OwnArgs {
 }
 
 impl OwnArgs {
-    /// Returns the data for the record at the election.
+    /// Returns the data that the candidate writes into its record when it is elected.
     pub fn first_data(&self) -> Result<Value, Failure> {
         match (&self.data, &self.data_file) {
             (Some(_), Some(_)) => {
@@ -181,7 +181,7 @@ impl LeaseArgs {
         }
     }
 
-    /// Returns the longest regular pause between two requests.
+    /// Returns the longest regular pause between two requests of this process.
     pub fn longest_pause(&self) -> Duration {
         let waiting = match self.poll {
             Some(Poll::AtLapse) => {
@@ -205,7 +205,8 @@ impl ElectionArgs {
         self.lease.longest_pause().max(self.poll_backoff.unwrap_or_default())
     }
 
-    /// Returns an election with these settings. `build` refuses settings that do not fit together.
+    /// Returns the builder of an election with these settings. The method `build` refuses settings
+    /// that contradict each other.
     pub fn builder(
         &self,
         layout: LayoutArg,

@@ -52,7 +52,7 @@ impl MemberArgs {
         self.leave_for
     }
 
-    /// Returns the first of these flags on the command line.
+    /// Returns the first flag of this structure that is on the command line.
     pub fn first_given(&self) -> Option<&'static str> {
         let flags = [
             ("--unique-name", self.unique_name),
@@ -64,7 +64,8 @@ impl MemberArgs {
         flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
 
-    /// Returns a group with these settings. `build` refuses settings that do not fit together.
+    /// Returns the builder of a group with these settings. The method `build` refuses settings that
+    /// contradict each other.
     ///
     /// # Errors
     ///

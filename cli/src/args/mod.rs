@@ -107,17 +107,20 @@ impl Verb {
             Verb::Run(_) | Verb::Serve(_) => {
                 "warn,aws=error,tenure=error,tenure::store=warn,tenure::lease=warn,tenure_cli=info"
             }
-            // The library logs the session and the failures of work.
+            // The level of `tenure_groups` is `info`, so the log contains changes of the session
+            // and failures of CMD.
             Verb::Group(args) if args.runs() => {
                 "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,\
                  tenure::lease=warn,tenure_groups=info,tenure_cli=info"
             }
-            // The verb warns of a CMD of `--exec` that fails.
+            // The level of `tenure_cli` is `warn`, so `watch` logs each failure of the CMD of
+            // `--exec`.
             Verb::Watch(_) => {
                 "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,tenure_cli=warn,\
                  tenure_cli::http=info"
             }
-            // These verbs log the address of their HTTP server.
+            // The level of `tenure_cli::http` is `info`, so a verb with an HTTP server logs the
+            // address.
             _ => {
                 "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,\
                  tenure_cli::store::patience=warn,tenure_cli::output::watcher=warn,\
@@ -147,7 +150,8 @@ mod tests {
         Args::command().debug_assert();
     }
 
-    /// Clap checks definitions by its own debug assertions, which a profile can turn off.
+    /// Clap checks the definitions of arguments with debug assertions of its crate. A Cargo profile
+    /// can turn these assertions off.
     #[cfg(debug_assertions)]
     #[test]
     #[should_panic(expected = "no_such_argument")]

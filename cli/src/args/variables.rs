@@ -1,5 +1,5 @@
-//! The variables `TENURE_…`: the settings, the variables for CMD, and warnings about unknown
-//! variables.
+//! The environment variables whose names begin with `TENURE_`: settings, and variables for CMD.
+//! Warns of unknown variables.
 //!
 //! Each flag in [`SETTINGS`] has a variable. A flag takes precedence over its variable.
 
@@ -87,8 +87,9 @@ const OTHERS: [&str; 15] = [
     "TENURE_REASON",
 ];
 
-/// Settings that apply to one process only. CMD inherits their variables, but a `tenure` inside CMD
-/// ignores them, because it must not use the name or the epoch file of the outer process.
+/// Settings that apply to one process only. CMD inherits their variables. A `tenure` process inside
+/// CMD ignores these variables, because it must not use the name or the epoch file of the outer
+/// process.
 const OF_RUN: [&str; 9] = [
     "name",
     "unique-name",
@@ -100,8 +101,9 @@ const OF_RUN: [&str; 9] = [
     "hook-timeout",
     "epoch-file",
 ];
-/// Settings that a `tenure` ignores also inside the CMD of `watch --exec`. There `TENURE_DATA` is
-/// the data of the observed leader, and the outer process already uses the addresses.
+/// Settings that a `tenure` process inside the CMD of `watch --exec` ignores, too. In this CMD,
+/// `TENURE_DATA` contains the data of the observed leader, and the outer process already listens on
+/// the two addresses.
 const OF_ALL: [&str; 3] = ["data", "health-addr", "metrics-addr"];
 
 /// The reason to refuse the arguments.
@@ -172,7 +174,8 @@ fn is_off(value: &OsStr) -> bool {
     ["0", "f", "false", "n", "no", "off"].iter().any(|off| value == *off)
 }
 
-/// Returns whether the variable of this setting was set for the `tenure` that started this process.
+/// Returns whether the variable of this setting was set for an outer `tenure` process, whose CMD
+/// started this process.
 fn is_of_the_outer_process(long: &str) -> bool {
     let is_set = |name| env::var_os(name).is_some();
     OF_RUN.contains(&long) && is_set(INSIDE_RUN) || OF_ALL.contains(&long) && is_set(EPOCH)

@@ -65,8 +65,9 @@ fn election(args: &CostArgs, time: Duration) -> Vec<RequestRow> {
     let epochs = most_objects(args, args.elections_per_day);
     // A starting candidate finds the newest of several pages of epochs by an exponential search.
     let search = if epochs > PAGE_KEYS { 2.0 * epochs.log2() } else { 0.0 };
-    // Upper bounds. With epoch files, the winner seals the old epoch, creates the new epoch, and
-    // confirms it. Each other candidate attempts the same writes, and searches for the new epoch.
+    // The numbers are upper bounds. With epoch files, the winner seals the old epoch, creates the
+    // new epoch, and confirms it. Each other candidate attempts the same writes, and searches for
+    // the new epoch.
     let (winner, other, confirms, compactors) = match args.layout {
         LayoutArg::EpochFiles => {
             ([2.0, 1.0 + search, 1.0, 0.0, 0.0], [2.0, 2.0, 3.0, 0.0, 0.0], 1.0, None)
@@ -79,7 +80,7 @@ fn election(args: &CostArgs, time: Duration) -> Vec<RequestRow> {
     let [runs, deleted, in_one, busy] = runs(args, days);
     let batches = busy * pages(in_one);
     vec![
-        // The leader renews its lease three times in a validity, and reads the next epoch once.
+        // In each validity, the leader renews its lease three times, and reads the next epoch once.
         ("leader", Some(elections), validities, [3.0, 0.0, confirms, 0.0, 0.0]),
         ("follower", Some(followers * elections), polls, [0.0, 0.0, 1.0, 0.0, 0.0]),
         ("observer", Some(observers * elections), polls, [0.0, 0.0, 1.0, 0.0, 0.0]),
@@ -100,8 +101,8 @@ fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<RequestRow> {
     let [validities, polls, days] = per(time, [validity, poll, DAY]);
     let [lists, confirms] =
         per(time, [LIST_EVERY, validity.min(LIST_EVERY)].map(|it| it.max(poll)));
-    // A member reads the coordinator's session once in two fifths of the validity, at the last poll
-    // within this time. A deputy reads the session at each poll.
+    // A member reads the coordinator's session at one poll in each interval of two fifths of the
+    // validity, rounded down to whole polls. A deputy reads the session at each poll.
     let watches = polls / (validity.as_secs_f64() * 0.4 / poll.as_secs_f64()).floor().max(1.0);
     let [members, observers] = [args.members, args.observers].map(f64::from);
     let others = members - 1.0;
@@ -119,7 +120,7 @@ fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<RequestRow> {
     // A poll that lists the assignments does not read the next assignment.
     let list = [0.0, 1.0, -1.0, 0.0, 0.0];
     vec![
-        // The coordinator lists the sessions at each poll. It reads each session once in a
+        // The coordinator lists the sessions at each poll, and reads each session once in each
         // validity.
         ("coordinator", Some(1.0), validities, [3.0, 0.0, members, 0.0, 0.0]),
         ("coordinator", Some(1.0), polls, [0.0, sessions, 1.0, 0.0, 0.0]),
@@ -143,7 +144,7 @@ fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<RequestRow> {
         // A run of the compactor lists the last possible assignment, all assignments, and the
         // sessions.
         ("compactor", None, runs, [0.0, 1.0 + assignments + sessions, 0.0, 0.0, 0.0]),
-        // A run that deletes sessions lists the assignments again. A run reads each old session.
+        // A run reads each old session. Before it deletes sessions, it lists the assignments again.
         ("compactor", None, busy * with_ended, [0.0, 1.0, 0.0, 0.0, 0.0]),
         ("compactor", None, batches, [0.0, 0.0, 1.0, 1.0, 0.0]),
         ("compactor", None, deleted, [0.0, 0.0, 1.0, 0.0, ASSIGNMENTS + 1.0]),

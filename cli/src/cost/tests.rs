@@ -195,8 +195,8 @@ async fn takeovers_send_at_most_the_requests_of_the_table() {
         for _ in 0..20 {
             wins.recv().await.expect("running").expect("elected");
         }
-        // All three candidates poll until the lease lapses, but the table has only two followers.
-        // So the expected polls are multiplied by 1.5.
+        // All three candidates poll until the lease lapses, but the table counts the polls of only
+        // two followers. So the expected polls are multiplied by 1.5.
         let polls = world.expected(&["follower"], world.kit.clock.now().boot - before);
         vec![(taken(&world.kit.store), plus(world.expected(&["elections"], DAY), 1.5, polls))]
     })
@@ -208,8 +208,8 @@ async fn regression_a_compactor_among_thousands_of_epochs_sends_the_requests_of_
     let rows = ["0", "8", "96", "23976", "24024", "60000", "14800 --compactions-per-day 2"];
     compare("--elections-per-day", &rows, (1.0, 0.4), async |world| {
         let (a_day, runs_a_day) = (world.args.elections_per_day, world.args.compactions_per_day);
-        // All epochs for these runs are created before the first run, and some of them in the last
-        // hour before the first run.
+        // All epochs of a window are created before the first run of the window. Some of them are
+        // created in the last hour before this run, so the run keeps them.
         let runs = (runs_a_day / a_day.max(1.0)).max(1.0);
         let (between, epochs) = (DAY.div_f64(runs_a_day), (a_day / runs_a_day * runs) as u64);
         let young = (a_day / 24.0) as u64;
@@ -217,7 +217,8 @@ async fn regression_a_compactor_among_thousands_of_epochs_sends_the_requests_of_
         let compactor = Compactor::builder(Arc::new(by.clone()), "app").build().expect("fits");
         world.epochs(1..11).await;
         let mut next = 11;
-        // Windows 0 and 1 are not counted, because the first runs delete other numbers of epochs.
+        // Windows 0 and 1 are not counted, because the numbers of deleted epochs are constant only
+        // from window 2 on.
         for window in 0..4 {
             if window == 2 {
                 let _ = by.take_log();

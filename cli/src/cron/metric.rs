@@ -12,7 +12,7 @@ const LAST_COMPLETED: &str = "tenure_period_last_completed_timestamp_seconds";
 /// Interval between two reads by an observer, 1 GET each.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// Sets the metric of this election. Has no effect without a recorder.
+/// Sets the metric of this election. Has no effect if no metrics recorder is installed.
 pub fn set(place: &RecordPlace, last_completed: Option<DateTime<Utc>>) {
     let Some(start) = last_completed else { return };
     describe_gauge!(
@@ -20,7 +20,7 @@ pub fn set(place: &RecordPlace, last_completed: Option<DateTime<Utc>>) {
         metrics::Unit::Seconds,
         "The start of the last completed period of run --once-per, since the Unix epoch"
     );
-    // Whole seconds of a date are far below the limit of an f64.
+    // An f64 represents the seconds of every date exactly.
     gauge!(LAST_COMPLETED, "election" => place.election()).set(start.timestamp() as f64);
 }
 

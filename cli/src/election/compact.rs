@@ -118,7 +118,7 @@ enum RunReport {
 }
 
 impl RunReport {
-    /// The epochs of an election, or the assignments of a group.
+    /// Returns the report about the epochs of an election or about the assignments of a group.
     fn epochs(&self) -> &Report {
         match self {
             RunReport::Election(report) => report,

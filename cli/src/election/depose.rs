@@ -36,7 +36,7 @@ pub struct DeposeArgs {
 /// The object that `--json` prints.
 #[derive(Debug, Serialize)]
 struct DeposeReport {
-    /// `deposed`, or `already` if the epoch was sealed before.
+    /// `deposed`, or `already` if the epoch was already sealed.
     outcome: &'static str,
     epoch: u64,
     candidate: Option<String>,
@@ -48,7 +48,8 @@ struct DeposeReport {
 pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
     let Opened { store, prefix } = open(&args.store.store, IfMissing::Refuse).await?;
     let election = Election::builder(Arc::clone(&store), prefix.as_str());
-    // In a directory the prefix is empty, so this looks for a session in the whole URL.
+    // The path of a session shows that the election is a session. With `file://`, the prefix is
+    // empty, so this checks the whole URL.
     let place = args.store.store.to_string();
     let place = place.split_once('?').map_or(&*place, |(place, _)| place);
     let election = match args.store.layout {

@@ -8,7 +8,7 @@ use tenure::Leader;
 use crate::exit::Failure;
 use crate::output::print::plain;
 
-/// Adds a remedy to the error of a request that may have taken effect.
+/// Converts an error of the library. If the request may have taken effect, adds a remedy.
 pub fn unknown(error: tenure::Error) -> Failure {
     let maybe = error.may_have_happened();
     let mut failure = Failure::from(error);
@@ -19,12 +19,12 @@ pub fn unknown(error: tenure::Error) -> Failure {
     failure
 }
 
-/// Returns the name of the epoch's holder, escaped for a terminal.
+/// Returns the name of the leader, escaped for a terminal.
 pub fn holder(leader: &Leader) -> String {
     leader.candidate.as_deref().map_or("a candidate without a name".to_owned(), plain)
 }
 
-/// Describes the wait of a successor.
+/// Returns a sentence about the maximum time for which a successor must wait.
 pub fn then(wait: Duration) -> String {
     match up_to_seconds(wait) {
         None => "a successor need not wait".to_owned(),
@@ -34,7 +34,7 @@ pub fn then(wait: Duration) -> String {
     }
 }
 
-/// Rounds up to whole seconds; `None` for a wait below 10 ms.
+/// Rounds a wait up to whole seconds. Returns `None` for a wait below 10 ms.
 pub fn up_to_seconds(wait: Duration) -> Option<Duration> {
     let waits = wait >= Duration::from_millis(10);
     waits.then(|| Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)))

@@ -125,7 +125,7 @@ impl Operated {
         let (before, now) = (by_name(&self.before), by_name(after));
         let mut seen = BTreeSet::new();
         let named: Vec<&PartitionSnapshot> = match names {
-            // A name that is given twice counts once.
+            // A name that appears twice on the command line is reported once.
             Some(names) => {
                 let once = names.0.iter().filter(|it| seen.insert(&***it));
                 once.filter_map(|it| now.get(&**it).copied()).collect()

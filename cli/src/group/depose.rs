@@ -55,7 +55,7 @@ pub async fn depose(args: GroupDeposeArgs) -> Result<u8, Failure> {
         None => election,
     };
     let election = election.build()?;
-    // A session is an election with only one epoch.
+    // The argument is the first epoch, because a session is an election with only one epoch.
     let only = Some(Epoch::FIRST);
     let deposed = match args.force {
         true => election.depose_dead(only).await,
@@ -108,7 +108,8 @@ async fn named<'a, 'g>(
     if found.len() > 1 {
         let states = reader.session_states(group).await?;
         let states = group.members.iter().map(|it| &*it.session).zip(states);
-        // A session that has lapsed is not sealed, so the operator may want to depose it.
+        // A lapsed session does not count as ended: it is not sealed, so the operator may want to
+        // depose it.
         let is_over =
             |it: &SessionState| matches!(it, SessionState::Ended(_) | SessionState::Missing);
         let over: BTreeSet<_> = states.filter(|it| is_over(&it.1)).map(|it| it.0).collect();

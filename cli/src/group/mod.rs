@@ -250,7 +250,8 @@ pub async fn group(args: GroupArgs) -> Result<u8, Failure> {
     }
 }
 
-/// Returns the settings of a group to observe or operate. Sends no request to a bucket.
+/// Returns the settings of a group to observe or operate. If the store is a bucket, sends no
+/// request.
 async fn builder(at: &GroupStoreArg) -> Result<GroupBuilder, Failure> {
     let Opened { store, prefix } = open(&at.store, IfMissing::RefuseGroup).await?;
     Ok(Group::builder(store, prefix))

@@ -81,8 +81,8 @@ pub async fn status(args: GroupStatusArgs) -> Result<u8, Failure> {
 pub const FIELDS: [&str; 5] =
     ["epoch", "members", "partitions", "unattended", "unfinished_restore"];
 
-/// Returns the epoch of an unfinished restore. The first assignment after the restore has the next
-/// number.
+/// Returns the epoch of an unfinished restore. An unfinished restore is the newest assignment, and
+/// its number is the restored epoch plus 1.
 pub fn restored_above(group: &GroupSnapshot) -> Option<u64> {
     Some(group.epoch.filter(|_| group.restoring)?.get() - 1)
 }

@@ -61,7 +61,8 @@ async fn start(args: &GroupWatchArgs, watcher: &mut Watcher) -> Result<Infallibl
         .retry_denied(None)
         .build()
         .map_err(Failure::from)?;
-    // An error of the store is ignored here, because `follow` waits until the store answers.
+    // If the snapshot fails, the check for an election at this place is omitted: `follow` waits
+    // until the store answers.
     if watcher.unless_ended(group.snapshot()).await?.is_ok_and(|group| group.epoch.is_none()) {
         let refused = refuse_election(&args.at.store, "tenure watch");
         match watcher.unless_ended(refused).await? {
@@ -73,8 +74,8 @@ async fn start(args: &GroupWatchArgs, watcher: &mut Watcher) -> Result<Infallibl
 }
 
 /// An assignment names dead owners until the coordinator writes the next assignment. So the
-/// observer also reads the sessions, once in the shortest validity of a member but at most once per
-/// poll.
+/// observer also reads the sessions. The interval is the shortest validity of a member or the poll
+/// interval, whichever is longer.
 async fn follow(
     group: &Group,
     poll: Duration,
@@ -129,8 +130,8 @@ async fn follow(
     }
 }
 
-/// States of the sessions at the last read, by id. Members that have joined since that read are
-/// absent.
+/// States of the sessions at their last read, by session id. Sessions of members that joined after
+/// the read are absent.
 type Sessions = BTreeMap<String, SessionState>;
 
 /// An owned partition. If the same member owns the partition again later, the token is different.

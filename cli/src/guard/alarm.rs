@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tenure::Moment;
 
-/// The timer of one guard. It has no effect on systems without such timers.
+/// The timer of one guard. It has no effect on systems other than Linux.
 #[derive(Debug)]
 pub struct Alarm {
     timer: Option<kernel::Timer>,
@@ -66,7 +66,8 @@ mod kernel {
         }
 
         fn arm(&mut self, at: Duration) {
-            // The only possible error is a time out of range, and no lease lasts until such a time.
+            // The call fails only for a time out of range, and no lease lasts until a time out of
+            // range.
             let _ =
                 self.0.set(Expiration::OneShot(at.into()), TimerSetTimeFlags::TFD_TIMER_ABSTIME);
         }

@@ -1,4 +1,4 @@
-//! The phases of CMD: it runs, it has ended, none of its processes is left.
+//! The phases of CMD: CMD runs, CMD has ended, no process of CMD is left.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;

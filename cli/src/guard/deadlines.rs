@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tenure::Moment;
 
-/// The longest sleep between two readings of the clocks. A sleep lasts too long if the machine is
-/// suspended or paused (I7).
+/// The longest sleep between two readings of the clocks. A long sleep could last past a deadline if
+/// the machine is suspended or paused (I7).
 pub const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
 /// The times of SIGTERM and SIGKILL for CMD. A renewal of the lease replaces both.
@@ -36,11 +36,11 @@ impl Deadlines {
         Deadlines { term_at: long_past, kill_at: long_past }
     }
 
-    /// Returns deadlines with SIGTERM at `now` or earlier, and SIGKILL after an equal grace.
+    /// Moves the deadline for SIGTERM to `now`, and keeps the grace between SIGTERM and SIGKILL.
     /// Neither deadline moves to a later time.
     pub fn brought_forward(self, now: Moment) -> Deadlines {
         let Deadlines { term_at, kill_at } = self;
-        // The grace is the time from SIGTERM to SIGKILL. It is equal on all clocks, except on a
+        // The grace is the time from SIGTERM to SIGKILL. All clocks show the same grace, except a
         // wall clock that does not limit the lease.
         let grace = kill_at.boot.saturating_sub(term_at.boot);
         Deadlines { term_at: earlier(term_at, now), kill_at: earlier(kill_at, now.plus(grace)) }
@@ -52,7 +52,8 @@ impl DeadlineTimer {
         DeadlineTimer { deadlines, terminated: false }
     }
 
-    /// Replaces the deadlines after the lease was renewed, or after its end was brought forward.
+    /// Replaces the deadlines after a renewal of the lease, or after the end of the lease was
+    /// brought forward.
     pub fn set(&mut self, deadlines: Deadlines) {
         self.deadlines = deadlines;
     }
@@ -64,7 +65,8 @@ impl DeadlineTimer {
     }
 
     /// Returns the signal to send now: SIGTERM at the first call after the deadline for SIGTERM,
-    /// and SIGKILL at every call after the deadline for SIGKILL. A renewal allows another SIGTERM.
+    /// and SIGKILL at every call after the deadline for SIGKILL. After a renewal, SIGTERM can be
+    /// due again.
     pub fn due(&mut self, now: Moment) -> Option<Due> {
         if reached(self.deadlines.kill_at, now) {
             return Some(Due::Kill);
@@ -102,7 +104,7 @@ fn reached(moment: Moment, now: Moment) -> bool {
     now.until(moment).is_zero()
 }
 
-/// Returns the earlier time of the two on each clock.
+/// Returns, for each clock, the earlier time of the two moments.
 fn earlier(one: Moment, other: Moment) -> Moment {
     Moment::new(one.boot.min(other.boot), one.raw.min(other.raw), one.wall.min(other.wall))
 }

@@ -19,7 +19,7 @@ pub struct Living {
     pub group: Pid,
 }
 
-/// Maximum number of consecutive rounds. Each round finds and kills the children of this process.
+/// Maximum number of consecutive rounds in which this process finds and kills its children.
 const LOOKS_AT_CHILDREN: usize = 20;
 
 /// True on systems with support for [`adopt_orphans`].
@@ -58,9 +58,9 @@ impl KillPace {
 
 /// Sends SIGKILL to all descendants of this process. Returns whether any descendant got the signal.
 pub fn kill_own(group: Option<GroupId>) -> bool {
-    // A process that repeatedly forks and ends is always an orphan and so a child of this process.
-    // Such a process may end before a read of all processes is complete, so these rounds read only
-    // the children.
+    // If a process repeatedly forks and ends, the newest fork is always an orphan, and so a child
+    // of this process. The fork may end before a read of all processes is complete, so these rounds
+    // read only the children.
     let children = (0..LOOKS_AT_CHILDREN).filter(|_| {
         let children = proc::children();
         children.iter().filter(|child| kill(**child, Signal::SIGKILL).is_ok()).count() > 0
@@ -71,10 +71,10 @@ pub fn kill_own(group: Option<GroupId>) -> bool {
 
 /// Sends SIGKILL to these processes. Returns whether any process got the signal.
 ///
-/// The numbers in `living` were read just before. The kernel assigns process numbers in sequence,
-/// so it has not reused these numbers. The signal also goes to the whole group, in order to reach a
-/// process that forks at this moment. The group gets the signal only if it has a member in
-/// `living`, because the kernel does not reuse the number of a group with a member.
+/// The caller has read the process numbers in `living` immediately before. The kernel assigns
+/// process numbers in sequence, so it has not reused these numbers. The signal also goes to the
+/// whole group, because a process may fork during the call. The group gets the signal only if it
+/// has a member in `living`, because the kernel does not reuse the number of a group with a member.
 pub fn kill_all(living: &[Living], group: Option<GroupId>) -> bool {
     let group = group.filter(|group| living.iter().any(|one| one.group == group.leader()));
     let by_group = group.is_some_and(|group| killpg(group.leader(), Signal::SIGKILL).is_ok());
@@ -128,7 +128,7 @@ mod proc {
         let processes = std::fs::read_dir("/proc").ok()?.flatten();
         let stat = |process: std::fs::DirEntry| {
             let pid = process.file_name().to_str()?.parse().ok()?;
-            // An error means that the process has ended since its directory was listed.
+            // If the read fails, the process has ended after its directory was listed.
             let stat = std::fs::read(process.path().join("stat")).ok()?;
             parse(Pid::from_raw(pid), &String::from_utf8_lossy(&stat))
         };

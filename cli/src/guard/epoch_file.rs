@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// The longest wait for a disk that hangs.
 const MOST: Duration = Duration::from_secs(1);
-/// Maximum number of random names to try. A name fails if a file with that name exists.
+/// Maximum number of random names to try. An attempt fails if a file with the random name exists.
 const NAMES_TRIED: u32 = 10;
 
 /// The path of the file and its epoch.
@@ -27,7 +27,7 @@ pub struct EpochFile {
 impl EpochFile {
     /// Returns the arguments that pass the file to a child.
     pub fn arguments(&self) -> [OsString; 2] {
-        // One argument, because the path may begin with a dash.
+        // The flag and the path are one argument, because the path may begin with a dash.
         let mut file = OsString::from("--epoch-file=");
         file.push(&self.path);
         [file, format!("--epoch={}", self.epoch).into()]
@@ -41,7 +41,7 @@ impl EpochFile {
             .write_all(format!("{}\n", self.epoch).as_bytes())
             .and_then(|()| fs::rename(&new, &self.path));
         if written.is_err() {
-            // The error of the write is more useful than an error of this cleanup.
+            // The caller gets the error of the write, so an error of this cleanup is ignored.
             let _ = fs::remove_file(&new);
         }
         written
@@ -71,7 +71,7 @@ impl EpochFile {
 
     fn remove_now(&self) {
         if holds(&self.path) == Ok(Some(self.epoch)) {
-            // An error means that the file is gone or that the system refuses its removal.
+            // The error is ignored: the file no longer exists, or the system refuses the removal.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -93,13 +93,13 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     }
 }
 
-/// A file that is being removed.
+/// The removal of a file on another thread.
 pub struct Removal(mpsc::Receiver<()>);
 
 impl Removal {
     /// Waits for the end of the removal, at most 1 s.
     pub fn wait(self) {
-        // No message is ever sent: the channel closes when the thread ends.
+        // The thread sends no message, but the channel closes when the thread ends.
         let _ = self.0.recv_timeout(MOST);
     }
 }

@@ -25,7 +25,8 @@ pub async fn attempt(election: &Election, look_every: Duration) -> Result<Attemp
         let leader = match election.try_campaign().await? {
             CampaignOutcome::Elected(leadership) => return Ok(Attempt::Elected(leadership)),
             CampaignOutcome::Held(leader) => leader,
-            // The enum is non-exhaustive and has no other outcome.
+            // The compiler requires this arm because the enum is non-exhaustive. No other outcome
+            // exists.
             _ => return Err(Failure::new(exit::UNSAFE, "the attempt had an unknown outcome")),
         };
         let snapshot = election.snapshot().await?;
@@ -77,7 +78,8 @@ impl Watched {
 
     fn shows_life(&self, snapshot: &Snapshot) -> bool {
         let Some(leader) = &snapshot.leader else { return false };
-        // The seal of the watched epoch raises the heartbeat, too.
+        // A seal of the watched epoch also changes the heartbeat, so a changed heartbeat shows life
+        // only if the epoch has not ended.
         leader.epoch > self.epoch || leader.heartbeat != self.heartbeat && snapshot.end.is_none()
     }
 }

@@ -90,7 +90,8 @@ impl Scene {
     }
 }
 
-/// With right dates the attempt ends without waiting, otherwise after the next renewal.
+/// If the store's dates are right, an attempt ends immediately. Otherwise it ends after the
+/// leader's next renewal.
 #[tokio::test(start_paused = true)]
 async fn a_live_leader_keeps_its_lease() {
     let renewal = VALIDITY / 3 + POLL + secs(1);
@@ -118,14 +119,15 @@ async fn a_new_process_takes_over_from_a_dead_leader() {
         wait(VALIDITY + secs(1)).await;
         let (elected, took) = scene.attempt(3).await;
         assert_eq!(elected.map(|leadership| leadership.epoch().get()), Some(2), "{dates:?}");
-        // Includes clock drift and the random delay of a seal, a tenth of the validity.
+        // The bound adds a tenth of the validity for clock drift and for the random delay before a
+        // seal.
         let most = VALIDITY + VALIDITY / 10 + 2 * POLL;
         assert!(took >= VALIDITY && took <= most, "{dates:?}: {took:?}");
     }
 }
 
-/// Each process waits for the named successor after its first read of the seal. An attempt that did
-/// not wait could never be elected.
+/// After its first read of the seal, each process waits for the named successor. An attempt that
+/// returned during this wait could never be elected.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_waits_after_a_seal() {
     let scene = Scene::new(Dates::Right);

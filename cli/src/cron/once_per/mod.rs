@@ -17,10 +17,10 @@ use crate::output::print::{in_ms, in_seconds, plain};
 use crate::process::signals::Signals;
 use crate::process::timer::pause;
 
-/// Maximum length of the record in bytes. A record has about 400 bytes, and a name of up to 256
-/// bytes that JSON may escape.
+/// Maximum length of the record in bytes. A record has about 400 bytes without the name. The name
+/// has up to 256 bytes, and more if JSON must escape some of them.
 const MAX_LEN: usize = 16 * 1_024;
-/// Maximum time for the check of the store's clock, because CMD starts after the check.
+/// Maximum time for the check of the store's clock. The start of CMD waits for this check.
 const CLOCK_WITHIN: Duration = Duration::from_secs(10);
 /// Delay before another attempt to write a completion, while the lease is valid.
 const WRITE_AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -54,11 +54,11 @@ impl OncePer {
         OncePer { rules, period, place, candidate: candidate.to_owned(), failed: None }
     }
 
-    /// Returns whether this host can skip the period without a campaign. This read needs no token,
-    /// because a completed period stays completed. Returns `false` for an attempt without a
-    /// recorded end: CMD may still run, and only a leader can decide. Also returns `false` if the
-    /// store cannot be reached, because the campaign waits for the store. Sends 1 GET, and another
-    /// one for the clock if the period needs a campaign.
+    /// Returns whether this host can skip the period without a campaign. A read of the record
+    /// without a token is sufficient, because a completed period stays completed. Returns `false`
+    /// for an attempt without a recorded end: CMD may still run, and only a leader can decide. Also
+    /// returns `false` if the store cannot be reached, because the campaign waits for the store.
+    /// Sends 1 GET, and another one for the clock if the period needs a campaign.
     pub async fn is_over(&self) -> Result<bool, Failure> {
         let record = match self.place.read().await {
             Ok(record) => record,
@@ -146,8 +146,8 @@ impl OncePer {
         Err(Failure::new(exit::REFUSED, why))
     }
 
-    /// Returns the message for a period that has not begun: the clock was ahead when the period was
-    /// chosen.
+    /// Returns the message for a period that has not begun, because this host's clock was ahead
+    /// when `tenure` chose the period.
     fn not_begun(&self, clock: &str) -> String {
         let own = shown(date(self.period.start));
         format!(
@@ -157,7 +157,8 @@ impl OncePer {
         )
     }
 
-    /// Warns of periods that no host has begun. Only the host of the next period warns.
+    /// Logs a warning if no host has begun the periods between the recorded period and this host's
+    /// period. So only the first host after a gap logs this warning.
     fn warn_of_missed(&self, before: &PeriodRecord) {
         let missed = self.rules.missed(before, self.period);
         if missed == 0 {
@@ -231,7 +232,8 @@ impl OncePer {
         Ok(())
     }
 
-    /// Returns the failure of a write before the start of CMD. The write may count as an attempt.
+    /// Returns the failure for a write that failed before the start of CMD. If the write took
+    /// effect, it counts as an attempt.
     fn failure(&self, error: FencingError) -> Failure {
         let why = match error {
             FencingError::Failed(error) => {
@@ -253,7 +255,7 @@ impl OncePer {
 }
 
 impl Turn {
-    /// Returns the environment variables of CMD about its period.
+    /// Returns the environment variables that describe the period to CMD.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
             ("TENURE_PERIOD_START", shown(self.record.period_start)),

@@ -69,8 +69,9 @@ async fn a_host_with_a_clock_too_far_ahead_is_refused() {
     }
 }
 
-/// A host booted with a clock one day ahead, and its clock was set while it waited. It ran the job
-/// of the next day, and no host ran that job on its day.
+/// Before the fix, a host that booted with its clock one day ahead chose the period of the next
+/// day. If its clock was corrected while the host waited, it ran the job of the next day one day
+/// early, and no host ran this job on its day.
 #[tokio::test]
 async fn regression_a_period_that_has_not_begun_is_not_run() {
     const DAY: Duration = Duration::from_secs(86_400);
@@ -94,7 +95,7 @@ async fn regression_the_clock_is_checked_before_the_campaign() {
     const DAY: Duration = Duration::from_secs(86_400);
     let daily = PeriodRules { period: DAY, ..rules(0) };
     let store = MemoryStore::with_clock(Arc::new(Behind(2 * DAY)));
-    // Before the first record there is no date.
+    // Without a record, no answer of the store has a date, so the error of the clock stays unknown.
     assert!(!host_since(wall(), daily, &store, "a").is_over().await.expect("nothing is known"));
     let lenient = PeriodRules { clock_ahead_max: 3 * DAY, ..daily };
     let mut old = turn(&host_since(wall() - 3 * DAY, lenient, &store, "a"), 1).await;
@@ -102,7 +103,8 @@ async fn regression_the_clock_is_checked_before_the_campaign() {
     old.end(0, &leadership, &mut signals).await.expect("no faults");
     let ahead = host_since(wall(), daily, &store, "b").is_over().await;
     assert_eq!(ahead.err().map(|failure| failure.code), Some(73));
-    // The clock of this host is right again, but the period was chosen before.
+    // The clock of this host is right again, but the host chose its period while the clock was
+    // ahead.
     let right = MemoryStore::with_clock(Arc::new(Behind(Duration::ZERO)));
     let named = host_since(wall() + 2 * DAY, daily, &right, "c").take(epoch(1)).await;
     assert_eq!(named.err().map(|failure| failure.code), Some(73));
@@ -175,7 +177,7 @@ async fn requests_of_a_period() {
     assert_eq!(store.take_calls(), [Get, Replace], "a claim");
 }
 
-/// It is unknown whether the attempt was recorded, so no host starts CMD.
+/// The write of the attempt has an unknown result, so the host does not start CMD.
 #[tokio::test]
 async fn cmd_does_not_start_after_an_unknown_write() {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
@@ -193,7 +195,7 @@ async fn a_completion_is_retried_while_the_lease_is_valid() {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
     let (leadership, mut signals) = leader().await;
     let mut turn = turn(&host(&store, 0, "a"), 1).await;
-    // More failures than one call of the library retries.
+    // The store fails more often than one call of the library retries.
     store.on(Call::Replace).times(8).fault(Fault::FailBefore);
     turn.end(0, &leadership, &mut signals).await.expect("it passes");
     assert!(read(&store).await.expect("a record").is_completed());
@@ -219,14 +221,15 @@ async fn a_failure_is_forgotten_only_if_another_host_completes_the_period() {
     }
 }
 
-/// A host that started while CMD ran on another host reported that the other host had died.
+/// Before the fix, a host that started while CMD ran on another host reported that the other host
+/// had died.
 #[tokio::test]
 async fn regression_an_attempt_that_may_be_running_is_not_over() {
     let store = MemoryStore::new();
     drop(turn(&host(&store, 0, "a"), 1).await);
     let other = host(&store, 0, "b");
     assert!(!other.is_over().await.expect("a store in memory"));
-    // After its election the host knows that the attempt has failed.
+    // After its own election the host knows that the attempt of the other host has failed.
     let taken = other.take(epoch(2)).await.expect("a store in memory");
     assert!(matches!(taken, ControlFlow::Break(0)));
 }

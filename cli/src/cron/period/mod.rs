@@ -73,7 +73,7 @@ pub struct EarlierPeriod {
 
 /// Maximum number of earlier periods in a record.
 const MOST_EARLIER: usize = 29;
-/// Maximum length of a name there, in characters.
+/// Maximum length of the candidate's name in an earlier period, in characters.
 const MOST_CHARS: usize = 64;
 
 /// The decision of a leader on its period.
@@ -119,8 +119,9 @@ impl PeriodRules {
         Period { start, length: self.period }
     }
 
-    /// Decides on the period `own`, in which this host was started. `record` is the record that the
-    /// leader read under its token, and `wall` the current wall-clock time.
+    /// Decides whether CMD runs for `own`, the period in which `tenure` was started on this host.
+    /// `record` is the record that the leader read under its token, and `wall` the current
+    /// wall-clock time.
     pub fn decide(&self, record: Option<&PeriodRecord>, own: Period, wall: Duration) -> Decision {
         let latest = wall.saturating_add(self.clock_ahead_max);
         if own.start > latest {
@@ -152,14 +153,15 @@ impl PeriodRules {
         Decision::Run { attempt: attempts.saturating_add(1) }
     }
 
-    /// Returns the number of periods between the recorded one and this one.
+    /// Returns the number of periods between the recorded period and `own`, without these two.
     pub fn missed(&self, record: &PeriodRecord, own: Period) -> u128 {
         let since = own.start.saturating_sub(record.start());
         (since.as_millis() / self.period.as_millis().max(1)).saturating_sub(1)
     }
 
-    /// Returns whether this time, such as the wall clock before a request, is too far ahead of the
-    /// date of the answer. Dates have whole seconds.
+    /// Returns whether `time` is too far ahead of the date of the store's answer. `time` is, for
+    /// example, the wall-clock time before the request. The rule adds a second, because the date
+    /// has whole seconds.
     pub fn is_ahead(&self, time: Duration, answered: DateTime<Utc>) -> bool {
         let latest = since_epoch(answered).saturating_add(Duration::from_secs(1));
         time > latest.saturating_add(self.clock_ahead_max)
@@ -167,7 +169,7 @@ impl PeriodRules {
 }
 
 impl PeriodRecord {
-    /// Returns the record of an attempt before its start.
+    /// Returns the record to write before an attempt starts.
     pub fn begin(
         before: Option<&PeriodRecord>,
         own: Period,

@@ -82,14 +82,14 @@ fn a_host_with_a_clock_behind_skips_the_period() {
     for record in [begun(&rules, now, 1), begun(&rules, now, 1).ended(0, now)] {
         let decision = rules.decide(Some(&record), rules.period_at(behind), behind);
         assert_eq!(decision, Decision::Skip(SkipReason::Past));
-        // The difference is beyond the bound, so one of the two clocks is wrong.
+        // An hour exceeds the maximum difference between two clocks, so one of the clocks is wrong.
         let behind = now - s(HOUR);
         let decision = rules.decide(Some(&record), rules.period_at(behind), behind);
         assert_eq!(decision, Decision::Skip(SkipReason::InTheFuture));
     }
 }
 
-/// The period in which the host started has passed while it waited.
+/// The host has waited until the period in which it started has passed.
 #[test]
 fn a_host_that_waited_runs_its_own_period_unless_a_later_one_was_begun() {
     let rules = hourly();
@@ -113,7 +113,7 @@ fn a_period_is_skipped_only_beyond_its_tolerance() {
         assert_eq!(rules.decide(None, own, now), expected(1), "{late}");
         assert_eq!(rules.decide(Some(&failed), own, now), expected(2), "{late}");
     }
-    // One late run replaces all missed periods.
+    // The host runs late and only for its own period. The 49 missed periods before it have no runs.
     let now = start + s(50 * HOUR) + s(HOUR - 1);
     let late = hourly().decide(Some(&failed), hourly().period_at(now), now);
     assert_eq!(late, run(1));
@@ -138,7 +138,8 @@ fn another_period_or_offset_continues_the_record() {
 fn a_clock_ahead_of_the_stores_is_refused_beyond_the_bound() {
     let rules = hourly();
     let now = s(100 * HOUR);
-    // Dates have a resolution of one second.
+    // The accepted difference is one second above the bound, because dates have a resolution of one
+    // second.
     for (ahead, refused) in [(0, false), (61, false), (62, true)] {
         assert_eq!(rules.is_ahead(now + s(ahead), date(now)), refused, "{ahead}");
     }
@@ -241,7 +242,7 @@ fn regression_a_period_that_has_not_begun_is_not_run() {
     for record in [None, Some(begun(&rules, now, 1)), Some(begun(&rules, now + s(HOUR), 1))] {
         assert_eq!(rules.decide(record.as_ref(), own, now), not_begun);
     }
-    // The start is ahead by no more than the bound.
+    // The start of the period is ahead of the clock by exactly the bound, one minute.
     let soon = now + s(HOUR) - s(10 + 60);
     assert_eq!(rules.decide(None, own, soon), run(1));
     assert_eq!(rules.decide(None, own, soon - s(1)), not_begun);

@@ -48,8 +48,8 @@ fn interval(
     at: &impl Fn(DateTime<Utc>) -> Duration,
 ) -> Option<Interval> {
     let from = span.from.at.or(span.written_at)?;
-    // If the lease lapsed, the candidate certainly led until its last renewal. The rest of the
-    // lease is in doubt.
+    // If the lease lapsed, the candidate certainly led until its last renewal, and perhaps until
+    // the lapse.
     let perhaps = span.until.at.unwrap_or(now).max(from);
     let in_doubt = matches!(span.end, Some(EpochEnd::Lapsed | EpochEnd::Superseded)) || span.lapsed;
     let sure = if span.unreadable.is_some() {

@@ -109,7 +109,7 @@ async fn an_unreadable_epoch_has_a_separate_lane() {
     assert!(picture::of(&objects.history().await, "x").svg().contains("(unreadable)"));
 }
 
-/// The times in records and the dates of a store may have any value.
+/// Another program may have written any times into the records, and a store may send any dates.
 #[tokio::test(start_paused = true)]
 async fn extreme_times_are_drawn() {
     let objects = Objects::new();

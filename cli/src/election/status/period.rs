@@ -44,8 +44,8 @@ impl PeriodArg {
         }
     }
 
-    /// Returns whether a period that began recently enough is completed. Returns `None` if the exit
-    /// code does not depend on the periods.
+    /// Returns whether a completed period began within the time that `--last-period-within` gives.
+    /// Returns `None` if the exit code does not depend on the periods.
     pub fn is_met(self, record: Option<&PeriodRecord>) -> Option<bool> {
         let earliest = date(wall().saturating_sub(self.last_period_within?));
         let last = record.and_then(|record| record.last_completed);

@@ -31,7 +31,7 @@ pub struct AssignmentChange {
 /// The author of an assignment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Author {
-    /// An operator: only operators add partitions later and mark partitions.
+    /// An operator. Only operators mark partitions, or add partitions after the first assignment.
     Operator,
     /// The member that is the coordinator in the assignment.
     Member(String),
@@ -49,7 +49,8 @@ pub struct Person {
 #[derive(Debug)]
 pub struct DepartedMember {
     pub member: MemberSnapshot,
-    /// End of its session. `None` if the record of the session has no end, or was compacted.
+    /// End of the member's session. `None` if the session's record contains no end or was deleted
+    /// by a compaction.
     pub ended: Option<EpochEnd>,
 }
 
@@ -120,7 +121,7 @@ impl AssignmentChange {
         }
     }
 
-    /// Returns the changes since the last readable assignment.
+    /// Returns the changes from `before`, the last readable assignment, to `now`.
     pub fn between(
         before: Option<&GroupSnapshot>,
         now: &GroupSnapshot,
@@ -130,8 +131,8 @@ impl AssignmentChange {
         let is_first_known = before.is_none() && epoch != Epoch::FIRST;
         let partitions = partitions(before, now, is_first_known);
         let coordinator = coordinator(now);
-        // If assignments are missing before this one, the changes of several assignments are
-        // combined, and their author is unknown.
+        // If the previous assignment is missing, `now` combines the changes of several assignments,
+        // and their author is unknown.
         let last = before.and_then(|before| before.epoch).map_or(0, Epoch::get);
         let author = match (&coordinator, last + 1 == epoch.get()) {
             (_, true) if partitions.iter().any(|it| it.is_an_operators(before)) => Author::Operator,
@@ -188,7 +189,7 @@ fn coordinator(group: &GroupSnapshot) -> Option<Person> {
     group.members.iter().find(|it| it.coordinates).map(person)
 }
 
-/// Returns the members of the first group that the second group does not have.
+/// Returns the members of `one` that the other snapshot does not contain.
 fn missing_in<'a>(
     one: Option<&'a GroupSnapshot>,
     other: Option<&'a GroupSnapshot>,
@@ -256,8 +257,8 @@ fn events(
     match (&change.from, &change.to) {
         (None, Some(_)) => events.push(PartitionEvent::Granted),
         (Some(_), None) => events.push(PartitionEvent::Released),
-        // If the owner is the same but the token differs, missing assignments moved the partition
-        // to another owner and back.
+        // If the owner is the same but the token differs, a missing assignment moved the partition
+        // to another owner, and a later one moved it back.
         (Some(from), Some(to)) if from != to || !same_grant => events.push(PartitionEvent::Moved),
         (Some(_), Some(_)) => {
             let [had, has] = [was, is].map(|it| it.is_some_and(|it| it.target.is_some()));

@@ -1,4 +1,4 @@
-//! Reads the assignments in sequence, and keeps only the changes of each.
+//! Reads the assignments in ascending order, and keeps only the changes of each assignment.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -28,7 +28,8 @@ pub struct GroupHistory {
     pub left_out: u64,
     /// The newest readable assignment.
     pub newest: Option<GroupSnapshot>,
-    /// Time of the last read by the store's clock, or by this machine's if the store has none.
+    /// Time of the last read by the store's clock, or by this machine's clock if the store sends no
+    /// dates.
     pub now: DateTime<Utc>,
     pub requests: u64,
 }

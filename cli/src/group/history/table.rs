@@ -113,8 +113,8 @@ fn done(event: PartitionEvent, it: &PartitionChange) -> String {
         PartitionEvent::Stood => format!("owned by {to}"),
         PartitionEvent::Added => "added".to_owned(),
         PartitionEvent::Granted => format!("granted to {to}"),
-        // If both owners are equal, missing assignments moved the partition to another owner and
-        // back.
+        // If both owners are equal, a missing assignment moved the partition to another owner, and
+        // a later one moved it back.
         PartitionEvent::Moved if it.from == it.to => format!("granted to {from} again"),
         PartitionEvent::Moved => format!("moved from {from} to {to}"),
         PartitionEvent::Released => format!("no longer owned by {from}"),

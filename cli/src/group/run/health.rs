@@ -36,7 +36,7 @@ impl GroupHealthArg {
 #[derive(Debug)]
 pub struct GroupHealth {
     member: String,
-    /// A member is ready only if the store's last answer is at most this old.
+    /// Maximum age of the store's last answer while the member is ready.
     recent: Duration,
     pub pulse: Pulse,
     state: Mutex<GroupHealthState>,
@@ -72,14 +72,15 @@ struct OwnedView {
 }
 
 impl GroupHealth {
-    /// A member is ready only if the store's last answer is at most `recent` old.
+    /// Returns the state before the store is open. `recent` is the maximum age of the store's last
+    /// answer while the member is ready.
     pub fn new(member: &str, recent: Duration) -> GroupHealth {
         let clock: Arc<dyn Clock> = Arc::new(Process::system());
         let pulse = Pulse::new(&clock);
         GroupHealth { member: member.to_owned(), recent, pulse, state: Mutex::default() }
     }
 
-    /// Notes that the store is open.
+    /// Records that the store is open.
     pub fn opened(&self, group: &Group) {
         lock(&self.state).group = Some(group.clone());
     }
@@ -88,12 +89,12 @@ impl GroupHealth {
         lock(&self.state).leaving = true;
     }
 
-    /// Notes that the CMD of the partition runs or will start.
+    /// Records that the CMD of the partition runs or is about to start.
     pub fn begin(&self, partition: &Arc<Partition>) {
         lock(&self.state).running.insert(partition.number().0, Arc::clone(partition));
     }
 
-    /// Notes that no process of the partition's CMD runs.
+    /// Records that no process of the partition's CMD runs.
     pub fn end(&self, partition: &Partition) {
         lock(&self.state).running.remove(&partition.number().0);
     }
@@ -118,8 +119,9 @@ impl GroupHealth {
         match (&state.group, state.leaving) {
             (Some(group), false) => {
                 let failure = group.last_failure();
-                // The group does not count the answers that a join receives. So if a join has
-                // failed, the reply gives the error of the join.
+                // The time since the last answer ignores answers to a join. So after a failed join,
+                // the reply contains the error of the join in place of the text about the last
+                // answer.
                 let because = |refused| match &failure {
                     Some(error) => Reply::text(503, &plain(&error.to_string())),
                     None => refused,

@@ -104,7 +104,8 @@ pub async fn run(args: GroupRunArgs) -> Result<u8, Failure> {
     // The span adds the name of the member to all log lines.
     let span = error_span!("group", store = %args.store, member = name);
     let margins = args.lease.margins(args.grace)?;
-    // Checks the settings first, because opening a directory creates it.
+    // Checks the settings with a store in memory first, because opening a store in a directory
+    // creates the directory.
     group(&args, &name, Arc::new(MemoryStore::new()), prefix(&args.store))?;
     let program = args.command.first().expect("clap requires a CMD");
     look_up(program, std::env::var_os("PATH").as_deref())?;
@@ -157,8 +158,8 @@ async fn run_as(
                     info!(outcome = "leaving", "{signal}: leaving; each CMD gets SIGTERM");
                     leave(&group, args.member.leave_for());
                 }
-                // Ends `tenure` only if no CMD runs, because another member must not own a
-                // partition while the CMD for that partition runs.
+                // The second signal ends `tenure` only if no CMD runs, because another member must
+                // not own a partition while this member's CMD for the partition runs.
                 signal if health.is_idle() => return Ok(signals::exit_code(signal)),
                 signal => {
                     info!("{signal} again: each CMD is killed");
@@ -182,14 +183,15 @@ async fn run_as(
 
 /// Returns when no CMD of a predecessor with the same name can run. `--unique-name` implies that
 /// the predecessor is dead, but its guards give each CMD a grace period before they kill the CMD.
-/// The join then ends the predecessor's session without a wait.
+/// After this function, the join ends the predecessor's session without a further wait.
 async fn outlast_predecessor(group: &Group, name: &str, margins: Margins) {
     let owns = |snapshot: &GroupSnapshot| {
         let own = |owner: usize| snapshot.members.get(owner).is_some_and(|it| it.name == name);
         snapshot.partitions.iter().filter_map(|it| it.owner).any(own)
     };
-    // If the record cannot be read, it may name the predecessor, so this function waits. Then the
-    // join waits for the store or reports the error.
+    // If the assignment cannot be read, it may contain the predecessor as an owner, so this
+    // function waits for the grace period. The error is ignored here: the join waits for the store
+    // or reports the error.
     if group.snapshot().await.is_ok_and(|snapshot| !owns(&snapshot)) {
         return;
     }

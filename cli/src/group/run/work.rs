@@ -41,7 +41,7 @@ impl Works {
 
     /// Forwards a signal to each CMD. SIGKILL also kills the descendants of each CMD.
     pub fn forward(&self, signal: Signal) {
-        // An error means that no CMD runs.
+        // The only possible error is that no CMD runs.
         let _ = self.signals.send(signal);
     }
 
@@ -79,7 +79,8 @@ impl Works {
         let deadlines = margins.deadlines(ends_at);
         let extras = Extras { kill_margin: Some(margins.kill_margin), ..Extras::default() };
         let started = Group::start(tenure, command, &environment, deadlines, extras);
-        // Dropping the future of the start ends all processes that it has started.
+        // If the partition is revoked first, the future of the start is dropped. This ends all
+        // processes that the future has started.
         let group = tokio::select! {
             biased;
             () = cancelled(partition) => return Ok(()),
@@ -96,7 +97,8 @@ impl Works {
         };
         let end = watch.until(group.wait()).await;
         if watch.end_descendants().await == Left::Unknown {
-            // The partition is not released, because a process may still run.
+            // This future never completes, so the partition is not released while a process of CMD
+            // may still run.
             self.unguarded.notify_one();
             pending::<()>().await;
         }
@@ -121,13 +123,14 @@ async fn cancelled(partition: &Partition) {
     partition.revoked().cancelled().await;
 }
 
-/// Supervises one guard: forwards signals, new ends of the lease, and the revocation.
+/// Supervises one guard: sends it the signals for CMD, and new deadlines after a renewal or a
+/// revocation.
 struct WorkWatch<'a> {
     margins: Margins,
     partition: &'a Partition,
     group: &'a Group,
     signals: broadcast::Receiver<Signal>,
-    /// End of the lease that the guard knows.
+    /// End of the lease from which the guard's deadlines were computed.
     ends_at: Moment,
     /// True after CMD got SIGTERM: renewals no longer change its deadlines.
     stopping: bool,
@@ -164,7 +167,7 @@ impl<'a> GroupWatch<'a> for WorkWatch<'a> {
 }
 
 impl WorkWatch<'_> {
-    /// Ends CMD: the partition must move, or the session is at risk or has ended.
+    /// Ends CMD, because the partition must move, or because the session is at risk or has ended.
     fn stop(&mut self) {
         self.stopping = true;
         self.look();

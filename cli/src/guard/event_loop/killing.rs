@@ -11,8 +11,8 @@ use super::super::process_group::GroupId;
 use super::Guard;
 
 impl<S: Fn(&'static str, &str)> Guard<S> {
-    /// Sends SIGKILL to all descendants. Returns the pause before the next call, because a process
-    /// may fork at any moment.
+    /// Sends SIGKILL to all descendants. Returns the pause before the next call: the caller calls
+    /// this function repeatedly, because a process may fork at any moment.
     pub(super) fn kill(&mut self) -> Duration {
         self.alarm.clear();
         self.remove_epoch_file();
@@ -44,7 +44,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         let group = self.group.map(GroupId::leader);
         for one in living {
             if one.parent == own && Some(one.group) != group && self.terminated.insert(one.pid) {
-                // An error means that the process has ended or belongs to another user.
+                // The errors are ignored: the process has ended, or belongs to another user.
                 let _ = kill(one.pid, Signal::SIGTERM);
                 let _ = kill(one.pid, Signal::SIGCONT);
             }

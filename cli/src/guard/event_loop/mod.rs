@@ -45,10 +45,10 @@ const CANNOT_START: i32 = 71;
 
 /// Runs CMD on the order of `tenure`. Returns after all descendants have ended.
 ///
-/// The end of the pipe of orders means that `tenure` has died: CMD then gets SIGTERM.
+/// If the pipe with the orders ends, `tenure` has died, and CMD gets SIGTERM.
 pub fn run(tenure: &Tenure, args: &GuardArgs, say: impl Fn(&'static str, &str)) -> io::Result<()> {
-    // Only SIGKILL ends the guard. All other signals are blocked from this call on. Signal handlers
-    // would have races.
+    // After this call, only SIGKILL ends the guard, because all other signals are blocked. Signal
+    // handlers would have races.
     SigSet::all().thread_block()?;
     adopt_orphans()?;
     let (orders, reports) = args.pipes.open()?;
@@ -76,7 +76,7 @@ pub fn run(tenure: &Tenure, args: &GuardArgs, say: impl Fn(&'static str, &str)) 
         guard.watch(&received);
         guard.see_whether_tenure_died(&received);
     }
-    // The guard may also resign if CMD was not started, because then no process of CMD is left.
+    // The guard may resign in both cases: after the end of CMD, and if CMD was not started.
     guard.resign(tenure);
     Ok(())
 }
@@ -88,7 +88,7 @@ struct Guard<S> {
     /// Present after the removal of the epoch file has started.
     removal: Option<Removal>,
     hook: Option<RunningHook>,
-    /// Kills this process if it is stopped at the deadline for SIGKILL.
+    /// Kills this process if it is still stopped after the deadline for SIGKILL.
     alarm: Alarm,
     /// Deadline for SIGKILL of the last known lease.
     kill_at: Moment,
@@ -100,7 +100,7 @@ struct Guard<S> {
     group: Option<GroupId>,
     /// Orphans outside the group of CMD that got SIGTERM.
     terminated: HashSet<Pid>,
-    /// True after the group of CMD got a signal that asks it to end. SIGHUP does not count: many
+    /// True after the group of CMD got a signal that asks CMD to end. SIGHUP does not count: many
     /// daemons reload their settings at SIGHUP.
     asked: bool,
     /// True after the end of CMD, while its descendants get SIGTERM.
@@ -151,8 +151,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         write: impl FnOnce(&EpochFile) -> io::Result<()>,
     ) -> bool {
         let written = self.epoch_file.as_ref().map_or(Ok(()), write);
-        // This check of the deadline follows the write, because the disk may hang until the lease
-        // has ended.
+        // The deadline is checked after the write of the epoch file, because the disk may hang
+        // until the lease has ended.
         if self.timer.due(Process::system().now()) == Some(Due::Kill) {
             self.report(GuardReport::TooLate);
             self.remove_epoch_file();
@@ -194,8 +194,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         let mut answer = false;
         loop {
             let pause = self.look();
-            // The answer follows the check of the deadlines. So if an order contains deadlines in
-            // the past, the guard carries them out before it answers.
+            // The guard answers only after it has checked the deadlines. So if an order contains
+            // deadlines in the past, CMD gets the signals before `tenure` gets the answer.
             if std::mem::take(&mut answer) {
                 self.report(GuardReport::Watching);
             }
@@ -217,8 +217,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
     }
 
-    /// Removes the epoch file, because CMD has ended or must end. Readers of the file must not act
-    /// for the epoch any more.
+    /// Removes the epoch file after CMD has ended or must end, because readers of the file must not
+    /// act for the epoch any more.
     fn remove_epoch_file(&mut self) {
         if self.removal.is_none() {
             self.removal = self.epoch_file.as_ref().map(EpochFile::remove);
@@ -240,8 +240,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         self.report(GuardReport::Gone);
     }
 
-    /// Handles an event. This function must be fast, because any number of events may precede the
-    /// next check of the deadlines.
+    /// Handles an event. This function must be fast, because any number of events may be handled
+    /// before the next check of the deadlines.
     fn handle(&mut self, event: GuardEvent) {
         match event {
             GuardEvent::Order(GuardOrder::Lease(deadlines)) if !self.hung_up => {
