@@ -31,11 +31,17 @@ pub fn completions(args: &CompletionsArgs, command: &Command) -> Result<u8, Fail
 
 /// Writes one page for each verb: `tenure.1`, `tenure-run.1`, `tenure-group-status.1`.
 pub fn man(args: &ManArgs, command: &Command) -> Result<u8, Failure> {
-    clap_mangen::generate_to(visible(command), &args.directory).map_err(|error| {
+    clap_mangen::generate_to(described(visible(command)), &args.directory).map_err(|error| {
         let directory = args.directory.display();
         Failure::new(exit::OS, format!("cannot write manual pages to {directory}: {error}"))
     })?;
     Ok(0)
+}
+
+/// Shows all options in summaries, too. Without this, a page would omit the text of an option that
+/// has no details and is hidden from `-h`.
+fn described(command: Command) -> Command {
+    command.mut_args(|arg| arg.hide_short_help(false)).mut_subcommands(described)
 }
 
 /// Returns the command without its hidden verbs, which the scripts of some shells would offer.

@@ -16,7 +16,7 @@ pub struct TableArgs {
 pub enum TableVerb {
     /// Create the table, billed per request, and wait until it is usable. An existing table does
     /// not change
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_long_help = EXIT_CODES)]
     Create(StoreArg),
 }
 

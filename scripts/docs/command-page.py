@@ -41,19 +41,17 @@ def verbs(text):
 
 
 def options(text):
-    """(flag with its value, the first sentence, the default) of each option."""
-    for block in re.split(r"\n(?=      ?(?:-., )?--|  -., --|  <)", "\n" + section(text, "Arguments") + section(text, "Options")):
-        lines = block.strip("\n").split("\n")
-        flag = lines[0].strip()
-        if not flag or "--help" in flag or "--version" in flag:
+    """(flag with its value, the summary, the default) of each option below any heading."""
+    sections = re.findall(r"^([A-Z][A-Za-z ]*):\n((?: .*\n|\n)+)", text, re.M)
+    below = "\n".join(lines for heading, lines in sections if heading not in ("Commands", "Exit codes"))
+    for block in re.findall(r"^ {2,6}((?:-., )?(?:--|<|\[).*(?:\n(?: {10}.*)?)*)", below, re.M):
+        flag, _, rest = block.partition("\n")
+        if "--help" in flag or "--version" in flag:
             continue
-        body = " ".join(line.strip() for line in lines[1:])
-        body = re.sub(r"\s+", " ", body.split("Possible values:")[0])
-        default = re.search(r"\[default: ([^\]]*)\]|\[default, and at most: ([^\]]*)\]", " ".join(lines[1:]))
-        default = next((part for part in default.groups() if part), "") if default else ""
-        body = re.sub(r"\[[^\]]*\]", "", body).strip()
-        sentence = re.split(r"(?<=[a-z)`0-9])\. (?=[A-Z`])", body)[0].rstrip(".")
-        yield flag, sentence.strip(), re.sub(r"\s+", " ", default).strip()
+        body = re.sub(r"\s+", " ", re.split(r"Possible values:|\n\s*\n", rest.strip())[0])
+        default = re.search(r"\[default(?:, and at most)?: ([^\]]*)\]", re.sub(r"\s+", " ", rest))
+        sentence = re.split(r"(?<=[a-z)`0-9])\. (?=[A-Z`])", re.sub(r"\[[^\]]*\]", "", body).strip())[0]
+        yield flag, sentence.rstrip(".").strip(), default.group(1).strip() if default else ""
 
 
 out = ["# The command", "", "<!-- Written by scripts/docs/command-page.py from `tenure VERB --help`. -->", ""]

@@ -10,16 +10,20 @@ use crate::store::url::StoreUrl;
 
 #[derive(Debug, clap::Args)]
 pub struct StoreArg {
-    /// Location of the election: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
-    /// dynamodb://TABLE/PREFIX, or file:///PATH for the processes of one machine. Settings come
+    /// Location of the election, such as s3://BUCKET/PREFIX or file:///PATH.
+    ///
+    /// The forms are s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
+    /// dynamodb://TABLE/PREFIX, and file:///PATH for the processes of one machine. Settings come
     /// from the usual environment variables and files of the service (AWS_PROFILE,
-    /// AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …). s3:// also
-    /// takes ?sse=AES256 or ?sse=aws:kms, kms-key-id=KEY, bucket-key=true,
-    /// expected-bucket-owner=ACCOUNT; file:// takes ?share=group
-    #[arg(long, value_name = "URL")]
+    /// AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …).
+    ///
+    /// s3:// also takes ?sse=AES256 or ?sse=aws:kms, kms-key-id=KEY, bucket-key=true,
+    /// expected-bucket-owner=ACCOUNT; file:// takes ?share=group.
+    #[arg(long, value_name = "URL", env = "TENURE_STORE")]
     pub store: StoreUrl,
     /// Layout of the election in the store. All processes of an election must use the same layout
     #[arg(long, value_name = "LAYOUT", value_enum, default_value_t = LayoutArg::EpochFiles)]
+    #[arg(env = "TENURE_LAYOUT", hide_short_help = true)]
     pub layout: LayoutArg,
 }
 
@@ -115,12 +119,10 @@ pub fn json(text: &str) -> Result<Value, String> {
 macro_rules! after_help {
     ($codes:literal) => {
         concat!(
-            "Durations are a number and a unit: 500ms, 30s, 10m, 1h.\n\
-             Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and \
-             --log-format json\nmakes each line a JSON object.\n\
-             A flag takes precedence over its variable [env: TENURE_…]. An empty variable has no \
-             effect.\n\n\
-             Exit codes:",
+            "Durations are a number and a unit: 500ms, 30s, 10m, 1h. Logs go to stderr; RUST_LOG \
+             sets their level, such as RUST_LOG=tenure=debug, and --log-format json makes each \
+             line a JSON object. A flag takes precedence over its variable [env: TENURE_…]. An \
+             empty variable has no effect.\n\nExit codes:",
             $codes
         )
     };
@@ -133,9 +135,9 @@ pub(crate) use after_help;
 pub const EXIT_CODES: &str = after_help!(
     "
    0  done
-   1  with `status --exit-code`: the election is vacant, or no recent period is completed; with
-      `group status --exit-code`: a partition has no live owner, no group exists, or a restore is
-      unfinished
+   1  with `status --exit-code`: the election is vacant, or no recent period is
+      completed; with `group status --exit-code`: a partition has no live owner,
+      no group exists, or a restore is unfinished
   64  wrong usage or settings
   69  store unreachable or missing, or some epochs could not be deleted
   70  store unsafe, or an object in it corrupt
@@ -144,9 +146,9 @@ pub const EXIT_CODES: &str = after_help!(
   75  lost the lease
   76  another candidate leads (`run --try`)
   77  access denied by the store
- 130  ended by SIGINT, 143 by SIGTERM, and `run`, `probe` and `compact` 129 by SIGHUP, after a
-      report of the finished work. `watch`, `serve` and `compact --every` run until a signal and
-      exit with 0"
+ 130  ended by SIGINT, 143 by SIGTERM, and `run`, `probe` and `compact` 129 by
+      SIGHUP, after a report of the finished work. `watch`, `serve` and `compact
+      --every` run until a signal and exit with 0"
 );
 
 #[cfg(test)]

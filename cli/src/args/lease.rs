@@ -20,41 +20,53 @@ use crate::process::margins::Margins;
 /// The flags for the lease of a leader or for the session of a group member.
 #[derive(Debug, Clone, clap::Args)]
 pub struct LeaseArgs {
-    /// Name of this process in the election or the group. Candidates of an election may share a
-    /// name, unless clients of `serve` compare it with their own. A group pins and reserves
-    /// partitions by name: give each member a name that does not change at a restart [default:
-    /// HOSTNAME-PID]
-    #[arg(long, value_name = "NAME", value_parser = name)]
+    /// Name of this process [default: HOSTNAME-PID]
+    ///
+    /// Candidates of an election may share a name, unless clients of `serve` compare it with their
+    /// own. A group pins and reserves partitions by name: give each member a name that does not
+    /// change at a restart.
+    #[arg(long, value_name = "NAME", value_parser = name, env = "TENURE_NAME", display_order = 1)]
     pub name: Option<String>,
-    /// Length of the lease: the longest time for which others wait after this machine has died. At
-    /// least 2s with the default grace of `run` and `group run`, and 750ms with `serve`; at most
-    /// 24h, and 1h in a group
+    /// Length of the lease.
+    ///
+    /// Others wait for this time at most after this machine has died. The length is at least 2s
+    /// with the default grace of `run` and `group run`, and 750ms with `serve`; at most 24h, and 1h
+    /// in a group.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
+    #[arg(env = "TENURE_VALIDITY", help_heading = "Timing")]
     pub validity: Duration,
-    /// Interval between renewals of the lease, one request each: at most the validity minus two
-    /// request timeouts [default: a third of the validity]
+    /// Interval between renewals [default: a third of the validity]
+    ///
+    /// A renewal is one request. The interval is at most the validity minus two request timeouts.
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    #[arg(env = "TENURE_RENEW", help_heading = "Timing", hide_short_help = true)]
     pub renew: Option<Duration>,
-    /// Interval between polls of the current leader by a waiting candidate, or of the assignment by
-    /// a member: at most the validity. For an election also `lapse`: a candidate polls only when
-    /// the leader's lease would lapse, and so detects a resignation late [default: a sixth of the
-    /// validity]
-    #[arg(long, value_name = "DURATION")]
+    /// Interval between polls of the leader [default: a sixth of the validity]
+    ///
+    /// A waiting candidate polls the current leader, and a member of a group polls the assignment.
+    /// The interval is at most the validity. For an election also `lapse`: a candidate polls only
+    /// when the leader's lease would lapse, and so detects a resignation late.
+    #[arg(long, value_name = "DURATION", env = "TENURE_POLL", help_heading = "Timing")]
     pub poll: Option<Poll>,
     /// Time limit of a request [default, and at most: a fifth of the validity]
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    #[arg(env = "TENURE_REQUEST_TIMEOUT", help_heading = "Advanced", hide_short_help = true)]
     pub request_timeout: Option<Duration>,
     /// Maximum difference in speed between the clocks of two machines, from 0 to 0.5: 0.01 is 1 in
     /// 100
     #[arg(long, value_name = "RATIO", default_value_t = 0.01)]
+    #[arg(env = "TENURE_CLOCK_DRIFT_MAX", help_heading = "Advanced", hide_short_help = true)]
     pub clock_drift_max: f64,
-    /// Skip the check at the start that the store honours conditional requests. The check sends 5
-    /// requests
-    #[arg(long)]
+    /// Skip the check at the start that the store honours conditional requests.
+    ///
+    /// The check sends 5 requests.
+    #[arg(long, env = "TENURE_NO_CHECK", help_heading = "Advanced", hide_short_help = true)]
     pub no_check: bool,
-    /// Declare that nothing outside the machine ever pauses it. Setting the wall clock forward then
-    /// does not end the lease
+    /// Declare that nothing outside the machine ever pauses it.
+    ///
+    /// Setting the wall clock forward then does not end the lease.
     #[arg(long)]
+    #[arg(env = "TENURE_MACHINE_NEVER_PAUSED", help_heading = "Advanced", hide_short_help = true)]
     pub machine_never_paused: bool,
 }
 
@@ -63,39 +75,50 @@ pub struct LeaseArgs {
 pub struct ElectionArgs {
     #[command(flatten)]
     pub lease: LeaseArgs,
-    /// Maximum interval between polls, at most the validity. The interval grows up to this duration
-    /// while the same leader leads. Candidates detect a lapse or a resignation later by up to this
-    /// duration
+    /// Maximum interval between polls, at most the validity.
+    ///
+    /// The interval grows up to this duration while the same leader leads. Candidates detect a
+    /// lapse or a resignation later by up to this duration.
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    #[arg(env = "TENURE_POLL_BACKOFF", help_heading = "Timing", hide_short_help = true)]
     pub poll_backoff: Option<Duration>,
-    /// Additional wait of at most 24h before a candidate takes over from a leader that did not
-    /// resign, for a resource that cannot refuse lower epochs. All candidates must use the same
-    /// duration
+    /// Additional wait before a takeover from a leader that did not resign, at most 24h.
+    ///
+    /// Set it for a resource that cannot refuse lower epochs. All candidates must use the same
+    /// duration.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    #[arg(env = "TENURE_TAKEOVER_DELAY", help_heading = "Timing", hide_short_help = true)]
     pub takeover_delay: Duration,
     /// Priority of this candidate: its additional wait before it takes over, at most 24h.
+    ///
     /// Candidates with 0s take over first. The wait of other candidates should be longer than the
-    /// poll interval
+    /// poll interval.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    #[arg(env = "TENURE_PRIORITY_DELAY", help_heading = "Timing", hide_short_help = true)]
     pub priority_delay: Duration,
-    /// Take over immediately if the store's dates show that the lease ended longer ago than this
-    /// margin. The margin must be longer than 1s plus the greatest difference between the clocks of
-    /// the store: at least 2s and at most 24h
+    /// Take over immediately if the lease ended longer ago than this by the store's dates.
+    ///
+    /// The margin must be longer than 1s plus the greatest difference between the clocks of the
+    /// store: at least 2s and at most 24h.
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(DAY))]
+    #[arg(env = "TENURE_STORE_CLOCK_MARGIN", help_heading = "Advanced", hide_short_help = true)]
     pub store_clock_margin: Option<Duration>,
-    /// Accept a renewal only after a LIST has shown no greater epoch: for stores behind proxies
-    /// that resend PUTs. Costs one LIST for each renewal
-    #[arg(long)]
+    /// Accept a renewal only after a LIST has shown no greater epoch.
+    ///
+    /// A store behind a proxy that resends PUTs needs this. Each renewal costs one more LIST.
+    #[arg(long, env = "TENURE_VERIFY_RENEWALS", help_heading = "Advanced", hide_short_help = true)]
     pub verify_renewals: bool,
 }
 
 /// The flag for the grace of CMD. The verbs `run` and `group run` have this flag.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct GraceArg {
-    /// Time from SIGTERM to SIGKILL when the lease is at risk or a partition must move. The
-    /// validity must also cover a renewal, its retry and the kill: at most 6.5s with a validity of
-    /// 30s [default: a sixth of the validity]
+    /// Time from SIGTERM to SIGKILL [default: a sixth of the validity]
+    ///
+    /// CMD gets the signals when the lease is at risk or a partition must move. The validity must
+    /// also cover a renewal, its retry and the kill: at most 6.5s with a validity of 30s.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(env = "TENURE_GRACE", help_heading = "Command")]
     pub grace: Option<Duration>,
 }
 
@@ -129,18 +152,23 @@ impl fmt::Display for Poll {
 /// The flags that describe a candidate of `run`: whether its name is unique, and its data.
 #[derive(Debug, Clone, clap::Args)]
 pub struct OwnArgs {
-    /// Declare that no other living process has this name. At the start, this process ends the
-    /// lease of a killed predecessor of the same name, and does not wait for its lapse. It first
-    /// waits until the predecessor's CMD must have ended: use the same --grace and --validity
-    #[arg(long, requires = "name")]
+    /// Declare that no other living process has this name.
+    ///
+    /// At the start, this process ends the lease of a killed predecessor of the same name, and does
+    /// not wait for its lapse. It first waits until the predecessor's CMD must have ended: use the
+    /// same --grace and --validity.
+    #[arg(long, requires = "name", env = "TENURE_UNIQUE_NAME", hide_short_help = true)]
     pub unique_name: bool,
-    /// Data that this candidate publishes while it leads, such as its address: any JSON of at most
-    /// about 47 KiB. `status` and `watch` show it
+    /// JSON that this candidate publishes while it leads, such as its address.
+    ///
+    /// At most about 47 KiB. `status` and `watch` show it.
     #[arg(long, value_name = "JSON", value_parser = json)]
+    #[arg(env = "TENURE_DATA", hide_short_help = true)]
     pub data: Option<Value>,
-    /// File that contains the data, in place of --data. It is read each second, and each change is
-    /// published
-    #[arg(long, value_name = "PATH")]
+    /// File that contains the data, in place of --data.
+    ///
+    /// It is read each second, and each change is published.
+    #[arg(long, value_name = "PATH", env = "TENURE_DATA_FILE", hide_short_help = true)]
     pub data_file: Option<PathBuf>,
 }
 

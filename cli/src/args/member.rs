@@ -18,27 +18,32 @@ pub const LONGEST_KEPT: Duration = Duration::from_secs(3600);
 /// The flags of a member of a partition group.
 #[derive(Debug, Clone, clap::Args)]
 pub struct MemberArgs {
-    /// Declare that no other living process has this name. At the start, this member ends the
-    /// session of its predecessor immediately, and gets the predecessor's partitions. `group run`
-    /// first waits until the CMDs of a killed predecessor must have ended: use the same --grace.
-    /// With `serve` the application must end its work before this process starts
-    #[arg(long, requires = "name")]
+    /// Declare that no other living process has this name.
+    ///
+    /// At the start, this member ends the session of its predecessor immediately, and gets the
+    /// predecessor's partitions. `group run` first waits until the CMDs of a killed predecessor
+    /// must have ended: use the same --grace. With `serve` the application must end its work before
+    /// this process starts.
+    #[arg(long, requires = "name", env = "TENURE_UNIQUE_NAME", hide_short_help = true)]
     unique_name: bool,
-    /// When this member leaves, reserve its partitions for its name for this duration, at most 1h:
-    /// a restart under that name moves no partition
+    /// Time for which the partitions stay reserved for this name after this member has left.
+    ///
+    /// At most 1h. A restart under that name moves no partition.
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(LONGEST_KEPT))]
-    #[arg(requires = "name")]
+    #[arg(requires = "name", env = "TENURE_LEAVE_FOR", hide_short_help = true)]
     leave_for: Option<Duration>,
     /// JSON that this member publishes, such as its address; `group status` and routers read it
     #[arg(long, value_name = "JSON", value_parser = json)]
+    #[arg(env = "TENURE_DATA", hide_short_help = true)]
     data: Option<Value>,
-    /// Share of the partitions that this member gets, relative to the weights of the other members
-    /// [default: 1]
-    #[arg(long, value_name = "NUMBER")]
+    /// Share of the partitions, relative to the weights of other members [default: 1]
+    #[arg(long, value_name = "NUMBER", env = "TENURE_WEIGHT", hide_short_help = true)]
     weight: Option<u32>,
-    /// Time for which the coordinator waits for further members before it assigns partitions, so
-    /// that a rollout causes one rebalance: at most 1h [default: 1s]
+    /// Wait of the coordinator for further members before it assigns partitions [default: 1s]
+    ///
+    /// A rollout then causes one rebalance. At most 1h.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(env = "TENURE_REBALANCE_DELAY", hide_short_help = true)]
     rebalance_delay: Option<Duration>,
 }
 

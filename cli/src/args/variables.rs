@@ -1,8 +1,11 @@
 //! The environment variables whose names begin with `TENURE_`: settings, and variables for CMD.
 //! Warns of unknown variables.
 //!
-//! Each flag in [`SETTINGS`] has a variable. A flag takes precedence over its variable.
+//! A flag that is a setting has a variable, which takes effect without the flag. A flag for a
+//! single action, such as `depose --force`, has no variable. `restore --epoch` has no variable,
+//! because in the environment of CMD `TENURE_EPOCH` means the epoch of the leader.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 
@@ -15,50 +18,7 @@ use crate::exit::{self, Failure};
 use crate::output::logs::LogFormat;
 use crate::output::print::plain;
 
-/// The flags that have a variable. A flag for a single action, such as `depose --force`, has no
-/// variable. `restore --epoch` has no variable, because in the environment of CMD `TENURE_EPOCH`
-/// means the epoch of the leader.
-const SETTINGS: &[&str] = &[
-    "store",
-    "election",
-    "group",
-    "layout",
-    "partitions",
-    "name",
-    "unique-name",
-    "leave-for",
-    "weight",
-    "validity",
-    "renew",
-    "poll",
-    "poll-backoff",
-    "request-timeout",
-    "grace",
-    "takeover-delay",
-    "priority-delay",
-    "rebalance-delay",
-    "clock-drift-max",
-    "store-clock-margin",
-    "verify-renewals",
-    "no-check",
-    "machine-never-paused",
-    "data",
-    "data-file",
-    "forever",
-    "successor",
-    "on-elected",
-    "on-lost",
-    "hook-timeout",
-    "epoch-file",
-    "keep",
-    "min-age",
-    "every",
-    "health-addr",
-    "metrics-addr",
-    LOG_FORMAT,
-];
-/// The only setting that every verb has.
-const LOG_FORMAT: &str = "log-format";
+const LOG_FORMAT: &str = "TENURE_LOG_FORMAT";
 
 const START: &str = "TENURE_";
 
@@ -91,20 +51,20 @@ const OTHERS: [&str; 15] = [
 /// CMD ignores these variables, because it must not use the name or the epoch file of the outer
 /// process.
 const OF_RUN: [&str; 9] = [
-    "name",
-    "unique-name",
-    "data",
-    "data-file",
-    "successor",
-    "on-elected",
-    "on-lost",
-    "hook-timeout",
-    "epoch-file",
+    "TENURE_NAME",
+    "TENURE_UNIQUE_NAME",
+    "TENURE_DATA",
+    "TENURE_DATA_FILE",
+    "TENURE_SUCCESSOR",
+    "TENURE_ON_ELECTED",
+    "TENURE_ON_LOST",
+    "TENURE_HOOK_TIMEOUT",
+    "TENURE_EPOCH_FILE",
 ];
 /// Settings that a `tenure` process inside the CMD of `watch --exec` ignores, too. In this CMD,
 /// `TENURE_DATA` contains the data of the observed leader, and the outer process already listens on
 /// the two addresses.
-const OF_ALL: [&str; 3] = ["data", "health-addr", "metrics-addr"];
+const OF_ALL: [&str; 3] = ["TENURE_DATA", "TENURE_HEALTH_ADDR", "TENURE_METRICS_ADDR"];
 
 /// The reason to refuse the arguments.
 #[derive(Debug)]
@@ -117,54 +77,44 @@ pub enum Refused {
 pub fn parse(line: &[OsString]) -> Result<Args, Refused> {
     // The hidden verbs read no variables, so an invalid setting cannot end the guard.
     let is_hidden = line.get(1).is_some_and(|verb| verb.as_encoded_bytes().starts_with(b"__"));
-    let command = if is_hidden { Args::command() } else { command() };
+    let command = match is_hidden {
+        true => Args::command().mut_args(|arg| arg.env(None::<&str>)),
+        false => command(),
+    };
     let parsed = command.try_get_matches_from(line);
     parsed
         .and_then(|mut all| Args::from_arg_matches_mut(&mut all))
         .map_err(|error| explain(error, line))
 }
 
-/// Returns the definitions of the arguments, with the variable of each setting.
+/// Returns the definitions of the arguments, without the variables that have no effect now.
 pub fn command() -> Command {
-    with_variables(Args::command())
+    with_effective_variables(Args::command())
 }
 
-fn with_variables(verb: Command) -> Command {
-    let verbs: Vec<String> =
-        verb.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
-    let verb = verb.mut_args(with_variable);
-    verbs
-        .iter()
-        .filter(|name| !name.starts_with("__"))
-        .fold(verb, |verb, name| verb.mut_subcommand(name, with_variables))
+fn with_effective_variables(verb: Command) -> Command {
+    let verb = verb.mut_args(with_effective_variable);
+    verb.mut_subcommands(with_effective_variables)
 }
 
-/// Adds the variable of a setting. An empty variable has no effect, as in most programs.
-fn with_variable(arg: Arg) -> Arg {
-    let Some(long) = setting(&arg) else { return arg };
-    let name = variable(long);
+/// An empty variable has no effect, as in most programs.
+fn with_effective_variable(arg: Arg) -> Arg {
+    let Some(name) = arg.get_env().map(OsStr::to_owned) else { return arg };
     let value = env::var_os(&name);
+    let arg = arg.hide_env_values(true);
     match (arg.get_action(), value) {
-        (_, Some(_)) if is_of_the_outer_process(long) => arg,
-        (_, Some(value)) if value.is_empty() => arg,
-        (ArgAction::SetTrue, Some(value)) if is_off(&value) => arg,
-        (ArgAction::SetTrue, _) => {
-            arg.env(name).hide_env_values(true).value_parser(BoolishValueParser::new())
+        (_, Some(value)) if value.is_empty() || is_of_the_outer_process(&name) => {
+            arg.env(None::<&str>)
         }
+        (ArgAction::SetTrue, Some(value)) if is_off(&value) => arg.env(None::<&str>),
+        (ArgAction::SetTrue, _) => arg.value_parser(BoolishValueParser::new()),
         (ArgAction::Append, Some(values)) => {
             let values = values.to_string_lossy();
             let words: Vec<String> = values.split_whitespace().map(str::to_owned).collect();
-            arg.default_values(words).hide_default_value(true)
+            arg.env(None::<&str>).default_values(words).hide_default_value(true)
         }
-        (_, _) => arg.env(name).hide_env_values(true),
+        (_, _) => arg,
     }
-}
-
-/// Returns the name of the setting that an argument gives. The flag `compact --group` has the name
-/// of a setting, but is not a setting.
-fn setting(arg: &Arg) -> Option<&'static str> {
-    let long = SETTINGS.iter().find(|long| arg.get_long() == Some(long))?;
-    (*long != "group" || matches!(arg.get_action(), ArgAction::Append)).then_some(long)
 }
 
 /// Returns whether the value of a variable turns its flag off. The variable then counts as not set,
@@ -176,9 +126,10 @@ fn is_off(value: &OsStr) -> bool {
 
 /// Returns whether the variable of this setting was set for an outer `tenure` process, whose CMD
 /// started this process.
-fn is_of_the_outer_process(long: &str) -> bool {
+fn is_of_the_outer_process(name: &OsStr) -> bool {
     let is_set = |name| env::var_os(name).is_some();
-    OF_RUN.contains(&long) && is_set(INSIDE_RUN) || OF_ALL.contains(&long) && is_set(EPOCH)
+    OF_RUN.iter().any(|one| name == *one) && is_set(INSIDE_RUN)
+        || OF_ALL.iter().any(|one| name == *one) && is_set(EPOCH)
 }
 
 /// Adds the name of the variable to an error about its value.
@@ -192,11 +143,12 @@ fn explain(error: clap::Error, line: &[OsString]) -> Refused {
         let word = word.to_string_lossy();
         word.split('=').next() == Some(flag)
     });
-    let is_set = env::var_os(variable(long)).is_some_and(|value| !value.is_empty());
-    if is_given || !is_set || !SETTINGS.contains(&long) {
+    let name = format!("{START}{}", long.replace('-', "_").to_uppercase());
+    let is_set = env::var_os(&name).is_some_and(|value| !value.is_empty());
+    if is_given || !is_set || !settings().contains(&name) {
         return Refused::Arguments(error);
     }
-    let why = format!("{}: {}", variable(long), in_a_line(&error));
+    let why = format!("{name}: {}", in_a_line(&error));
     Refused::Settings(Failure::new(exit::USAGE, why))
 }
 
@@ -212,16 +164,23 @@ fn in_a_line(error: &clap::Error) -> String {
 /// Returns the log format that a refused command line or the environment selects.
 pub fn log_format(line: &[OsString]) -> LogFormat {
     let of_variable = || {
-        let value = env::var(variable(LOG_FORMAT)).ok()?;
+        let value = env::var(LOG_FORMAT).ok()?;
         LogFormat::from_str(&value, false).ok()
     };
     let by_line = LogFormat::asked(line.iter().map(OsString::as_os_str));
     by_line.or_else(of_variable).unwrap_or_default()
 }
 
-/// Returns the name of the variable for a setting.
-pub fn variable(long: &str) -> String {
-    format!("{START}{}", long.replace('-', "_").to_uppercase())
+/// Returns the variables of all settings.
+fn settings() -> BTreeSet<String> {
+    fn collect(verb: &Command, all: &mut BTreeSet<String>) {
+        let names = verb.get_arguments().filter_map(Arg::get_env);
+        all.extend(names.map(|name| name.to_string_lossy().into_owned()));
+        verb.get_subcommands().for_each(|verb| collect(verb, all));
+    }
+    let mut all = BTreeSet::new();
+    collect(&Args::command(), &mut all);
+    all
 }
 
 /// Returns a warning for each unknown variable that begins with `TENURE_`, because it may be a
@@ -235,7 +194,7 @@ pub fn without_effect() -> Vec<String> {
 
 fn complaint(name: &str) -> Option<String> {
     let rest = name.strip_prefix(START)?;
-    let settings: Vec<String> = SETTINGS.iter().map(|long| variable(long)).collect();
+    let settings = settings();
     let known = settings.iter().map(String::as_str).chain(OTHERS);
     let of_tests = rest.starts_with("TEST_");
     if known.clone().any(|other| other == name) || is_of_kubernetes(rest) || of_tests {
@@ -287,8 +246,8 @@ mod tests {
 
     #[test]
     fn known_variables_get_no_warning() {
-        for long in SETTINGS {
-            assert_eq!(complaint(&variable(long)), None);
+        for name in settings() {
+            assert_eq!(complaint(&name), None);
         }
         for name in OTHERS.into_iter().chain([
             "HOME",
@@ -310,23 +269,25 @@ mod tests {
         command().debug_assert();
     }
 
+    /// Errors name the variable of a flag by this rule.
     #[test]
-    fn each_setting_is_a_flag_of_some_verb() {
-        fn longs(command: &Command, into: &mut Vec<String>) {
-            into.extend(command.get_arguments().filter_map(Arg::get_long).map(str::to_owned));
-            command.get_subcommands().for_each(|verb| longs(verb, into));
+    fn each_variable_has_the_name_of_its_flag() {
+        fn check(verb: &Command) {
+            for arg in verb.get_arguments().filter(|arg| arg.get_env().is_some()) {
+                let flag = arg.get_long().expect("a setting is a flag").replace('-', "_");
+                let name = format!("{START}{}", flag.to_uppercase());
+                assert_eq!(arg.get_env(), Some(OsStr::new(&name)), "{}", verb.get_name());
+            }
+            verb.get_subcommands().for_each(check);
         }
-        let mut all = Vec::new();
-        longs(&Args::command(), &mut all);
-        for long in SETTINGS {
-            assert!(all.iter().any(|one| one == long), "no verb has the flag --{long}");
-        }
+        check(&Args::command());
+        assert!(settings().len() > 30, "{:?}", settings());
     }
 
     #[test]
     fn each_ignored_variable_is_a_setting() {
-        for long in OF_RUN.iter().chain(&OF_ALL) {
-            assert!(SETTINGS.contains(long), "--{long}");
+        for name in OF_RUN.iter().chain(&OF_ALL) {
+            assert!(settings().contains(*name), "{name}");
         }
     }
 }

@@ -34,8 +34,9 @@ pub struct CostArgs {
     /// The number of candidates: one leads, the others follow
     #[arg(long, value_name = "COUNT", default_value = "3", value_parser = count(1))]
     pub candidates: u32,
-    /// Compute the requests of a group with this number of partitions, and of one election for each
-    /// partition
+    /// Compute the requests of a group with this number of partitions.
+    ///
+    /// Also compute the requests of one election for each partition.
     #[arg(long, value_name = "COUNT", value_parser = count(1))]
     #[arg(conflicts_with_all = ["candidates", "elections", "layout"])]
     pub partitions: Option<u32>,
@@ -46,12 +47,16 @@ pub struct CostArgs {
     /// The number of observers
     #[arg(long, value_name = "COUNT", default_value = "0", value_parser = count(0))]
     pub observers: u32,
-    /// Length of the lease, at most 24h. The leader renews it three times in this time
+    /// Length of the lease, at most 24h.
+    ///
+    /// The leader renews it three times in this time.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_up_to(DAY))]
+    #[arg(env = "TENURE_VALIDITY")]
     pub validity: Duration,
-    /// Poll interval of followers, observers and members: at most the validity [default: a sixth of
-    /// the validity]
-    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    /// Poll interval, at most the validity [default: a sixth of the validity]
+    ///
+    /// Followers, observers and members poll at this interval.
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration, env = "TENURE_POLL")]
     pub poll: Option<Duration>,
     /// Changes of the leader per day. In a group, deaths of a member that another member replaces
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = per_day)]
@@ -61,6 +66,7 @@ pub struct CostArgs {
     pub compactions_per_day: f64,
     /// How the election is stored
     #[arg(long, value_name = "LAYOUT", value_enum, default_value_t = LayoutArg::EpochFiles)]
+    #[arg(env = "TENURE_LAYOUT")]
     pub layout: LayoutArg,
     /// File with price lists that replace the built-in lists
     #[arg(long, value_name = "FILE")]
@@ -70,7 +76,26 @@ pub struct CostArgs {
     pub json: bool,
 }
 
-pub const AFTER_COST: &str = include_str!("help.txt");
+pub const AFTER_COST: &str = "\
+A column has the requests of one process of a role. The columns takeovers, changes, compactor and \
+all have the sum of all processes. Takeovers and changes are upper bounds. The columns leaders and \
+followers have the requests of one election for each partition in place of the group.
+
+The built-in prices are list prices without free tiers; docs/reference/stores.md has their \
+sources. A month has 30 days. The prices exclude traffic and storage.
+
+A file of prices is one JSON object, or a list of them; prices are for a million requests:
+
+  {\"name\": \"ours\", \"write\": 5.0, \"list\": 5.0, \"read\": 0.4, \"delete\": 0,
+   \"delete_by_key\": false,
+   \"currency\": \"USD\", \"date\": \"2026-11\", \"source\": \"…\"}
+
+The fields of the last line are optional. With delete_by_key the service charges for each deleted \
+key, otherwise for each request with up to 1,000 keys.
+
+Exit codes:
+   0  done
+  64  wrong usage, or an unreadable file of prices";
 
 fn count(least: i64) -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(least..=100_000)

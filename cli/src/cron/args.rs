@@ -9,41 +9,52 @@ use crate::output::print::in_ms;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct CronArgs {
-    /// Do not wait: exit with 76 if another candidate leads. If that leader's lease has lapsed by
-    /// the store's dates, watch the leader for its validity, and take over if it does not renew.
-    /// Exit with 69 if the store cannot be reached
+    /// Do not wait: exit with 76 if another candidate leads.
+    ///
+    /// If that leader's lease has lapsed by the store's dates, watch the leader for its validity,
+    /// and take over if it does not renew. Exit with 69 if the store cannot be reached.
     #[arg(id = "try", long = "try", visible_alias = "no-wait", conflicts_with = "forever")]
     pub once: bool,
-    /// Exit code of --try if another candidate leads, such as 0 for a scheduler that reports every
-    /// other code as a failure [default: 76]
-    #[arg(long, value_name = "CODE", requires = "try")]
+    /// Exit code of --try if another candidate leads [default: 76]
+    ///
+    /// Choose 0 for a scheduler that reports every other code as a failure.
+    #[arg(long, value_name = "CODE", requires = "try", hide_short_help = true)]
     pub busy_exit_code: Option<u8>,
-    /// Run CMD once per period, on one of the hosts: at least 1s, at most 36525d. Periods are
-    /// counted in UTC from 1970-01-01T00:00:00Z. The run is recorded under the prefix of the
-    /// election. Exit with 0 if the period is completed or has failed. docs/how-to/cron.md lists
-    /// the guarantees
+    /// Run CMD once per period, on one of the hosts.
+    ///
+    /// A period has at least 1s and at most 36525d. Periods are counted in UTC from
+    /// 1970-01-01T00:00:00Z. The run is recorded under the prefix of the election. Exit with 0 if
+    /// the period is completed or has failed. docs/how-to/cron.md lists the guarantees.
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(CENTURY))]
-    #[arg(conflicts_with = "forever")]
+    #[arg(conflicts_with = "forever", help_heading = "Command")]
     pub once_per: Option<Duration>,
-    /// Delay of the start of each period, less than the period, such as 3h for 3:00 UTC with
-    /// --once-per 1d [default: 0s]
+    /// Delay of the start of each period, less than the period [default: 0s]
+    ///
+    /// With --once-per 1d, a delay of 3h means 3:00 UTC.
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "once_per")]
+    #[arg(help_heading = "Command", hide_short_help = true)]
     pub period_offset: Option<Duration>,
     /// Treatment of a period that began longer ago than the tolerance: run CMD late, or skip the
     /// period [default: run]
     #[arg(long, value_name = "ACTION", value_enum, requires = "once_per")]
+    #[arg(help_heading = "Command", hide_short_help = true)]
     pub missed: Option<Missed>,
     /// With --missed skip, the maximum delay of CMD after the start of the period, at most the
     /// period [default: half of the period]
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "missed")]
+    #[arg(help_heading = "Command", hide_short_help = true)]
     pub tolerance: Option<Duration>,
-    /// Maximum number of further starts of CMD in its period, on any host, after CMD has failed or
-    /// its host has died [default: 0]
+    /// Maximum number of further starts of CMD in its period [default: 0]
+    ///
+    /// CMD starts again, on any host, after CMD has failed or its host has died.
     #[arg(long, value_name = "N", requires = "once_per")]
+    #[arg(help_heading = "Command", hide_short_help = true)]
     pub retries: Option<u32>,
-    /// Maximum lead of this host's clock over the store's, at most 24h. With a greater lead CMD
-    /// does not run [default: 1m]
+    /// Maximum lead of this host's clock over the store's, at most 24h [default: 1m]
+    ///
+    /// With a greater lead CMD does not run.
     #[arg(long, value_name = "DURATION", value_parser = duration_up_to(DAY), requires = "once_per")]
+    #[arg(help_heading = "Command", hide_short_help = true)]
     pub clock_ahead_max: Option<Duration>,
 }
 

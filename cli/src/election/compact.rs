@@ -31,21 +31,24 @@ pub struct CompactArgs {
     pub store: StoreArg,
     /// Number of epoch objects to keep, including the newest: at least 1
     #[arg(long, value_name = "COUNT", default_value = "10")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..), env = "TENURE_KEEP")]
     pub keep: u64,
-    /// Delete only objects of at least this age by the store's clock: at most 36525d. With less
-    /// than 1h, a delayed request may create a deleted epoch again
+    /// Delete only objects of at least this age by the store's clock: at most 36525d.
+    ///
+    /// With less than 1h, a delayed request may create a deleted epoch again.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration_up_to(CENTURY))]
+    #[arg(env = "TENURE_MIN_AGE")]
     pub min_age: Duration,
-    /// Compact the partition group at the prefix instead of an election: delete superseded
-    /// assignments, and sessions that have ended
+    /// Compact the partition group at the prefix instead of an election.
+    ///
+    /// Delete superseded assignments, and sessions that have ended.
     #[arg(long)]
     pub group: bool,
     /// Report the result of the compaction without deleting anything
     #[arg(long)]
     pub dry_run: bool,
     /// Repeat the compaction until a signal, with this pause after each run: at most 365d
-    #[arg(long, value_name = "DURATION", value_parser = positive_up_to(YEAR))]
+    #[arg(long, value_name = "DURATION", value_parser = positive_up_to(YEAR), env = "TENURE_EVERY")]
     pub every: Option<Duration>,
     /// Print one JSON object for each run instead of text
     #[arg(long)]

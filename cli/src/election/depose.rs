@@ -18,12 +18,13 @@ pub struct DeposeArgs {
     /// Depose the leader only if this epoch is still the newest
     #[arg(long, value_name = "EPOCH")]
     pub epoch: Option<Epoch>,
-    /// Declare that the leader is dead: its successor does not wait for the end of its lease. If
-    /// the leader is alive, two processes lead for up to its validity
+    /// Declare that the leader is dead: its successor does not wait for the end of its lease.
+    ///
+    /// If the leader is alive, two processes lead for up to its validity.
     #[arg(long)]
     pub force: bool,
     /// Name of the operator, for people [default: HOSTNAME-PID]
-    #[arg(long, value_name = "NAME", value_parser = name)]
+    #[arg(long, value_name = "NAME", value_parser = name, env = "TENURE_NAME")]
     pub name: Option<String>,
     /// Reason, for people: `status` and `history` show it. At most 1,000 bytes
     #[arg(long, value_name = "TEXT")]

@@ -18,16 +18,19 @@ pub struct RestoreArgs {
     #[command(flatten)]
     pub store: StoreArg,
     /// Epoch to continue above: at least the greatest token that any guarded resource has seen or
-    /// any process remembers. With a lower epoch, resources refuse the tokens of the next leaders,
-    /// or tokens repeat
+    /// any process remembers.
+    ///
+    /// With a lower epoch, resources refuse the tokens of the next leaders, or tokens repeat.
     #[arg(long, value_name = "EPOCH")]
     pub epoch: Epoch,
-    /// Wait of the next leader, because a leader from before the deletion may still run: the
-    /// validity of that leader, at most 24h. Must be above 0s if lock.json cannot be read
+    /// Wait of the next leader, because a leader from before the deletion may still run.
+    ///
+    /// It is the validity of that leader, at most 24h. Must be above 0s if lock.json cannot be
+    /// read.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub wait: Duration,
     /// Name of the operator, for people [default: HOSTNAME-PID]
-    #[arg(long, value_name = "NAME", value_parser = name)]
+    #[arg(long, value_name = "NAME", value_parser = name, env = "TENURE_NAME")]
     pub name: Option<String>,
     /// Print one JSON object instead of text
     #[arg(long)]

@@ -27,6 +27,7 @@ pub struct WatchArgs {
     pub store: StoreArg,
     /// Interval between polls, with one GET each: at most 24h
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
+    #[arg(env = "TENURE_POLL")]
     pub poll: Duration,
     /// Print one JSON object per change instead of a line for people
     #[arg(long)]
@@ -39,20 +40,21 @@ pub struct WatchArgs {
 
 pub const AFTER_WATCH: &str = after_help!(
     "\
-With --exec, CMD gets TENURE_STATE (held, vacant or unknown), TENURE_EPOCH, TENURE_CANDIDATE,
-TENURE_DATA (JSON) and TENURE_REASON (why no process leads, such as \"anna resigned epoch 1\") as
-variables. Their values are escaped as in all output, and empty if they do not apply. On stdin it
+With --exec, CMD gets TENURE_STATE (held, vacant or unknown), TENURE_EPOCH, TENURE_CANDIDATE, \
+TENURE_DATA (JSON) and TENURE_REASON (why no process leads, such as \"anna resigned epoch 1\") as \
+variables. Their values are escaped as in all output, and empty if they do not apply. On stdin it \
 gets the line of JSON that --json prints. CMD inherits stdout and stderr of `watch`.
 
-At most one CMD runs at a time. If several changes occur during a run, CMD runs again for the newest
-of them only. CMD has no time limit: write `timeout 1m COMMAND` to set one. `watch` logs failures of
-CMD and continues. At its end, `watch` starts no CMD, and sends SIGTERM to the process group of a
-running CMD, and SIGKILL after 10s. A kill of `watch` does not end CMD.
+At most one CMD runs at a time. If several changes occur during a run, CMD runs again for the \
+newest of them only. CMD has no time limit: write `timeout 1m COMMAND` to set one. `watch` logs \
+failures of CMD and continues. At its end, `watch` starts no CMD, and sends SIGTERM to the process \
+group of a running CMD, and SIGKILL after 10s. A kill of `watch` does not end CMD.
 
-CMD runs on each host that watches, some time after the change, whether or not this host leads. Use
-`tenure run` for work of the leader.",
+CMD runs on each host that watches, some time after the change, whether or not this host leads. \
+Use `tenure run` for work of the leader.",
     "
-   0  ended by SIGINT, SIGTERM or SIGHUP, or because the reader of its output has left
+   0  ended by SIGINT, SIGTERM or SIGHUP, or because the reader of its output
+      has left
   64  wrong usage or settings
   70  store unsafe, or a record of a later version
   71  the operating system refused something"

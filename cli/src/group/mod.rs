@@ -37,54 +37,55 @@ pub struct GroupArgs {
 #[derive(Debug, Subcommand)]
 enum GroupVerb {
     /// Join a group, and run CMD for each partition that this member is granted
-    #[command(after_help = AFTER_GROUP_RUN)]
+    #[command(after_long_help = AFTER_GROUP_RUN)]
     Run(Box<GroupRunArgs>),
     /// Show the members and their partitions
-    #[command(after_help = AFTER_GROUP_STATUS)]
+    #[command(after_long_help = AFTER_GROUP_STATUS)]
     Status(GroupStatusArgs),
     /// Follow the partitions: first a line for each owned partition, then a line for each change of
     /// owner
-    #[command(after_help = AFTER_GROUP_WATCH)]
+    #[command(after_long_help = AFTER_GROUP_WATCH)]
     Watch(GroupWatchArgs),
     /// Set the partitions of the group: add missing partitions, and retire all others
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_long_help = EXIT_CODES)]
     Resize(ResizeArgs),
     /// Remove partitions permanently, after their owners have released them
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_long_help = EXIT_CODES)]
     Retire(MarkArgs),
     /// Pin partitions: only members with a given name own them
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_long_help = EXIT_CODES)]
     Pin(PinArgs),
     /// Bar members with a given name from owning partitions
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_long_help = EXIT_CODES)]
     Bar(BarArgs),
     /// Pause partitions: their owners release them, and no member owns them until `resume`
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_long_help = EXIT_CODES)]
     Pause(MarkArgs),
     /// End the pause of partitions
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_long_help = EXIT_CODES)]
     Resume(MarkArgs),
     /// End the reservation of partitions for a member that left with --leave-for
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_long_help = EXIT_CODES)]
     Unreserve(MarkArgs),
     /// List each assignment with the members and the partitions that it changed
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_long_help = EXIT_CODES)]
     History(GroupHistoryArgs),
     /// End a member's session, so that its partitions move. A living member joins again: exclude it
     /// with `bar`
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_long_help = EXIT_CODES)]
     Depose(GroupDeposeArgs),
     /// After assignments were deleted: continue above a given epoch. Takes all partitions from
     /// their owners, and returns once the longest lease has ended
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_long_help = EXIT_CODES)]
     Restore(GroupRestoreArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct GroupStoreArg {
-    /// Location of the group: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
-    /// dynamodb://TABLE/PREFIX, or file:///PATH, with the settings and options of `run --store`
-    #[arg(long, value_name = "URL")]
+    /// Location of the group, such as s3://BUCKET/PREFIX or file:///PATH.
+    ///
+    /// `tenure run --help` lists the forms, their settings and options.
+    #[arg(long, value_name = "URL", env = "TENURE_STORE")]
     store: StoreUrl,
     /// Print one JSON object instead of text; `watch` and `history` print one for each line
     #[arg(long)]
@@ -98,8 +99,9 @@ struct GroupStatusArgs {
     /// Also list the partitions; `--json` always lists them
     #[arg(long)]
     partitions: bool,
-    /// Print only this field of the JSON object: a string without quotes, an empty line for null,
-    /// other values as JSON
+    /// Print only this field of the JSON object.
+    ///
+    /// A string is printed without quotes, null as an empty line, and other values as JSON.
     #[arg(long, value_name = "NAME", value_parser = status::FIELDS)]
     #[arg(conflicts_with_all = ["json", "partitions"])]
     field: Option<String>,
@@ -114,10 +116,12 @@ struct GroupWatchArgs {
     at: GroupStoreArg,
     /// Interval between polls: at most 1h
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
+    #[arg(env = "TENURE_POLL")]
     poll: Duration,
-    /// Run `sh -c CMD` for each partition that is owned at the start and for each change. CMD has
-    /// TENURE_STATE, TENURE_PARTITION, TENURE_EPOCH and TENURE_OWNER in its environment, and the
-    /// JSON object of --json on stdin
+    /// Run `sh -c CMD` for each owned partition at the start, and for each change.
+    ///
+    /// CMD has TENURE_STATE, TENURE_PARTITION, TENURE_EPOCH and TENURE_OWNER in its environment,
+    /// and the JSON object of --json on stdin.
     #[arg(long, value_name = "CMD", value_parser = exec_command)]
     exec: Option<String>,
     #[command(flatten)]
@@ -128,9 +132,10 @@ struct GroupWatchArgs {
 struct ResizeArgs {
     #[command(flatten)]
     at: GroupStoreArg,
-    /// All partitions of the group after the change: ranges such as 0..64 (without 64) and names,
-    /// separated by commas
-    #[arg(long, value_name = "NAMES", value_parser = partitions)]
+    /// All partitions of the group after the change.
+    ///
+    /// Ranges such as 0..64 (without 64) and names, separated by commas.
+    #[arg(long, value_name = "NAMES", value_parser = partitions, env = "TENURE_PARTITIONS")]
     partitions: Names,
 }
 
@@ -171,16 +176,18 @@ struct BarArgs {
 struct GroupHistoryArgs {
     #[command(flatten)]
     at: GroupStoreArg,
-    /// Maximum number of assignments to read, newest first: at most 100000. Costs one GET for each,
-    /// and one for each member that left
+    /// Maximum number of assignments to read, newest first: at most 100000.
+    ///
+    /// Costs one GET for each, and one for each member that left.
     #[arg(long, value_name = "COUNT", default_value = "1000")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,
     /// Show only the changes of this partition
     #[arg(long, value_name = "NAME", value_parser = name)]
     partition: Option<String>,
-    /// Also draw the owners of the partitions as an SVG in this file, for light and dark pages. `-`
-    /// means stdout, without other output
+    /// Also draw the owners of the partitions as an SVG in this file, for light and dark pages.
+    ///
+    /// `-` means stdout, without other output.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -192,12 +199,13 @@ struct GroupDeposeArgs {
     /// Name of the member, or at least the first 8 digits of its session; `status` shows both
     #[arg(value_name = "MEMBER", value_parser = name)]
     member: String,
-    /// Declare that the member is dead: its partitions move before the end of its lease. If the
-    /// member is alive, its partitions have two owners for up to its validity
+    /// Declare that the member is dead: its partitions move before the end of its lease.
+    ///
+    /// If the member is alive, its partitions have two owners for up to its validity.
     #[arg(long)]
     force: bool,
     /// Name of the operator, for people [default: HOSTNAME-PID]
-    #[arg(long, value_name = "NAME", value_parser = name)]
+    #[arg(long, value_name = "NAME", value_parser = name, env = "TENURE_NAME")]
     name: Option<String>,
     /// Reason, for people: it is written into the session. At most 1,000 bytes
     #[arg(long, value_name = "TEXT")]
@@ -209,19 +217,22 @@ struct GroupRestoreArgs {
     #[command(flatten)]
     at: GroupStoreArg,
     /// Epoch to continue above: at least the greatest token that any guarded resource has seen.
-    /// With a lower epoch, resources refuse the tokens of the next owners, or tokens repeat
+    ///
+    /// With a lower epoch, resources refuse the tokens of the next owners, or tokens repeat.
     #[arg(long, value_name = "EPOCH")]
     epoch: Epoch,
-    /// Minimum wait, because members from before the deletion may still run: their validity, at
-    /// most 1h. Must be above 0s if a session cannot be read
+    /// Minimum wait, because members from before the deletion may still run.
+    ///
+    /// It is their validity, at most 1h. Must be above 0s if a session cannot be read.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     wait: Duration,
-    /// Partitions of the group, if no assignment is left: ranges such as 0..64 (without 64) and
-    /// names, separated by commas
-    #[arg(long, value_name = "NAMES", value_parser = partitions)]
+    /// Partitions of the group, if no assignment is left.
+    ///
+    /// Ranges such as 0..64 (without 64) and names, separated by commas.
+    #[arg(long, value_name = "NAMES", value_parser = partitions, env = "TENURE_PARTITIONS")]
     partitions: Option<Names>,
     /// Name of the operator, for people [default: HOSTNAME-PID]
-    #[arg(long, value_name = "NAME", value_parser = name)]
+    #[arg(long, value_name = "NAME", value_parser = name, env = "TENURE_NAME")]
     name: Option<String>,
 }
 

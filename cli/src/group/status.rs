@@ -38,18 +38,19 @@ pub fn short(session: &str) -> String {
 
 pub const AFTER_GROUP_STATUS: &str = after_help!(
     "\
-`group status` reads the assignment and the session of each member. With --exit-code it exits with 0
-while each partition has a live owner: the session of the owner has not ended. It exits with 1 if no
-group exists, if a partition has no live owner (paused partitions included), or if a restore is
-unfinished. The answer holds for the moment of the read only. A member that has died counts as live
-until its validity has passed by the store's clock. A deposed member does not count as live,
+`group status` reads the assignment and the session of each member. With --exit-code it exits with \
+0 while each partition has a live owner: the session of the owner has not ended. It exits with 1 \
+if no group exists, if a partition has no live owner (paused partitions included), or if a restore \
+is unfinished. The answer holds for the moment of the read only. A member that has died counts as \
+live until its validity has passed by the store's clock. A deposed member does not count as live, \
 although it may not know of its end. To act as an owner use `group run`, and send its token.
 
-`group status` shows an unfinished `group restore` with its epoch. No partition is assigned until
+`group status` shows an unfinished `group restore` with its epoch. No partition is assigned until \
 the restore finishes.",
     "
    0  done
-   1  with --exit-code: a partition has no live owner, or a restore is unfinished
+   1  with --exit-code: a partition has no live owner, or a restore is
+      unfinished
   64  wrong usage or settings
   69  store unreachable or missing
   70  an object in the store is corrupt, or too new

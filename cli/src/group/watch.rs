@@ -25,19 +25,20 @@ use crate::store::patience::patiently;
 
 pub const AFTER_GROUP_WATCH: &str = after_help!(
     "\
-With --exec, CMD gets TENURE_STATE (held or vacant), TENURE_PARTITION, TENURE_EPOCH (the token) and
-TENURE_OWNER as variables. Their values are escaped as in all output, and empty if they do not
+With --exec, CMD gets TENURE_STATE (held or vacant), TENURE_PARTITION, TENURE_EPOCH (the token) \
+and TENURE_OWNER as variables. Their values are escaped as in all output, and empty if they do not \
 apply. On stdin it gets the line of JSON that --json prints.
 
-At most one CMD runs at a time. If several changes occur during a run, CMD runs again only for the
-newest of each partition. CMD has no time limit: write `timeout 1m COMMAND` to set one.
-`group watch` logs failures of CMD and continues. At its end, it starts no CMD, and sends SIGTERM to
-the process group of a running CMD, and SIGKILL after 10s. A kill of `group watch` does not end CMD.
+At most one CMD runs at a time. If several changes occur during a run, CMD runs again only for the \
+newest of each partition. CMD has no time limit: write `timeout 1m COMMAND` to set one. `group \
+watch` logs failures of CMD and continues. At its end, it starts no CMD, and sends SIGTERM to the \
+process group of a running CMD, and SIGKILL after 10s. A kill of `group watch` does not end CMD.
 
-CMD runs on each host that watches, some time after the change, whether or not this host owns the
+CMD runs on each host that watches, some time after the change, whether or not this host owns the \
 partition. Use `tenure group run` for work of the owner.",
     "
-   0  ended by SIGINT, SIGTERM or SIGHUP, or because the reader of its output has left
+   0  ended by SIGINT, SIGTERM or SIGHUP, or because the reader of its output
+      has left
   64  wrong usage or settings
   70  store unsafe, or a record of a later version
   71  the operating system refused something"

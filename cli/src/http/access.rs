@@ -18,14 +18,18 @@ use crate::exit::{self, Failure};
 /// The rules for clients, as flags of a server.
 #[derive(Debug, Clone, clap::Args)]
 pub struct AccessArgs {
-    /// A file with a key of 16 to 1024 characters: every request must have `Authorization: Bearer
-    /// KEY`. The key is sent as plain text: encrypt the connection with a proxy or a mesh
+    /// File with the key that each request must have.
+    ///
+    /// The key has 16 to 1024 characters. The header is `Authorization: Bearer KEY`. The key is
+    /// sent as plain text: encrypt the connection with a proxy or a mesh.
     #[arg(long, value_name = "PATH")]
     pub access_key_file: Option<PathBuf>,
     /// A name that clients may use in `Host`, without a port; repeat the flag for several names.
+    ///
     /// Without a key, a request over TCP must have this name, localhost, or a loopback address in
-    /// `Host`. Otherwise a web page could read tokens by DNS rebinding
+    /// `Host`. Otherwise a web page could read tokens by DNS rebinding.
     #[arg(long = "allow-host", value_name = "NAME", value_parser = host_name)]
+    #[arg(hide_short_help = true)]
     pub allowed_hosts: Vec<String>,
 }
 

@@ -24,9 +24,11 @@ const UPKEEP: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct MetricsArg {
-    /// Serve metrics at http://ADDR/metrics in the Prometheus text format. With port 0 the system
-    /// chooses the port, and the log shows it
+    /// Serve metrics at http://ADDR/metrics in the Prometheus text format.
+    ///
+    /// With port 0 the system chooses the port, and the log shows it.
     #[arg(long, value_name = "ADDR", value_parser = http::address)]
+    #[arg(env = "TENURE_METRICS_ADDR", help_heading = "Health")]
     pub metrics_addr: Option<SocketAddr>,
 }
 

@@ -44,13 +44,16 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 pub struct ProbeArgs {
     #[command(flatten)]
     pub store: StoreArg,
-    /// Rounds of each kind of race: 3 races in 2 rounds. More rounds find rarer faults. With 0 the
-    /// races end after --for, or at SIGINT, SIGTERM or SIGHUP, and the report follows
+    /// Rounds of each kind of race: 3 races in 2 rounds.
+    ///
+    /// More rounds find rarer faults. With 0 the races end after --for, or at SIGINT, SIGTERM or
+    /// SIGHUP, and the report follows.
     #[arg(long, value_name = "COUNT", default_value = "30")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub rounds: u32,
-    /// Time from the first round after which no round starts, except for the first two of each
-    /// kind: at most 365d
+    /// Time after which no further round starts: at most 365d.
+    ///
+    /// The time begins with the first round. The first two rounds of each kind always run.
     #[arg(long = "for", value_name = "DURATION", value_parser = positive_up_to(YEAR))]
     pub span: Option<Duration>,
     /// Print one JSON object instead of tables
@@ -59,24 +62,24 @@ pub struct ProbeArgs {
 }
 
 pub const AFTER_PROBE: &str = "\
-Checks: one writer tries creates, replaces, reads, listings and deletions in sequence. Then 32
-writers race, --rounds times to create and --rounds times to replace. In every other round all of
-them write short bodies to one key. In the other rounds, for each of two keys, one writer sends
-5 MiB, and 15 writers send short bodies during that write. Exactly one writer may win. Only these
-races expose a store that checks a condition and writes in two steps. An unclear answer (a timeout,
-409, 5xx) counts for no writer, and the stored object shows the winner. On S3 the probe also reads
-the versioning and the lifecycle rules of the bucket.
+Checks: one writer tries creates, replaces, reads, listings and deletions in sequence. Then 32 \
+writers race, --rounds times to create and --rounds times to replace. In every other round all of \
+them write short bodies to one key. In the other rounds, for each of two keys, one writer sends 5 \
+MiB, and 15 writers send short bodies during that write. Exactly one writer may win. Only these \
+races expose a store that checks a condition and writes in two steps. An unclear answer (a \
+timeout, 409, 5xx) counts for no writer, and the stored object shows the winner. On S3 the probe \
+also reads the versioning and the lifecycle rules of the bucket.
 
-The report states the probability that a fault was missed: no number of races proves the absence of
-faults. The races end with the batch of 20 rounds in which a fault occurs.
+The report states the probability that a fault was missed: no number of races proves the absence \
+of faults. The races end with the batch of 20 rounds in which a fault occurs.
 
-Cost: about 70 requests per round and 280 more, so about 2,400 for 30 rounds. Most are writes:
-$0.011 on S3. 30 rounds send 305 MiB. If a write of 5 MiB takes longer than a second or is refused,
-long bodies are halved, down to 160 KiB.
+Cost: about 70 requests per round and 280 more, so about 2,400 for 30 rounds. Most are writes: \
+$0.011 on S3. 30 rounds send 305 MiB. If a write of 5 MiB takes longer than a second or is \
+refused, long bodies are halved, down to 160 KiB.
 
-Cleanup: the probe writes keys PREFIX/probe-…, which elections ignore. It deletes them at its end,
-also after a failure and after SIGINT, SIGTERM and SIGHUP. A killed probe leaves its keys. The probe
-needs the rights of a candidate and of a compactor, and for the settings of the bucket also
+Cleanup: the probe writes keys PREFIX/probe-…, which elections ignore. It deletes them at its end, \
+also after a failure and after SIGINT, SIGTERM and SIGHUP. A killed probe leaves its keys. The \
+probe needs the rights of a candidate and of a compactor, and for the settings of the bucket also \
 s3:GetBucketVersioning and s3:GetLifecycleConfiguration.
 
 Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug.
@@ -84,11 +87,12 @@ Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug.
 Exit codes:
    0  no fault seen; see the warnings, if any
   64  wrong usage or settings
-  69  store unreachable or missing, too few clear answers, a store that does not delete, or
-      something could not be deleted
+  69  store unreachable or missing, too few clear answers, a store that does not
+      delete, or something could not be deleted
   70  UNSAFE: a promise is broken
   77  access denied by the store
- 128+N  signal N stopped it; with --rounds 0 the first signal ends the races only";
+ 128+N  signal N stopped it; with --rounds 0 the first signal ends the races
+      only";
 
 pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
     let url = &args.store.store;

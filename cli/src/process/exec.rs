@@ -18,9 +18,10 @@ use super::timer::pause;
 
 #[derive(Debug, clap::Args)]
 pub struct ExecArg {
-    /// Run `sh -c CMD` for the first state and for each change. CMD has TENURE_STATE, TENURE_EPOCH,
-    /// TENURE_CANDIDATE, TENURE_DATA and TENURE_REASON in its environment, and the JSON object of
-    /// --json on stdin
+    /// Run `sh -c CMD` for the first state and for each change.
+    ///
+    /// CMD has TENURE_STATE, TENURE_EPOCH, TENURE_CANDIDATE, TENURE_DATA and TENURE_REASON in its
+    /// environment, and the JSON object of --json on stdin.
     #[arg(long, value_name = "CMD", value_parser = command)]
     pub exec: Option<String>,
 }

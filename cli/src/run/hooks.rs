@@ -18,22 +18,28 @@ use crate::process::signals::Signals;
 use crate::process::timer::pause;
 
 #[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Command")]
 pub struct HooksArgs {
-    /// Run this line with `sh -c` when CMD starts, with the same variables and under the same
-    /// guard. CMD does not wait for the line
-    #[arg(long, value_name = "LINE")]
+    /// Run this line with `sh -c` when CMD starts.
+    ///
+    /// The line has the same variables and the same guard as CMD. CMD does not wait for the line.
+    #[arg(long, value_name = "LINE", env = "TENURE_ON_ELECTED", hide_short_help = true)]
     pub on_elected: Option<String>,
-    /// Run this line with `sh -c` after CMD and the leadership have ended, with the reason in
-    /// TENURE_LOSS. Another process may already lead. The line does not run if `tenure` itself is
-    /// killed
-    #[arg(long, value_name = "LINE")]
+    /// Run this line with `sh -c` after the leadership has ended.
+    ///
+    /// CMD has ended, and another process may already lead. TENURE_LOSS has the reason. The line
+    /// does not run if `tenure` itself is killed.
+    #[arg(long, value_name = "LINE", env = "TENURE_ON_LOST", hide_short_help = true)]
     pub on_lost: Option<String>,
     /// Time after which a running hook is killed: at most 24h
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_up_to(DAY))]
+    #[arg(env = "TENURE_HOOK_TIMEOUT", hide_short_help = true)]
     pub hook_timeout: Duration,
-    /// Write the epoch to this file before CMD starts, and remove the file when CMD must end, even
-    /// if `tenure` itself is killed. Each candidate needs a separate file
-    #[arg(long, value_name = "PATH")]
+    /// Write the epoch to this file while CMD may run.
+    ///
+    /// The file is written before CMD starts, and removed when CMD must end, even if `tenure`
+    /// itself is killed. Each candidate needs a separate file.
+    #[arg(long, value_name = "PATH", env = "TENURE_EPOCH_FILE", hide_short_help = true)]
     pub epoch_file: Option<PathBuf>,
 }
 

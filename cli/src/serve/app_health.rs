@@ -24,16 +24,17 @@ use crate::store::patience::on_a_thread;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct AppHealthArgs {
-    /// Check that the application works: an http:// URL that returns 2xx, file:PATH that the
-    /// application touches, or `heartbeat` for POST /v1/heartbeat. This process campaigns and joins
-    /// groups only while the application works. Once the deadline has passed without a sign of
-    /// health, this process resigns and gives up its sessions. The check is no fence: an
-    /// application that hangs may continue later
-    #[arg(long, value_name = "CHECK", value_parser = str::parse::<Check>)]
+    /// Lead only while the application works: an http:// URL, file:PATH or `heartbeat`.
+    ///
+    /// The URL returns 2xx, the application touches the file, or it sends POST /v1/heartbeat. This
+    /// process campaigns and joins groups only while the application works. Once the deadline has
+    /// passed without a sign of health, this process resigns and gives up its sessions. The check
+    /// is no fence: an application that hangs may continue later.
+    #[arg(long, value_name = "CHECK", value_parser = str::parse::<Check>, help_heading = "Health")]
     app_health: Option<Check>,
-    /// Maximum time without a sign of health: at least 100ms, at most 24h
-    /// [default: 30s]
+    /// Maximum time without a sign of health: at least 100ms, at most 24h [default: 30s]
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(DAY), requires = "app_health")]
+    #[arg(help_heading = "Health", hide_short_help = true)]
     app_health_deadline: Option<Duration>,
 }
 

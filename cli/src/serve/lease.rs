@@ -10,9 +10,12 @@ use crate::output::print::in_ms;
 pub struct ServeLeaseArgs {
     #[command(flatten)]
     pub election: ElectionArgs,
-    /// Time that the application has after SIGTERM until the leaderships and the sessions are
-    /// resigned, at most 24h [default: a sixth of the validity]
+    /// Time of the application from SIGTERM until the resignations [default: a sixth of the
+    /// validity]
+    ///
+    /// The leaderships and the sessions are resigned at its end, at most 24h after SIGTERM.
     #[arg(long, value_name = "DURATION", value_parser = duration_up_to(DAY))]
+    #[arg(env = "TENURE_GRACE", help_heading = "Timing")]
     grace: Option<Duration>,
 }
 

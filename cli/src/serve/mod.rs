@@ -47,65 +47,76 @@ use named::{Named, named, open_all, refuse_twice};
 use probes::probes;
 
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Elections and groups")]
 pub struct ServeArgs {
-    /// An election to campaign in, and its name in the API: letters, digits, `.`, `_` and `-`.
-    /// Repeat the flag for several elections. The URL has the form of `run --store`
+    /// An election to campaign in; repeat the flag for several elections.
+    ///
+    /// NAME is the name of the election in the API. It has letters, digits, `.`, `_` and `-`. The
+    /// URL has the form of `run --store`.
     #[arg(long = "election", value_name = "NAME=URL", value_parser = named)]
+    #[arg(env = "TENURE_ELECTION")]
     elections: Vec<Named>,
     #[command(flatten)]
     groups: GroupsArgs,
     /// Layout of the elections in the store. All processes of an election must use the same layout
     #[arg(long, value_name = "LAYOUT", value_enum, default_value_t = LayoutArg::EpochFiles)]
+    #[arg(env = "TENURE_LAYOUT", hide_short_help = true)]
     layout: LayoutArg,
-    #[command(flatten)]
-    lease: ServeLeaseArgs,
-    /// The address of the API: an address and a port of this machine, or unix:PATH for a socket
-    /// that only this user may connect to. An address that other machines can reach needs
-    /// --access-key-file. With port 0 the system chooses the port, and the log shows it
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4040")]
+    /// Address of the API: ADDRESS:PORT or unix:PATH.
+    ///
+    /// The address is one of this machine. Only this user may connect to the socket unix:PATH. An
+    /// address that other machines can reach needs --access-key-file. With port 0 the system
+    /// chooses the port, and the log shows it.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4040", help_heading = "API")]
     listen: Listen,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "API")]
     access: AccessArgs,
     #[command(flatten)]
     app: AppHealthArgs,
-    /// Answer /livez and /readyz at http://ADDR, for the probes of another machine. With port 0 the
-    /// system chooses the port, and the log shows it
+    /// Answer /livez and /readyz at http://ADDR, for the probes of another machine.
+    ///
+    /// With port 0 the system chooses the port, and the log shows it.
     #[arg(long, value_name = "ADDR", value_parser = http::address)]
+    #[arg(env = "TENURE_HEALTH_ADDR", help_heading = "Health")]
     health_addr: Option<SocketAddr>,
     #[command(flatten)]
     metrics: MetricsArg,
+    #[command(flatten, next_help_heading = "Elections and groups")]
+    lease: ServeLeaseArgs,
 }
 
 pub const AFTER_SERVE: &str = after_help!(
     "\
-GET /v1/elections/NAME returns the leader and the age of this information. The reply to
-GET /v1/elections/NAME/token is 200 only while this candidate leads. GET /v1/elections/NAME/events
-sends `elected`, `at_risk`, `lost` and `leader_changed` as server-sent events.
-POST /v1/elections/NAME/resign resigns, and PUT /v1/elections/NAME/data proclaims data.
-GET /openapi.json describes the API.
+GET /v1/elections/NAME returns the leader and the age of this information. The reply to GET \
+/v1/elections/NAME/token is 200 only while this candidate leads. GET /v1/elections/NAME/events \
+sends `elected`, `at_risk`, `lost` and `leader_changed` as server-sent events. POST \
+/v1/elections/NAME/resign resigns, and PUT /v1/elections/NAME/data proclaims data. GET \
+/openapi.json describes the API.
 
-With --group this process is a member of a partition group. The reply to
-GET /v1/groups/NAME/partitions/P/token is 200 only while this member owns P.
-GET /v1/groups/NAME/events sends `granted`, `revoked`, `lost`, `at_risk`, `safe` and
-`state_changed`. A revoked partition stays owned until the application sends
-POST /v1/groups/NAME/partitions/P/release, or the session ends. POST /v1/groups/NAME/leave ends the
+With --group this process is a member of a partition group. The reply to GET \
+/v1/groups/NAME/partitions/P/token is 200 only while this member owns P. GET \
+/v1/groups/NAME/events sends `granted`, `revoked`, `lost`, `at_risk`, `safe` and `state_changed`. \
+A revoked partition stays owned until the application sends POST \
+/v1/groups/NAME/partitions/P/release, or the session ends. POST /v1/groups/NAME/leave ends the \
 session.
 
-A reply is true when it is sent. Later writes of the application still need the token: pass it to
-the written resource, which must refuse lower tokens. A leadership is given up before its lease
-ends, by max(200ms, VALIDITY/20). An application that gets no replies must stop once the
+A reply is true when it is sent. Later writes of the application still need the token: pass it to \
+the written resource, which must refuse lower tokens. A leadership is given up before its lease \
+ends, by max(200ms, VALIDITY/20). An application that gets no replies must stop once the \
 `lease_remaining_ms` of the last reply have passed since its request.
 
-At SIGINT, SIGTERM and SIGHUP the application gets `lost`, and `revoked` for each partition. The
-leaderships and sessions are resigned after the grace, or once the application has resigned and
-released everything. A second signal ends `tenure` immediately, and other processes wait for the
+At SIGINT, SIGTERM and SIGHUP the application gets `lost`, and `revoked` for each partition. The \
+leaderships and sessions are resigned after the grace, or once the application has resigned and \
+released everything. A second signal ends `tenure` immediately, and other processes wait for the \
 lapse.",
     "
    0  ended by SIGINT, SIGTERM or SIGHUP
   64  wrong usage or settings; nothing was sent
-  69  a directory cannot be reached at the start; later `tenure` waits for the store
+  69  a directory cannot be reached at the start; later `tenure` waits for the
+      store
   71  the operating system refused an operation, such as the use of an address
- 130  ended by a second SIGINT, 143 by SIGTERM, 129 by SIGHUP, before everything was resigned"
+ 130  ended by a second SIGINT, 143 by SIGTERM, 129 by SIGHUP, before everything
+      was resigned"
 );
 
 /// Time for the last replies before the process exits.

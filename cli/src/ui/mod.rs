@@ -27,36 +27,42 @@ use page::Page;
 
 #[derive(Debug, clap::Args)]
 pub struct UiArgs {
-    /// A store and a prefix, as for `status`. The page shows each election, group and job below the
-    /// prefix. Repeat the flag for several stores
-    #[arg(long = "store", value_name = "URL", required = true)]
+    /// A store and a prefix, as for `status`; repeat the flag for several stores.
+    ///
+    /// The page shows each election, group and job below the prefix.
+    #[arg(long = "store", value_name = "URL", required = true, env = "TENURE_STORE")]
     stores: Vec<StoreUrl>,
-    /// The address of the page: an address and a port of this machine, or unix:PATH for a socket
-    /// that only this user may connect to. An address that other machines can reach needs
-    /// --access-key-file. For port 0 the log shows the port
+    /// Address of the page: ADDRESS:PORT or unix:PATH.
+    ///
+    /// The address is one of this machine. Only this user may connect to the socket unix:PATH. An
+    /// address that other machines can reach needs --access-key-file. For port 0 the log shows the
+    /// port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8420")]
     listen: Listen,
     #[command(flatten)]
     access: AccessArgs,
     /// Poll interval of each election and each group: at most 1h
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
+    #[arg(env = "TENURE_POLL")]
     poll: Duration,
-    /// Show the fencing tokens of partitions. A process that has a token can pass for the owner
+    /// Show the fencing tokens of partitions.
+    ///
+    /// A process that has a token can pass for the owner.
     #[arg(long)]
     show_tokens: bool,
 }
 
 pub const AFTER_UI: &str = after_help!(
     "\
-The page shows elections with leader, data, remaining lease and the last 50 epochs; groups with the
-owner of each partition; and the last periods of jobs (`run --once-per`). It is updated as the
+The page shows elections with leader, data, remaining lease and the last 50 epochs; groups with \
+the owner of each partition; and the last periods of jobs (`run --once-per`). It is updated as the \
 states change. It changes no object: every write of one is refused in this process.
 
-Up to 500 elections, groups and jobs of each store are followed; the names of others are listed.
-Each is followed once, for up to 64 visible pages. The page shows the number of requests and their
+Up to 500 elections, groups and jobs of each store are followed; the names of others are listed. \
+Each is followed once, for up to 64 visible pages. The page shows the number of requests and their \
 cost in a month.
 
-With --access-key-file a browser asks for a user name and a password: the name is ignored, and the
+With --access-key-file a browser asks for a user name and a password: the name is ignored, and the \
 password is the key.",
     "
    0  ended by SIGINT, SIGTERM or SIGHUP

@@ -36,8 +36,9 @@ pub struct HistoryArgs {
     /// Read only epochs that were written within this time before now: at most 36525d
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(CENTURY))]
     pub since: Option<Duration>,
-    /// Also draw the timeline as an SVG in this file, for light and dark pages. `-` is stdout,
-    /// which then has no other output
+    /// Also draw the timeline as an SVG in this file, for light and dark pages.
+    ///
+    /// `-` is stdout, which then has no other output.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
     /// Print one JSON object per epoch and one for all epochs, instead of a table

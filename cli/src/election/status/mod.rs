@@ -24,12 +24,15 @@ pub struct StatusArgs {
     /// Print one JSON object instead of lines for people
     #[arg(long)]
     pub json: bool,
-    /// Print only this field of the JSON object: a string without quotes, an empty line for null,
-    /// other values as JSON
+    /// Print only this field of the JSON object.
+    ///
+    /// A string is printed without quotes, null as an empty line, and other values as JSON.
     #[arg(long, value_name = "NAME", value_parser = FIELDS, conflicts_with = "json")]
     pub field: Option<String>,
-    /// Exit with 1 if the election is vacant: there is no epoch, or the newest one is sealed, or
-    /// has lapsed by the store's clock
+    /// Exit with 1 if the election is vacant.
+    ///
+    /// It is vacant if there is no epoch, or the newest one is sealed, or has lapsed by the store's
+    /// clock.
     #[arg(long)]
     pub exit_code: bool,
     #[command(flatten)]
@@ -38,12 +41,12 @@ pub struct StatusArgs {
 
 pub const AFTER_STATUS: &str = after_help!(
     "\
-With --exit-code, `status` exits with 0 while an epoch is held, and with 1 if the election is
-vacant. The answer holds for the moment of the read only. A leader that has died counts as the
-leader until its validity has passed. A deposed leader does not count, although it may not know of
+With --exit-code, `status` exits with 0 while an epoch is held, and with 1 if the election is \
+vacant. The answer holds for the moment of the read only. A leader that has died counts as the \
+leader until its validity has passed. A deposed leader does not count, although it may not know of \
 its end. To act as the leader use `run`, and send its token.
 
-With --last-period-within, the exit code depends only on the periods of `run --once-per`: 0 if a
+With --last-period-within, the exit code depends only on the periods of `run --once-per`: 0 if a \
 completed period began within that duration. The clock of this host measures the duration.",
     "
    0  done

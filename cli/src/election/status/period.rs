@@ -16,8 +16,10 @@ use crate::output::print::{ATTENTION, GOOD, plain, styled};
 
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct PeriodArg {
-    /// For `run --once-per`: exit with 1 unless a period that began within this duration before now
-    /// is completed, whether an epoch is held or not. At most 36525d
+    /// For `run --once-per`: exit with 1 unless a recent period is completed.
+    ///
+    /// The period must have begun within this duration before now, at most 36525d, whether an epoch
+    /// is held or not.
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(CENTURY))]
     #[arg(requires = "exit_code")]
     pub last_period_within: Option<Duration>,

@@ -18,9 +18,12 @@ use crate::process::lock::lock;
 
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct GroupHealthArg {
-    /// Answer at http://ADDR: /livez, /readyz, and /partitions, which shows the partitions of this
-    /// member. With port 0 the system chooses the port, and the log shows it
+    /// Answer /livez, /readyz and /partitions at http://ADDR.
+    ///
+    /// /partitions shows the partitions of this member. With port 0 the system chooses the port,
+    /// and the log shows it.
     #[arg(long, value_name = "ADDR", value_parser = http::address)]
+    #[arg(env = "TENURE_HEALTH_ADDR", help_heading = "Health")]
     health_addr: Option<SocketAddr>,
 }
 

@@ -34,18 +34,19 @@ use health::{GroupHealth, GroupHealthArg};
 use work::Works;
 
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Group")]
 pub struct GroupRunArgs {
-    /// Location of the group: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
-    /// dynamodb://TABLE/PREFIX, or file:///PATH, with the settings and options of `run --store`
-    #[arg(long, value_name = "URL")]
+    /// Location of the group, such as s3://BUCKET/PREFIX or file:///PATH.
+    ///
+    /// `tenure run --help` lists the forms, their settings and options.
+    #[arg(long, value_name = "URL", env = "TENURE_STORE")]
     store: StoreUrl,
     /// Partitions of a new group: ranges such as 0..64 (without 64) and names, separated by commas.
+    ///
     /// All members must give the same partitions. An existing group keeps its partitions; `group
-    /// resize` changes them
-    #[arg(long, value_name = "NAMES", value_parser = partitions)]
+    /// resize` changes them.
+    #[arg(long, value_name = "NAMES", value_parser = partitions, env = "TENURE_PARTITIONS")]
     partitions: Names,
-    #[command(flatten)]
-    lease: LeaseArgs,
     #[command(flatten)]
     member: MemberArgs,
     #[command(flatten)]
@@ -54,38 +55,40 @@ pub struct GroupRunArgs {
     health: GroupHealthArg,
     #[command(flatten)]
     metrics: MetricsArg,
+    #[command(flatten)]
+    lease: LeaseArgs,
     /// The command to run for each partition, and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required = true, value_name = "CMD", help_heading = None)]
     command: Vec<OsString>,
 }
 
 pub const AFTER_GROUP_RUN: &str = "\
-One CMD runs for each partition that this member owns, in a separate process group and under a
-separate guard. CMD has TENURE_PARTITION (the name of the partition), TENURE_EPOCH (its fencing
-token), TENURE_NAME and TENURE_STORE in its environment. CMD must send TENURE_EPOCH with each
+One CMD runs for each partition that this member owns, in a separate process group and under a \
+separate guard. CMD has TENURE_PARTITION (the name of the partition), TENURE_EPOCH (its fencing \
+token), TENURE_NAME and TENURE_STORE in its environment. CMD must send TENURE_EPOCH with each \
 write, and the written resource must refuse lower tokens of that partition.
 
-When a partition must move to another member, or the session is at risk, the CMD of the partition
-gets SIGTERM, and all descendants of CMD get SIGKILL after the grace. Once all of them have ended,
-the partition is released. The guard sends these signals even if `tenure` itself is killed or
+When a partition must move to another member, or the session is at risk, the CMD of the partition \
+gets SIGTERM, and all descendants of CMD get SIGKILL after the grace. Once all of them have ended, \
+the partition is released. The guard sends these signals even if `tenure` itself is killed or \
 stopped. `tenure run --help` lists the processes that a guard cannot end.
 
-The end of a CMD without a signal releases its partition, too. The partition then goes to a member
-where its CMD has not ended within the last ten minutes. Without such a member, CMD starts again
+The end of a CMD without a signal releases its partition, too. The partition then goes to a member \
+where its CMD has not ended within the last ten minutes. Without such a member, CMD starts again \
 after 1s. After exit codes other than 0 this time doubles with each failure, up to 60s.
 
-With --unique-name, this member takes over the partitions of a killed predecessor as soon as the
+With --unique-name, this member takes over the partitions of a killed predecessor as soon as the \
 guards must have ended its CMDs: a grace and max(200ms, VALIDITY/20) after the start.
 
-At SIGINT, SIGTERM or SIGQUIT this member leaves: it takes no more partitions, and each CMD gets
-SIGTERM. Once all CMDs have ended, the session is resigned, so that other members need not wait for
-its end. A second signal kills all CMDs. SIGHUP is forwarded to each CMD. After the loss of its
-session this process joins again.
+At SIGINT, SIGTERM or SIGQUIT this member leaves: it takes no more partitions, and each CMD gets \
+SIGTERM. Once all CMDs have ended, the session is resigned, so that other members need not wait \
+for its end. A second signal kills all CMDs. SIGHUP is forwarded to each CMD. After the loss of \
+its session this process joins again.
 
 If the store denies access or does not exist, `tenure` retries without a time limit and logs it.
 
-With --health-addr, /livez is 200 while `tenure` itself works, whatever the state of the store.
-/readyz is 200 while the store has answered recently. /partitions returns the partitions of this
+With --health-addr, /livez is 200 while `tenure` itself works, whatever the state of the store. \
+/readyz is 200 while the store has answered recently. /partitions returns the partitions of this \
 member in JSON.
 
 Durations are a number and a unit: 500ms, 30s, 10m, 1h.
@@ -94,10 +97,11 @@ Exit codes:
    0  left the group after a signal
   64  wrong usage or settings
   70  store unsafe, or an object in it corrupt
-  71  the operating system refused an operation, or a guard and its standby have died
+  71  the operating system refused an operation, or a guard and its standby have
+      died
  126  CMD cannot be executed, 127 CMD was not found; nothing was sent
- 129  ended by SIGHUP, 130 by SIGINT, 131 by SIGQUIT or 143 by SIGTERM while opening the store or
-      waiting for the CMDs of a predecessor";
+ 129  ended by SIGHUP, 130 by SIGINT, 131 by SIGQUIT or 143 by SIGTERM while
+      opening the store or waiting for the CMDs of a predecessor";
 
 pub async fn run(args: GroupRunArgs) -> Result<u8, Failure> {
     let name = args.lease.name();

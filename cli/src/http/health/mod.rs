@@ -21,9 +21,12 @@ pub use pulse::Pulse;
 
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct HealthArg {
-    /// Answer at http://ADDR: /livez, /readyz, and /leader, which is 200 only while this candidate
-    /// leads. With port 0 the system chooses the port, and the log shows it
+    /// Answer /livez, /readyz and /leader at http://ADDR.
+    ///
+    /// /leader is 200 only while this candidate leads. With port 0 the system chooses the port, and
+    /// the log shows it.
     #[arg(long, value_name = "ADDR", value_parser = http::address)]
+    #[arg(env = "TENURE_HEALTH_ADDR", help_heading = "Health")]
     pub health_addr: Option<SocketAddr>,
 }
 

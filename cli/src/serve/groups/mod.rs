@@ -25,13 +25,16 @@ use member::Member;
 
 #[derive(Debug, clap::Args)]
 pub struct GroupsArgs {
-    /// A group to join, and its name in the API, as for --election. Repeat the flag for several
-    /// groups. The URL has the form of `group run --store`
-    #[arg(long = "group", value_name = "NAME=URL", value_parser = named)]
+    /// A group to join; repeat the flag for several groups.
+    ///
+    /// NAME is the name of the group in the API. The URL has the form of `group run --store`.
+    #[arg(long = "group", value_name = "NAME=URL", value_parser = named, env = "TENURE_GROUP")]
     pub groups: Vec<Named>,
-    /// Partitions of a new group, as for `group run`: 0..64 for a single group, or GROUP=0..64 for
-    /// each of several groups. The text before the first `=` is the name of the group
-    #[arg(long, value_name = "[GROUP=]NAMES", value_parser = partitions)]
+    /// Partitions of a new group, as for `group run`: 0..64, or GROUP=0..64 for each of several
+    /// groups.
+    ///
+    /// The text before the first `=` is the name of the group.
+    #[arg(long, value_name = "[GROUP=]NAMES", value_parser = partitions, env = "TENURE_PARTITIONS")]
     partitions: Vec<Partitions>,
     #[command(flatten)]
     member: MemberArgs,

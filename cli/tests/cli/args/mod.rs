@@ -1,5 +1,6 @@
 //! Help, settings, variables and manual pages.
 
+mod help;
 mod pages;
 mod settings;
 mod usage;

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::TENURE;
-use crate::bench::{Bench, Said, command, said, tenure};
+use crate::bench::{Bench, Said, command, said};
 use tenure_testkit::command::eventually;
 use tenure_testkit::command::scene::Scene;
 
@@ -40,21 +40,6 @@ fn a_flag_overrides_a_variable() {
     // The verbs for operators also read the store from the variable.
     let status = with(&[("TENURE_STORE", &url)], &["status", "--json"]);
     assert!(status.out.contains("\"resigned\""), "{status:?}");
-}
-
-#[test]
-fn the_help_of_each_verb_names_its_variables() {
-    for (verb, names) in [
-        (&["run"][..], &["TENURE_STORE", "TENURE_VALIDITY", "TENURE_FOREVER"][..]),
-        (&["group", "run"], &["TENURE_PARTITIONS", "TENURE_WEIGHT"]),
-        (&["serve"], &["TENURE_ELECTION", "TENURE_GROUP", "TENURE_LOG_FORMAT"]),
-        (&["compact"], &["TENURE_KEEP", "TENURE_EVERY"]),
-    ] {
-        let help = tenure(&[verb, &["--help"]].concat()).out;
-        names.iter().for_each(|name| assert!(help.contains(&format!("[env: {name}]")), "{help}"));
-    }
-    // `--group` of `compact` selects the operation, so it has no variable.
-    assert!(!tenure(&["compact", "--help"]).out.contains("TENURE_GROUP"));
 }
 
 #[test]

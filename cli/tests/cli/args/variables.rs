@@ -129,3 +129,14 @@ fn regression_cmd_of_watch_keeps_the_name_of_the_user() {
     leader.signal(Signal::SIGTERM);
     assert_eq!(leader.code(), 143, "{}", leader.said());
 }
+
+/// Before the fix, `group status` read TENURE_PARTITIONS as the value of its flag `--partitions`,
+/// and refused the names of partitions.
+#[test]
+fn regression_group_status_ignores_the_partitions_of_members() {
+    let bench = Bench::new();
+    let url = bench.url();
+    let variables = [("TENURE_STORE", &*url), ("TENURE_PARTITIONS", "0..4")];
+    let said = with(&variables, &["group", "status"]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+}
