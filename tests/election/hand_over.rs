@@ -142,8 +142,8 @@ async fn a_lower_priority_only_waits_longer() {
         let low = node("low").priority_delay(delay).build().unwrap();
         let (took, low) = timed(elect(&low)).await;
         assert_eq!(low.epoch().get(), 2);
-        // The delay precedes the seal, and does not apply a second time between the seal and the
-        // create.
+        // The priority delay precedes the seal, and does not apply a second time between the seal
+        // and the create.
         let most = VALIDITY.mul_f64(1.01 + 0.1) + delay + millis(100);
         assert!(took > VALIDITY + delay && took < most, "{took:?}");
     }

@@ -1,4 +1,4 @@
-//! A TCP proxy. It can cut the connections to a third-party server. A separate proxy for one
+//! A TCP proxy, which can cut the connections to a third-party server. A separate proxy for one
 //! process can cut off this process from the server.
 
 use std::io;

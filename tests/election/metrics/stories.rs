@@ -32,8 +32,8 @@ async fn leader_behind(world: &World) -> (Leadership, FaultStore, TestClock) {
     (lead, way, clock)
 }
 
-/// A leader is elected, renews five times, and resigns. One renewal succeeds only at its second
-/// attempt, after a 503.
+/// A leader is elected, renews its lease five times, and resigns. One renewal succeeds only at its
+/// second attempt, after a 503.
 pub async fn a_good_leader(recorder: &Recorder) {
     let world = World::new();
     let lead = world.leader("a").await;

@@ -100,8 +100,8 @@ impl Scene {
         assert_eq!((said.code, said.out), (0, format!("{line}\n")), "{}", said.err);
     }
 
-    /// Drops the member. The assignment still names it as the owner of its partitions, because no
-    /// other member plans.
+    /// Drops the member. The assignment still names this member as the owner of its partitions,
+    /// because no other member plans.
     fn lose_the_member(&mut self) {
         let _inside = self.runtime.enter();
         drop(self.membership.take());

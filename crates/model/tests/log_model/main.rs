@@ -157,8 +157,8 @@ fn broken_claim_after_a_fence_with_free_numbers_below() {
     caught(Log { longest: 9, ..broken(Broken::FillsNothing, &[1, 2], TRIM) }, "serial");
 }
 
-/// A claim that arrives late may fill the number of a trimmed object. This claim is invalid, so the
-/// correct writer confirms its claim.
+/// A claim that arrives late may fill the number of a trimmed object, and is then invalid. So the
+/// correct writer confirms its claim by a LIST.
 #[test]
 fn broken_claim_that_is_not_confirmed() {
     caught(broken(Broken::NoConfirm, &[1, 2], TRIM), "opened");

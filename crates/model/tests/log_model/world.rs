@@ -23,7 +23,8 @@ pub struct Budget {
     pub appends: u8,
 }
 
-/// A broken rule of the log. The model changes the inputs and outputs of the machine.
+/// A broken rule of the log. To break the rule, the model changes inputs and outputs of the
+/// machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Broken {
     Nothing,

@@ -49,10 +49,10 @@ async fn all_leaders_below_the_held_epoch_are_deposed_with_short_pages() {
     }
 }
 
-/// The leader has a validity of 12 h and renews every 4 h. A restore to epoch 41 is killed while it
-/// holds this epoch. The object of the leader's epoch is older than `min_age`, so a compactor of an
-/// earlier version deletes this object. The next restore must nevertheless wait for the leader's
-/// lease.
+/// The leader has a validity of 12 h and renews its lease every 4 h. A restore to epoch 41 is
+/// killed while it holds this epoch. The object of the leader's epoch is older than `min_age`, so a
+/// compactor of an earlier version deletes this object. The next restore must nevertheless wait for
+/// the leader's lease.
 #[tokio::test(start_paused = true)]
 async fn regression_a_restore_waits_for_the_leader_below_a_held_epoch() {
     const HOUR: Duration = secs(3_600);

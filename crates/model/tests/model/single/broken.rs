@@ -1,5 +1,5 @@
-//! Breaks each rule of the single object outside the machine. The checker must then break the
-//! property that the rule protects.
+//! Breaks each rule of the single object outside the machine. The checker must then find a
+//! violation of the property that the rule protects.
 
 use stateright::{Checker, Model};
 

@@ -29,7 +29,7 @@ pub struct SingleSetting {
     broken: SingleBroken,
 }
 
-/// A broken rule. The model changes the inputs and outputs of the machine.
+/// A broken rule. To break a rule, the model changes inputs and outputs of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SingleBroken {
     Nothing,
