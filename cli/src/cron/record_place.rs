@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tenure::store::Store;
 use tenure_fencing::FencedObject;
 
-use super::period::{BadRecord, PeriodRecord};
+use super::period::record::{BadRecord, PeriodRecord};
 use crate::exit::{self, Failure};
 use crate::output::print::plain;
 

@@ -10,7 +10,8 @@ use tenure_fencing::{FencingError, ObjectWriter};
 use tracing::{info, warn};
 
 use super::metric;
-use super::period::{Decision, Period, PeriodRecord, PeriodRules, SkipReason, date, shown};
+use super::period::record::PeriodRecord;
+use super::period::{Decision, Period, PeriodRules, SkipReason, date, shown};
 use super::record_place::RecordPlace;
 use crate::exit::{self, Failure};
 use crate::output::print::{in_ms, in_seconds, plain};

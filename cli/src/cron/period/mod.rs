@@ -1,12 +1,12 @@
-//! Periods, the record of their runs, and the decision of a leader. No IO: the time is an argument.
+//! Periods, and the decision of a leader to run CMD. No IO: the time is an argument.
+
+pub mod record;
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
 
-/// The format that this version writes, and the newest that it reads.
-const FORMAT: u64 = 1;
+use record::PeriodRecord;
 
 /// The shortest period.
 pub const SHORTEST: Duration = Duration::from_secs(1);
@@ -34,48 +34,6 @@ pub struct Period {
     pub length: Duration,
 }
 
-/// The latest period that any host has begun: the body of the fenced object.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PeriodRecord {
-    tenure_once_per: u64,
-    /// Start of the period. The rules compare starts, not numbers of periods, so a period of
-    /// another length or offset may follow.
-    pub period_start: DateTime<Utc>,
-    pub period_ms: u64,
-    /// Number of attempts begun in this period.
-    pub attempts: u32,
-    /// Candidate of the last attempt.
-    pub candidate: String,
-    pub epoch: u64,
-    pub started_at: DateTime<Utc>,
-    pub ended_at: Option<DateTime<Utc>>,
-    /// Exit code of the last attempt; 0 if the period is completed. Null while CMD runs. It
-    /// remains null if the host died or lost its lease: then the attempt has failed.
-    pub exit_code: Option<u8>,
-    /// Start of the last completed period, which may be this period.
-    pub last_completed: Option<DateTime<Utc>>,
-    /// The periods begun before this one, in ascending order: at most [`MOST_EARLIER`].
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub earlier: Vec<EarlierPeriod>,
-}
-
-/// An earlier period, for people. No decision depends on it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EarlierPeriod {
-    pub start: DateTime<Utc>,
-    pub attempts: u32,
-    /// The first characters of the name of the last candidate.
-    pub candidate: String,
-    pub started_at: DateTime<Utc>,
-    pub ended_at: Option<DateTime<Utc>>,
-    pub exit_code: Option<u8>,
-}
-
-/// Maximum number of earlier periods in a record.
-const MOST_EARLIER: usize = 29;
-/// Maximum length of the candidate's name in an earlier period, in characters.
-const MOST_CHARS: usize = 64;
-
 /// The decision of a leader on its period.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
@@ -100,13 +58,6 @@ pub enum SkipReason {
     InTheFuture,
     /// This host's period begins far in the future: its clock was ahead at the start of `tenure`.
     NotBegun,
-}
-
-/// Reason to refuse a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BadRecord {
-    Corrupt,
-    TooNew(u64),
 }
 
 impl PeriodRules {
@@ -165,89 +116,6 @@ impl PeriodRules {
     pub fn is_ahead(&self, time: Duration, answered: DateTime<Utc>) -> bool {
         let latest = since_epoch(answered).saturating_add(Duration::from_secs(1));
         time > latest.saturating_add(self.clock_ahead_max)
-    }
-}
-
-impl PeriodRecord {
-    /// Returns the record to write before an attempt starts.
-    pub fn begin(
-        before: Option<&PeriodRecord>,
-        own: Period,
-        attempts: u32,
-        (candidate, epoch): (&str, u64),
-        wall: Duration,
-    ) -> PeriodRecord {
-        let period_start = date(own.start);
-        PeriodRecord {
-            tenure_once_per: FORMAT,
-            period_start,
-            period_ms: u64::try_from(own.length.as_millis()).unwrap_or(u64::MAX),
-            attempts,
-            candidate: candidate.to_owned(),
-            epoch,
-            started_at: date(wall),
-            ended_at: None,
-            exit_code: None,
-            last_completed: before.and_then(|record| record.last_completed),
-            earlier: before.map(|record| record.earlier_than(period_start)).unwrap_or_default(),
-        }
-    }
-
-    /// Returns the periods of this record that began before this time.
-    fn earlier_than(&self, start: DateTime<Utc>) -> Vec<EarlierPeriod> {
-        let mut all = self.periods();
-        all.retain(|period| period.start < start);
-        all.drain(..all.len().saturating_sub(MOST_EARLIER));
-        all
-    }
-
-    /// Returns the earlier periods and this one, in ascending order.
-    pub fn periods(&self) -> Vec<EarlierPeriod> {
-        let newest = EarlierPeriod {
-            start: self.period_start,
-            attempts: self.attempts,
-            candidate: self.candidate.chars().take(MOST_CHARS).collect(),
-            started_at: self.started_at,
-            ended_at: self.ended_at,
-            exit_code: self.exit_code,
-        };
-        self.earlier.iter().cloned().chain([newest]).collect()
-    }
-
-    /// Returns the record after the end of CMD.
-    pub fn ended(mut self, exit_code: u8, wall: Duration) -> PeriodRecord {
-        self.ended_at = Some(date(wall));
-        self.exit_code = Some(exit_code);
-        if exit_code == 0 {
-            self.last_completed = Some(self.period_start);
-        }
-        self
-    }
-
-    pub fn is_completed(&self) -> bool {
-        self.exit_code == Some(0)
-    }
-
-    fn start(&self) -> Duration {
-        since_epoch(self.period_start)
-    }
-
-    pub fn parse(bytes: &[u8]) -> Result<PeriodRecord, BadRecord> {
-        #[derive(Deserialize)]
-        struct Format {
-            tenure_once_per: u64,
-        }
-        let format: Format = serde_json::from_slice(bytes).map_err(|_| BadRecord::Corrupt)?;
-        match format.tenure_once_per {
-            FORMAT => serde_json::from_slice(bytes).map_err(|_| BadRecord::Corrupt),
-            0 => Err(BadRecord::Corrupt),
-            newer => Err(BadRecord::TooNew(newer)),
-        }
-    }
-
-    pub fn to_json(&self) -> Vec<u8> {
-        let json = serde_json::to_vec(self);
-        json.expect("a record has string keys, dates and whole numbers, which JSON can hold")
     }
 }
 

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use super::record::BadRecord;
 use super::*;
 
 const HOUR: u64 = 3_600;

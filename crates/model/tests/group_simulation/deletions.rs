@@ -8,7 +8,7 @@ use tenure_groups::{Group, GroupRestored};
 use tenure_model::time::{now, sleep};
 
 use super::checks::epoch_of;
-use super::inject_faults::kill;
+use super::fault_effects::kill;
 use super::plan::Broken;
 use super::process::{Slot, spawn, start_on};
 use super::world::{Who, World};

@@ -7,7 +7,7 @@
 mod bucket;
 mod checks;
 mod deletions;
-mod inject_faults;
+mod fault_effects;
 mod plan;
 mod process;
 mod store;

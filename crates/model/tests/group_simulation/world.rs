@@ -177,7 +177,7 @@ async fn live(world: &Arc<World>) {
     let mut slots: Vec<_> =
         (0..world.plan.members).map(|number| process::start(world, number)).collect();
     if world.plan.broken == Broken::NewestCompacted {
-        tokio::spawn(inject_faults::compact_wrongly(Arc::clone(world)));
+        tokio::spawn(fault_effects::compact_wrongly(Arc::clone(world)));
     } else if world.plan.compacts {
         process::start_compactor(world);
     }
@@ -185,8 +185,8 @@ async fn live(world: &Arc<World>) {
         process::start_operator(world);
     }
     let restorer = world.plan.has_restorer().then(|| process::operator(world, "restorer"));
-    inject_faults::inject(world, &mut slots, restorer.as_ref()).await;
-    inject_faults::calm(world, slots, restorer.as_ref()).await;
+    fault_effects::inject(world, &mut slots, restorer.as_ref()).await;
+    fault_effects::calm(world, slots, restorer.as_ref()).await;
 }
 
 impl World {

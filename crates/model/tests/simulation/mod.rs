@@ -5,7 +5,7 @@ pub mod bucket;
 pub mod calls;
 pub mod calm;
 pub mod checkers;
-pub mod inject_faults;
+pub mod fault_effects;
 pub mod member;
 pub mod network;
 pub mod peers;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use calm::{Recovery, calm, end_faults};
-use inject_faults::{Slot, inject, kill, slew};
+use fault_effects::{Slot, inject, kill, slew};
 use plan::{Broken, Plan};
 use tenure::Layout;
 use tenure_history::drawing::Drawing;
