@@ -62,8 +62,8 @@ fn run_line() -> u8 {
     };
     args.log_format.choose();
     let outcome = match args.verb {
-        // The processes of the guard start no logs and no runtime, because a failure of the logs or
-        // of the runtime would end these processes.
+        // The standby, the guard and the gate start no logs and no runtime, because a failure of
+        // the logs or of the runtime would end these processes.
         Verb::Standby(args) => run_guard(&args, guard::run_standby),
         Verb::Guard(args) => run_guard(&args, guard::run_guard),
         Verb::Gate(gate) => Err(guard::run_gate(gate.parent, &gate.command)),
@@ -90,7 +90,8 @@ fn run_line() -> u8 {
 fn refuse(refused: Refused, line: &[OsString]) -> u8 {
     match refused {
         Refused::Arguments(error) if !error.use_stderr() => {
-            // A failure to print help cannot be reported, because the terminal is gone.
+            // If the output of the help fails, the terminal is gone, so the error cannot be
+            // reported.
             let _ = error.print();
             0
         }
@@ -128,12 +129,12 @@ fn run_guard(
     Ok(0)
 }
 
-/// Number of threads that run the tasks. One more thread waits for disks, and another writes
-/// stderr.
+/// Number of threads that run the tasks of the runtime. Two more threads exist: one waits for
+/// disks, and one writes to stderr.
 const WORKERS: usize = 2;
 
-/// Fails if the system cannot start this number of threads. Without this check, Tokio would panic,
-/// and the process would wait forever for the threads that Tokio has already started.
+/// Fails if the system cannot start `count` threads at the same time. Without this check, Tokio
+/// would panic, and the process would wait forever for the threads that Tokio had already started.
 fn find_threads(count: usize) -> io::Result<()> {
     let gate = RwLock::new(());
     thread::scope(|scope| {
@@ -146,8 +147,8 @@ fn find_threads(count: usize) -> io::Result<()> {
 }
 
 fn carry_out(verb: Verb) -> Result<u8, Failure> {
-    // Requests to a directory run on blocking threads. The elections of a sidecar share a small
-    // number of such threads, because each thread uses memory.
+    // Requests to a store in a directory run on blocking threads. The elections of a sidecar share
+    // 16 blocking threads, because each thread uses memory.
     let blocking = if matches!(verb, Verb::Serve(_)) { 16 } else { 512 };
     let no_threads = |error| Failure::new(exit::OS, format!("cannot start threads: {error}"));
     find_threads(WORKERS + 2).map_err(no_threads)?;

@@ -1,5 +1,5 @@
-//! The gate: the process that becomes CMD. Before this, it asks the kernel to kill this process if
-//! the guard dies.
+//! The gate: the process that becomes CMD. Before the exec, it asks the kernel to kill this process
+//! if the guard dies.
 
 use std::ffi::OsString;
 use std::io;

@@ -42,7 +42,8 @@ pub enum GuardMessage {
 
 impl GuardProcess {
     /// Starts the standby, which starts the guard. Both run in a new process group, so that the
-    /// signals of a terminal do not reach them. CMD inherits the standard files through them.
+    /// signals of a terminal do not reach them. They keep the standard files open, because CMD
+    /// inherits these files.
     pub fn spawn(
         tenure: &Tenure,
         command: &[OsString],
@@ -51,9 +52,9 @@ impl GuardProcess {
     ) -> io::Result<GuardProcess> {
         let (orders_in, orders) = io::pipe()?;
         let (reports, reports_out) = io::pipe()?;
-        // Only the standby inherits its ends of the pipes, because it duplicates them before its
-        // exec. In this process all ends close on exec. So a process that another thread starts
-        // concurrently does not inherit them.
+        // In this process, all ends of the pipes close on exec, so a process that another thread
+        // starts at the same time inherits none of them. The mappings duplicate two ends in the
+        // standby before its exec, so only the standby inherits these two.
         let pipes = Pipes { orders: 3, reports: 4 };
         let ends = [(pipes.orders, orders_in.into()), (pipes.reports, reports_out.into())];
         let ends = ends.map(|(child_fd, parent_fd)| FdMapping { parent_fd, child_fd });
@@ -80,8 +81,8 @@ impl GuardProcess {
         self.standby.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw)
     }
 
-    /// Sends an order. Does not block while few orders are unanswered: the pipe has room for
-    /// hundreds.
+    /// Sends an order. Blocks only if hundreds of orders are unanswered, because the pipe has room
+    /// for hundreds of orders.
     pub async fn send(&mut self, order: GuardOrder) -> io::Result<()> {
         self.orders.write_all(format!("{order}\n").as_bytes()).await
     }
@@ -111,9 +112,9 @@ impl GuardProcess {
 
 impl Drop for GuardProcess {
     fn drop(&mut self) {
-        // Without this order the guard takes the end of the pipe for the death of this process. The
-        // write fails if the pipe is full. This is harmless, because the pipe is full only if the
-        // guard was stopped, and a stopped guard does not resign the epoch.
+        // Without the order `Leave`, the guard would interpret the end of the pipe as the death of
+        // this process. The write fails if the pipe is full. The failure is harmless: the pipe is
+        // full only if the guard was stopped, and a stopped guard does not resign the epoch.
         let _ = self.orders.try_write(format!("{}\n", GuardOrder::Leave).as_bytes());
     }
 }
@@ -126,8 +127,8 @@ mod tests {
 
     use super::*;
 
-    /// If another process inherits the write end of the pipe of reports, the pipe stays open after
-    /// the death of the guard, and `tenure` does not notice this death.
+    /// Before the fix, another process could inherit the write end of the pipe of reports. The pipe
+    /// then stayed open after the death of the guard, and `tenure` did not notice this death.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn regression_no_other_process_inherits_the_pipes_of_the_guard() {
         static STOP: AtomicBool = AtomicBool::new(false);
@@ -135,8 +136,8 @@ mod tests {
             let open = StdCommand::new("ls").arg("/proc/self/fd").output().expect("it runs");
             String::from_utf8(open.stdout).expect("numbers")
         };
-        // The usual descriptors are the files that this process has inherited, and the directory
-        // that `ls` reads.
+        // `ls` always has the descriptors that this process has inherited, and one for the
+        // directory that it reads.
         let usual = open_in_a_child();
         let others = std::thread::spawn(move || {
             let mut seen = 0;

@@ -60,7 +60,8 @@ impl RunningHook {
     }
 }
 
-/// Returns a standard output for hooks that writes to stderr, because stdout belongs to CMD.
+/// Returns the standard output of a hook: the stderr of this process, because stdout belongs to
+/// CMD.
 pub fn to_stderr() -> Stdio {
     stderr().as_fd().try_clone_to_owned().map_or_else(|_| Stdio::null(), Stdio::from)
 }

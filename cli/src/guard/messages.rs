@@ -17,20 +17,21 @@ use super::resignation::Resignation;
 /// A message from `tenure` to the guard. The end of the pipe means that `tenure` has died.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GuardOrder {
-    /// Watch these deadlines. The first order, sent once; the guard answers with `Watching`.
+    /// Watch these deadlines. This is the first order, and it is sent once. The guard answers with
+    /// `Watching`.
     Watch(Deadlines),
-    /// Resign the epoch after `tenure` has died and no process of CMD is left. Sent at most once,
-    /// before `Start`; the guard does not answer.
+    /// Resign the epoch after `tenure` has died and no process of CMD is left. The order is sent at
+    /// most once, before `Start`. The guard does not answer.
     Resign(Box<Resignation>),
-    /// Run this hook at the same time as CMD. Sent at most once, before `Start`; the guard answers
-    /// with `HookEnded`.
+    /// Run this hook at the same time as CMD. The order is sent at most once, before `Start`. The
+    /// guard answers with `HookEnded` after the end of the hook.
     OnElected(Box<Hook>),
-    /// Start CMD. Sent once, before all orders below; the guard answers with `Started` or
-    /// `TooLate`.
+    /// Start CMD. The order is sent once, before all orders below. The guard answers with `Started`
+    /// or `TooLate`.
     Start,
-    /// Watch these deadlines instead; the guard answers with `Watching`.
+    /// Watch these deadlines in place of all earlier deadlines. The guard answers with `Watching`.
     Lease(Deadlines),
-    /// Forward this signal to the process group of CMD; the guard answers with `Signalled`.
+    /// Forward this signal to the process group of CMD. The guard answers with `Signalled`.
     Signal(Signal),
     /// Send SIGTERM to the descendants of CMD that are left. CMD has ended.
     EndRest,
@@ -57,7 +58,7 @@ pub enum GuardReport {
     Ended(i32),
     /// The hook has ended with this wait status of the system.
     HookEnded(i32),
-    /// No process is left. The last report.
+    /// No process of CMD is left. This is the last report.
     Gone,
 }
 

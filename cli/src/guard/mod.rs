@@ -60,7 +60,7 @@ pub use resignation::{ResignTask, Resignation};
 pub use standby::run as run_standby;
 pub use tenure_binary::{Tenure, own_binary};
 
-/// Optional tasks of a guard, in addition to the end of CMD at the deadlines.
+/// Optional tasks of a guard, in addition to its main task: to end CMD at the deadlines.
 #[derive(Debug, Clone, Default)]
 pub struct Extras {
     /// Time from the deadline for SIGKILL to the end of the lease. A guard that has not acted after
@@ -90,7 +90,7 @@ impl Group {
     /// carries out `extras`.
     ///
     /// Returns a group even if CMD cannot be executed: CMD then ends with 126 or 127, as in a
-    /// shell. If the future is dropped, all processes that it has started end.
+    /// shell. If the future is dropped, all processes that the future has started end.
     pub async fn start(
         tenure: &Tenure,
         command: &[OsString],
@@ -98,8 +98,9 @@ impl Group {
         deadlines: Deadlines,
         extras: Extras,
     ) -> io::Result<Group> {
-        // The handler matters if `tenure` was started with SIGCHLD ignored. Without it, the guard
-        // would inherit this setting and lose the exit statuses.
+        // `tenure` may have been started with SIGCHLD ignored. Without a handler for SIGCHLD, the
+        // guard would inherit this setting, and the kernel would discard the exit statuses of its
+        // children.
         drop(signal(SignalKind::child()).map_err(|error| failed("handle SIGCHLD", &error))?);
         let guard = GuardProcess::spawn(tenure, command, environment, &extras)
             .map_err(|error| failed("start a guard", &error))?;
@@ -132,7 +133,8 @@ impl Group {
     }
 
     fn order(&self, order: GuardOrder) {
-        // An error means that no process of CMD is left.
+        // The error is ignored: the supervisor has ended, and it ends only after all processes of
+        // CMD.
         let _ = self.orders.send(order);
     }
 
@@ -147,9 +149,9 @@ impl Group {
         self.phase_with(CmdPhase::end).await
     }
 
-    /// Waits until no process of CMD is left, or until the remaining processes can no longer be
-    /// determined. Returns the end of CMD. The caller may resign the leadership only after
-    /// [`Left::Nothing`].
+    /// Waits until no process of CMD is left, or until it can no longer be determined which
+    /// processes of CMD are left. Returns the end of CMD. The caller may resign the leadership only
+    /// after [`Left::Nothing`].
     pub async fn gone(&self) -> (GroupEnd, Left) {
         self.phase_with(|phase| match phase {
             CmdPhase::Gone(end, left) => Some((end, left)),

@@ -28,8 +28,8 @@ impl Pipes {
     /// Reopens both ends, so that they close on exec and no child inherits them.
     pub fn open(self) -> io::Result<(File, File)> {
         let path = |number: RawFd| format!("{OPEN_FILES}/{number}");
-        // Safe code cannot own a descriptor from its number, so this opens the path of the
-        // descriptor.
+        // Safe code cannot create a `File` from the number of a descriptor, so this opens the
+        // descriptor by its path.
         let orders = File::open(path(self.orders))?;
         let reports = File::options().write(true).open(path(self.reports))?;
         self.close()?;

@@ -35,7 +35,7 @@ impl GroupId {
 
     /// Returns whether the group has a process, including zombies.
     pub fn exists(self) -> bool {
-        // EPERM means that the group has processes and that all belong to another user.
+        // With EPERM, the group has processes, but all of them belong to another user.
         killpg(self.0, None) != Err(Errno::ESRCH)
     }
 

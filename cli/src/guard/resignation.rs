@@ -20,7 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The input of the process that resigns an epoch.
 ///
-/// It contains no secrets. It is still passed through a pipe, because all users can read the
+/// Although the input contains no secrets, a pipe transfers it, because all users can read the
 /// arguments of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resignation {
@@ -63,13 +63,13 @@ impl Resignation {
         kill_at.plus(Duration::from_millis(self.kill_margin_ms))
     }
 
-    /// Returns the epoch, for messages.
+    /// Returns the epoch as text for messages.
     pub fn epoch(&self) -> &str {
         self.key.split_once('-').map_or("?", |(epoch, _)| epoch)
     }
 
-    /// Runs the process, which logs its outcome. Kills the process if it still runs 1 s after the
-    /// end of the lease.
+    /// Runs the process that resigns the epoch and logs the outcome. Kills the process if it still
+    /// runs 1 s after the end of the lease.
     pub fn carry_out(self, tenure: &Tenure, kill_at: Moment, say: impl Fn(&'static str, &str)) {
         let ends_at = self.lease_end(kill_at);
         let epoch = self.epoch().to_owned();
@@ -86,7 +86,7 @@ impl Resignation {
         match start(tenure, &ResignTask::new(self, ends_at)) {
             Ok(mut process) => {
                 if !ends_in_time(&mut process, ends_at) {
-                    // No call has reaped this child, so the system has not reused its number.
+                    // The child was not reaped, so the system has not reused its process number.
                     let _ = process.kill();
                     failed("the process that resigns it hung and was killed");
                 }
@@ -101,8 +101,8 @@ fn start(tenure: &Tenure, task: &ResignTask) -> io::Result<Child> {
     let mut process = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
     let mut input =
         process.stdin.take().ok_or_else(|| io::Error::other("the process has no stdin"))?;
-    // Dropping `input` closes the pipe. A write error is ignored, because `ends_in_time` notices a
-    // process that does not read its input.
+    // The end of this function drops `input`, and so closes the pipe. A write error is ignored,
+    // because `ends_in_time` kills a process that waits for its input.
     let _ = input.write_all(&serde_json::to_vec(task)?);
     Ok(process)
 }
@@ -110,8 +110,7 @@ fn start(tenure: &Tenure, task: &ResignTask) -> io::Result<Child> {
 fn ends_in_time(process: &mut Child, ends_at: Moment) -> bool {
     let last = ends_at.plus(BEYOND_THE_LEASE);
     loop {
-        // An error means that the process is not a child of this process any more, because it has
-        // ended.
+        // After an error, the process is not a child of this process any more, so it has ended.
         if !matches!(process.try_wait(), Ok(None)) {
             return true;
         }

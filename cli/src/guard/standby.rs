@@ -18,10 +18,10 @@ use crate::process::timer::block_for;
 ///
 /// # Errors
 ///
-/// Fails if the guard died on a system without subreapers: descendants may be left, and the standby
-/// cannot find them.
+/// Fails if the guard died on a system without subreapers. Descendants may be left on such a
+/// system, and the standby cannot find them.
 pub fn run(tenure: &Tenure, args: &GuardArgs, say: impl Fn(&'static str, &str)) -> io::Result<()> {
-    // Only SIGKILL ends the standby. All other signals are blocked from this call on. Signal
+    // After this call, only SIGKILL ends the standby, because all other signals are blocked. Signal
     // handlers would have races.
     SigSet::all().thread_block()?;
     adopt_orphans()?;

@@ -25,7 +25,8 @@ use super::messages::{GuardOrder, GuardReport};
 use super::process_group::GroupId;
 use crate::process::timer::pause;
 
-/// If no descendant lives and the guard has reported nothing for this time, the guard is killed.
+/// Time between the first check that finds no living descendant and the kill of the guard, if the
+/// guard does not report the end of all descendants.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
 /// The time without an answer after which the guard counts as stopped. A running guard answers
 /// immediately.
@@ -63,7 +64,7 @@ pub struct Supervisor {
     /// Time of the first check that found no living descendant, by the boot clock.
     lifeless_since: Option<Duration>,
     abandoned: bool,
-    /// File that this process removes if the guard cannot.
+    /// The epoch file. This process removes it if the guard cannot remove it.
     epoch_file: Option<EpochFile>,
     /// Result of the supervision.
     left: Option<Left>,
@@ -122,8 +123,7 @@ impl Supervisor {
                 GuardMessage::Silence | GuardMessage::Exit(_) => self.lose_guard("the guard"),
             }
         }
-        // The guard is the only other process in the group of the standby, because no other
-        // descendant exists before the start of CMD.
+        // CMD has not started, so the guard is the only other process in the group of the standby.
         let all = descendants::living(self.standby, None);
         self.guard_pid = all.iter().find(|one| one.group == self.standby).map(|one| one.pid);
         !self.guard_lost
@@ -142,7 +142,8 @@ impl Supervisor {
             self.step().await;
         }
         let Some(left) = self.left else {
-            // Without this order, the guard would give CMD its grace before it kills CMD.
+            // With these deadlines, the guard kills CMD immediately. Without this order, it would
+            // give CMD the grace first.
             self.send(GuardOrder::Lease(Deadlines::long_past())).await;
             return;
         };
@@ -185,8 +186,9 @@ impl Supervisor {
             return self.kill_group();
         }
         let now = Process::system().now();
-        // Only the guard sends SIGTERM, because many programs end without a cleanup at the second
-        // SIGTERM. This task also sends SIGKILL, because the guard may be stopped.
+        // This task never sends SIGTERM, because many programs end without a cleanup at the second
+        // SIGTERM, and the guard sends the first. This task sends SIGKILL in addition to the guard,
+        // because the guard may be stopped.
         self.timer.set(*self.deadlines.borrow());
         let kill = self.timer.due(now) == Some(Due::Kill) || self.guard_lost;
         if !kill && !self.is_stopped(now.boot) {
@@ -216,9 +218,9 @@ impl Supervisor {
         now.saturating_sub(since) >= STOPPED_AFTER
     }
 
-    /// Notes that no descendant lives. After [`SILENT_AFTER`] this function kills the guard and the
-    /// standby. One of them must be stopped, because a running guard or standby would have reported
-    /// the end of all processes.
+    /// Handles a check that found no living descendant. If the guard has not reported this end
+    /// after [`SILENT_AFTER`], kills the guard and the standby: one of the two must be stopped,
+    /// because otherwise the report would have come.
     fn see_no_life(&mut self, now: Duration) {
         let since = *self.lifeless_since.get_or_insert(now);
         if now.saturating_sub(since) < SILENT_AFTER {
@@ -258,8 +260,8 @@ impl Supervisor {
 
     async fn pass_on(&mut self, order: GuardOrder) {
         match order {
-            // A signal that already waits is not added again. The kernel merges pending signals in
-            // the same way.
+            // A signal that already waits is not added again. In the same way, the kernel delivers
+            // a pending signal only once.
             GuardOrder::Signal(signal) if self.waiting.contains(&signal) => {}
             GuardOrder::Signal(signal) => {
                 self.waiting.push(signal);
@@ -278,8 +280,8 @@ impl Supervisor {
     }
 
     async fn send(&mut self, order: GuardOrder) {
-        // An error means that the guard has died. The end of the pipe of reports also shows this
-        // death.
+        // The error is ignored: the send fails only after the death of the guard, and the end of
+        // the pipe of reports shows this death.
         let _ = self.guard.send(order).await;
     }
 
@@ -297,7 +299,8 @@ impl Supervisor {
             }
             GuardReport::Terminated => {
                 self.stop = self.stop.or(Some(Stop::Terminated));
-                // An earlier line has the reason: a revocation, a lease at risk, or a loss.
+                // An earlier line of the log contains the reason for the SIGTERM: a revocation, a
+                // lease at risk, or a loss.
                 info!(outcome = "terminated", "the guard sent SIGTERM to CMD");
             }
             GuardReport::Killed => self.note_killed(),
@@ -314,7 +317,7 @@ impl Supervisor {
         }
     }
 
-    /// Notes that the guard or this process has sent SIGKILL to CMD or its descendants.
+    /// Records and logs that the guard or this process has sent SIGKILL to CMD or its descendants.
     fn note_killed(&mut self) {
         let victim = if self.status.is_none() {
             self.stop = Some(if self.standby_lost { Stop::Unguarded } else { Stop::Killed });
@@ -326,12 +329,12 @@ impl Supervisor {
         self.remove_epoch_file();
     }
 
-    /// Notes the death of the guard or of the standby. The survivor of the two kills all
+    /// Records and logs the death of the guard or of the standby. The survivor of the two kills all
     /// descendants.
     fn lose_guard(&mut self, process: &str) {
         if !std::mem::replace(&mut self.guard_lost, true) {
-            // If the guard has intervened before its death, its intervention remains the reason for
-            // the end of CMD.
+            // If the guard has sent SIGTERM or SIGKILL before its death, this signal remains the
+            // recorded reason for the end of CMD.
             if self.status.is_none() {
                 self.stop = self.stop.or(Some(Stop::Unguarded));
             }
@@ -341,14 +344,15 @@ impl Supervisor {
     }
 
     fn remove_epoch_file(&self) {
-        // This function does not wait for the thread that removes the file.
+        // The result is dropped, so this function does not wait for the thread that removes the
+        // file.
         drop(self.epoch_file.as_ref().map(EpochFile::remove));
     }
 
     async fn standby_ended(&mut self, status: Option<ExitStatus>) {
         if status.is_some_and(|status| status.success()) {
-            // The standby exits with success only when no descendant is left. This task may not
-            // have read all reports of the guard.
+            // The standby exits with success only after all descendants have ended. The pipe may
+            // still contain reports of the guard.
             tokio::select! {
                 () = self.read_last_reports() => {}
                 () = pause(SILENT_AFTER) => {}
@@ -361,7 +365,7 @@ impl Supervisor {
         }
         self.lose_guard("the standby of the guard");
         self.standby_lost = true;
-        // A guard without a standby still kills all descendants before it ends.
+        // Without the standby, a living guard still kills all descendants before it ends.
         self.send(GuardOrder::Lease(Deadlines::long_past())).await;
     }
 
@@ -372,8 +376,8 @@ impl Supervisor {
     }
 
     /// Kills the group of CMD after the guard and the standby have ended. The kernel has killed CMD
-    /// at the death of the guard. Of the other descendants, this process can find only the members
-    /// of the group.
+    /// at the death of the guard. Among the other descendants, this process can find only the
+    /// members of the group.
     fn kill_group(&mut self) -> Duration {
         match self.group.filter(|group| group.exists()) {
             Some(group) => group.signal(Signal::SIGKILL),

@@ -32,7 +32,7 @@ impl Tenure {
 /// Returns a path that starts this executable again.
 ///
 /// On Linux the path starts the running version, even if the file of the executable was replaced
-/// since the start. All processes must have the same version as `tenure`.
+/// since the start. The standby, the guard and the gate must have the same version as `tenure`.
 pub fn own_binary() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }

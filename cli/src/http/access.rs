@@ -54,7 +54,7 @@ pub struct Access {
 const KEY_LENGTHS: std::ops::RangeInclusive<usize> = 16..=1024;
 
 impl Access {
-    /// Reads the key. An address that other machines can reach needs a key.
+    /// Reads the key file. Fails if other machines can reach the address and no key is given.
     pub fn new(listen: &Listen, args: &AccessArgs) -> Result<Access, Failure> {
         let usage = |why| Failure::new(exit::USAGE, why);
         let key = match &args.access_key_file {
@@ -75,7 +75,9 @@ impl Access {
                     "other machines can reach --listen {address}: give --access-key-file, or listen on 127.0.0.1 or unix:PATH"
                 )))
             }
-            // A web page does not have the key and cannot reach a socket.
+            // Without a key, a server on a TCP address checks `Host`. With a key or on a socket,
+            // the check is not necessary: a web page does not have the key, and cannot reach a
+            // socket.
             Listen::Tcp(_) if key.is_none() => {
                 Ok(Access { key, hosts: Some(args.allowed_hosts.clone()), passwords: false })
             }
@@ -90,7 +92,8 @@ impl Access {
                        this server with --allow-host NAME or --access-key-file";
             return Err(Refusal::fixed(421, "host_refused", why));
         }
-        // Without this check a web page in a browser on this machine could send orders.
+        // Without this check, a web page in a browser on this machine could send requests that
+        // change the state.
         if headers.contains_key(ORIGIN) && ![Method::GET, Method::HEAD].contains(method) {
             let why =
                 "a request with an Origin, as from a web page, may only read; nothing was changed";
@@ -109,7 +112,7 @@ impl Access {
         Err(Refusal::fixed(401, "unauthorized", why).with_header("www-authenticate", scheme))
     }
 
-    /// Returns the key that a request gives.
+    /// Returns the key in the value of `Authorization`.
     fn key_of(&self, scheme: &str, value: &str) -> Option<Vec<u8>> {
         if scheme.eq_ignore_ascii_case("bearer") {
             return Some(value.as_bytes().to_owned());
@@ -118,7 +121,7 @@ impl Access {
             return None;
         }
         let pair = STANDARD.decode(value).ok()?;
-        // A name ends at the first colon.
+        // The text has the form `user:password`. The user name ends at the first colon.
         let colon = pair.iter().position(|byte| *byte == b':')?;
         Some(pair[colon + 1..].to_owned())
     }
@@ -156,7 +159,7 @@ fn key(text: &str) -> Result<Vec<u8>, String> {
 mod tests {
     use super::*;
 
-    /// In DNS rebinding the host name of a web page resolves to a loopback address.
+    /// In an attack by DNS rebinding, the host name of a web page resolves to a loopback address.
     #[test]
     fn regression_only_names_of_this_machine_are_allowed_without_a_key() {
         let hosts = Some(vec!["tenure.internal".to_owned()]);

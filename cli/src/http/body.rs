@@ -65,7 +65,7 @@ impl hyper::body::Body for Body {
                 if place.is_closed(cx) {
                     return Poll::Ready(None);
                 }
-                // A poll of the body means that the buffer has room, so the peer reads.
+                // hyper polls the body only if its buffer has room, so the peer has read.
                 stage.send_replace(Stage::Streaming);
                 let event = ready!(events.as_mut().poll_next(cx));
                 Poll::Ready(event.map(|event| Ok(Frame::data(event.into()))))

@@ -45,7 +45,7 @@ pub(super) async fn serve(
         .max_buf_size(MOST_BYTES)
         .keep_alive(false)
         .serve_connection(TokioIo::new(wire), service);
-    // An error of the connection concerns only its peer, so it is ignored.
+    // An error of the connection affects only its peer, so the error is ignored.
     tokio::select! {
         _ = connection => {}
         () = overdue(stage.subscribe()) => {}

@@ -2,8 +2,8 @@
 //!
 //! The server shares the runtime with the renewals and cannot delay them: at most
 //! [`MOST_CONNECTIONS`] tasks and [`MOST_STREAMS`] streams exist, and each stage of a connection
-//! has a time limit. A further connection waits until another ends. The server does not delay the
-//! exit: dropping [`Serving`], or the end of the runtime, closes all connections.
+//! has a time limit. A further connection waits until another connection ends. The server does not
+//! delay the exit: dropping [`Serving`], or the end of the runtime, closes all connections.
 
 pub mod access;
 mod body;
@@ -36,14 +36,14 @@ pub use listen::Listen;
 pub use server::{Serving, start};
 pub use socket::{SocketFile, start_unix};
 
-/// The greatest number of connections, without streams. A further connection waits until another
-/// ends.
+/// Maximum number of open connections that are not streams. A further connection waits until
+/// another connection ends.
 pub const MOST_CONNECTIONS: usize = 128;
-/// The greatest number of streams, in addition to the connections. A further stream closes the
-/// oldest.
+/// Maximum number of open streams. Streams do not count as connections. A further stream closes the
+/// oldest stream.
 pub const MOST_STREAMS: usize = 64;
-/// The time limit for the one request of a connection. Idle connections block others no longer than
-/// this.
+/// The time limit for receiving the request of a connection. So an idle connection blocks others
+/// for at most this time.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(1);
 /// The time limit for sending the reply.
 pub const CONNECTION_LIMIT: Duration = Duration::from_secs(5);
@@ -110,18 +110,18 @@ pub enum Answer {
     Events(BoxStream<'static, String>),
 }
 
-/// Answers requests. Its future must not block.
+/// A function that answers requests. The returned future must not block.
 pub type Handler = Arc<dyn Fn(HttpRequest) -> BoxFuture<'static, Answer> + Send + Sync>;
 
-/// The handler, and the longest body of a request in bytes.
+/// The handler of a server, and the maximum length of a request body in bytes.
 #[derive(Clone)]
 pub struct Server {
     pub handler: Handler,
     pub most_body: usize,
 }
 
-/// Returns the reply for a path without its query, or `None` for an unknown path. It runs on the
-/// threads of the runtime, so it must not block or hold a lock for long.
+/// A function that returns the reply for a path without its query, or `None` for an unknown path.
+/// The function runs on the threads of the runtime, so it must not block or hold a lock for long.
 pub type Routes = Arc<dyn Fn(&str) -> Option<Reply> + Send + Sync>;
 
 /// Returns a handler that answers GET and HEAD with these routes.
@@ -148,8 +148,8 @@ struct Site {
 }
 
 impl Sites {
-    /// Adds routes; `name` names them in the log. Two entries with the same address and port 0
-    /// share a server too.
+    /// Adds routes. The log describes them by `name`. Routes with the same address share a server,
+    /// even if the port is 0.
     pub fn add(&mut self, address: SocketAddr, name: &'static str, routes: Routes) {
         match self.0.iter_mut().find(|site| site.address == address) {
             Some(site) => {

@@ -50,8 +50,8 @@ impl Server {
             SocketAddr::V4(_) => TcpSocket::new_v4()?,
             SocketAddr::V6(_) => TcpSocket::new_v6()?,
         };
-        // With this option, old connections of a former process do not block the address. The
-        // standard library sets it, too.
+        // With this option, the closed connections of an earlier process do not block the address.
+        // The standard library also sets this option.
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         let listener = socket.listen(MOST_QUEUED)?;
@@ -74,8 +74,8 @@ impl Listener {
         Ok(match self {
             Listener::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
-                // An event is one short write, which must not wait until the peer acknowledges the
-                // previous write.
+                // Without Nagle's algorithm, the short write of an event does not wait until the
+                // peer acknowledges the previous write.
                 stream.set_nodelay(true)?;
                 Box::new(stream)
             }
@@ -89,7 +89,8 @@ impl Listener {
 async fn accept(listener: Listener, server: Server) {
     let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let streams = Arc::new(Streams::default());
-    // Dropping the set ends the tasks of all connections.
+    // When this function is cancelled, it drops the set, and this ends the tasks of all
+    // connections.
     let mut tasks = JoinSet::new();
     loop {
         let permit = Arc::clone(&permits).acquire_owned().await;

@@ -13,7 +13,7 @@ use super::Server;
 use super::server::{Accepting, Listener, MOST_QUEUED};
 use crate::process::timer::pause;
 
-/// Maximum number of attempts to lock the directory. A process holds the lock only for some
+/// Maximum number of attempts to lock the directory. Other processes hold the lock only for some
 /// milliseconds.
 const LOCK_WITHIN: u32 = 250;
 const LOCK_AGAIN_AFTER: Duration = Duration::from_millis(20);
@@ -50,7 +50,8 @@ pub async fn start_unix(path: &Path, server: Server) -> io::Result<SocketFile> {
     make_room(path)?;
     let socket = UnixSocket::new_stream()?;
     socket.bind(path)?;
-    // No client can connect before `listen`, so the mode before this line does not matter.
+    // No client can connect before `listen`, so the socket needs no restricted mode before this
+    // line.
     fs::set_permissions(path, Permissions::from_mode(0o600))?;
     let listener = socket.listen(MOST_QUEUED)?;
     let file = identity(path)?;

@@ -14,7 +14,7 @@ pub(super) enum Stage {
     Reading,
     Answering,
     Writing,
-    /// The connection sends events. The stage restarts each time the peer reads.
+    /// The connection sends events. The time limit begins again each time the peer reads.
     Streaming,
 }
 

@@ -23,14 +23,14 @@ struct Open {
     opened: u64,
     /// The open streams, oldest first. Dropping the sender closes the stream.
     places: VecDeque<(u64, oneshot::Sender<()>)>,
-    /// The time of the last warning, on the clock that includes suspends.
+    /// The time of the last warning on the boot clock.
     warned: Option<Duration>,
 }
 
 /// Minimum time between two warnings.
 const WARN_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
-/// The place of one stream among the open streams. Dropping it frees the place.
+/// The place of one stream among the open streams. Dropping this value frees the place.
 #[derive(Debug)]
 pub(super) struct StreamPlace {
     number: u64,
@@ -59,8 +59,8 @@ impl StreamPlace {
         StreamPlace { number, closed, streams: Arc::clone(streams) }
     }
 
-    /// Returns whether the stream must end. If not, wakes the task of `cx` when the stream must
-    /// end.
+    /// Returns whether the stream must end. If `false`, the task of `cx` is woken as soon as the
+    /// stream must end.
     pub(super) fn is_closed(&mut self, cx: &mut Context<'_>) -> bool {
         matches!(Future::poll(Pin::new(&mut self.closed), cx), Poll::Ready(_))
     }

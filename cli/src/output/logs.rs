@@ -112,7 +112,8 @@ pub fn complain(message: &str) {
     }
 }
 
-/// Writes an event to stderr before the logs are started. `outcome` is the field for programs.
+/// Writes an event to stderr in a process that has not started the logs. `outcome` is the field for
+/// programs.
 pub fn say(outcome: &'static str, message: &str) {
     match format() {
         LogFormat::Text => write(format!("{}tenure: {message}\n", time())),
@@ -131,7 +132,7 @@ pub fn complain_of(failure: &Failure) {
     }
 }
 
-/// Returns the line that replaces dropped lines.
+/// Returns the line that reports the number of dropped lines.
 fn left_out(lines: u64) -> String {
     let message = format!("{lines} lines are left out here: stderr was not read");
     match format() {
@@ -236,8 +237,9 @@ where
         let spans = || context.event_scope().into_iter().flat_map(|scope| scope.from_root());
         let own = |target: &str| target.starts_with(OWN);
         if own(metadata.target()) {
-            // Of all spans, the text shows only the partition, because the partition distinguishes
-            // concurrent events. The other spans are the same for the whole process.
+            // The text contains the span of the partition, because the partition distinguishes
+            // concurrent events. The other spans are the same for the whole process, so the text
+            // omits them.
             for span in spans().filter(|span| span.name() == PARTITION_SPAN) {
                 let extensions = span.extensions();
                 let fields = extensions.get::<FormattedFields<N>>().map_or("", |f| f.as_str());

@@ -21,8 +21,8 @@ use crate::process::timer::pause;
 #[must_use]
 pub enum Reader {
     Listens,
-    /// The reader has closed the pipe, as in `tenure watch | head -1`. The end of the pipe is not
-    /// an error.
+    /// The reader has closed the pipe, as in `tenure watch | head -1`. The closed pipe is not an
+    /// error.
     HasLeft,
 }
 
@@ -49,7 +49,8 @@ pub async fn reader_left() {
     }
     let stdout = io::stdout();
     loop {
-        // Without a reader `poll` reports an error or a hang-up, even if no event is requested.
+        // If the pipe has no reader, `poll` reports an error or a hang-up, even if the caller
+        // requests no event.
         let mut end = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
         if matches!(poll(&mut end, PollTimeout::ZERO), Ok(1..)) {
             return;

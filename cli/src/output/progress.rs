@@ -13,14 +13,14 @@ use super::logs::complain;
 pub struct Progress {
     what: &'static str,
     is_shown: bool,
-    /// Boot clock at the start.
+    /// Time of the start on the boot clock.
     began: Duration,
     /// Seconds from the start to the last line.
     shown: AtomicU64,
 }
 
 impl Progress {
-    /// Starts the report. No line is shown in the first second.
+    /// Starts the reports on the work `what`. Shows no line in the first second.
     pub fn of(what: &'static str) -> Progress {
         let is_shown = io::stderr().is_terminal();
         Progress { what, is_shown, began: Process::system().now().boot, shown: AtomicU64::new(0) }
@@ -31,7 +31,7 @@ impl Progress {
         self.say(&format!("{done} of {of}"));
     }
 
-    /// Reports the state of work without a known end, unless a line was already shown in this
+    /// Reports the state of work whose end is unknown, unless a line was already shown in this
     /// second.
     pub fn say(&self, state: &str) {
         let seconds = Process::system().now().boot.saturating_sub(self.began).as_secs();

@@ -1,5 +1,5 @@
-//! Stderr, written by a separate thread: a reader that stops reading does not delay renewals or
-//! kills.
+//! A separate thread writes to stderr. So a reader of stderr that stops reading does not delay
+//! renewals or kills.
 
 use std::io::{self, Write as _};
 use std::sync::OnceLock;
@@ -16,12 +16,12 @@ const LAST_WAIT: Duration = Duration::from_secs(2);
 static THREAD: OnceLock<Option<SyncSender<Message>>> = OnceLock::new();
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
-/// Returns the line that replaces this number of dropped lines.
+/// A function that returns the line to write in place of this number of dropped lines.
 type LeftOut = fn(u64) -> String;
 
 enum Message {
     Lines(Vec<u8>),
-    /// A request to answer once all earlier messages are written.
+    /// A request for an answer after all earlier messages are written.
     Flush(SyncSender<()>),
 }
 
@@ -52,7 +52,7 @@ pub fn flush() {
     let Some(Some(thread)) = THREAD.get() else { return };
     let (done, is_done) = mpsc::sync_channel(1);
     if thread.try_send(Message::Flush(done)).is_ok() {
-        // An error means that the reader has stopped reading.
+        // The wait fails only if the reader of stderr has stopped reading, so the error is ignored.
         let _ = is_done.recv_timeout(LAST_WAIT);
     }
 }

@@ -24,13 +24,15 @@ use crate::store::patience::AFTER_A_FAILURE;
 pub const PATIENCE: Duration = Duration::from_secs(30);
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// Returns the validity of an observer that polls at this interval. The result has whole seconds,
-/// because a validity must not have fractions of a millisecond.
+/// Returns the validity of an observer that polls at this interval. The validity is longer than the
+/// interval. It is rounded to whole seconds, because a validity must not have fractions of a
+/// millisecond.
 pub fn validity(poll: Duration, longest: Duration) -> Duration {
     PATIENCE.max(Duration::from_secs(poll.as_secs() + 1).min(longest))
 }
 
-/// The failure that ends a watch. `None` if a signal came, or the reader of stdout has left.
+/// The failure that ended a watch. `None` if a signal or the end of stdout's reader ended the
+/// watch.
 pub type WatchEnd = Option<Failure>;
 
 /// An observed change. `--json` prints the serialized change.
@@ -92,8 +94,8 @@ impl Watcher {
         }
     }
 
-    /// Returns the observation. After an error that may pass, logs the error, pauses, and returns
-    /// `None`. The caller then observes again.
+    /// Returns the observation. If it is a temporary error, logs the error, pauses, and returns
+    /// `None`: the caller must then observe again.
     pub async fn settle<T>(
         &mut self,
         observed: Option<Result<T, Error>>,

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-/// Bounds for the lead of the store's clock over the local clock, in seconds, from one answer. The
-/// store reads its clock after the request is sent and before the answer is received. A date in
-/// whole seconds may be up to one second too old.
+/// Bounds for the lead of the store's clock over the local clock, in seconds. The bounds are
+/// computed from one answer: the store reads its clock after the request is sent and before the
+/// answer is received. A date in whole seconds may be up to one second too old.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sighting {
     least: f64,
@@ -76,7 +76,7 @@ mod tests {
     fn one_answer_bounds_the_skew_by_half_a_second_and_half_a_round_trip() {
         let skew = Skew::of(&[sighting(100_200, 100_300, 100_000)]).expect("an answer");
         assert!(close(skew.within, 0.55) && close(skew.ahead, 0.25), "{skew:?}");
-        // The bounds include the real difference, which is zero.
+        // In this test both clocks are equal, so the bounds must include zero.
         assert!(skew.ahead - skew.within <= 0.0 && 0.0 <= skew.ahead + skew.within);
     }
 

@@ -1,5 +1,5 @@
-//! A store that forwards requests with a time limit. It records the duration of each request, the
-//! dates in the answers, and the keys to delete at the end of the probe.
+//! A store that forwards requests to another store, with a time limit. It records the duration of
+//! each request, the dates in the answers, and the keys to delete at the end of the probe.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,10 +26,10 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Pause before another write to the same key. The pauses begin after the first write without a
 /// clear answer, because some stores allow only one write per second and key.
 const PACE: Duration = Duration::from_millis(1_100);
-/// A body with more bytes counts as long.
+/// Maximum length of a short body in bytes. A longer body counts as long.
 const LONG: usize = 64 * 1024;
 const PAGE: usize = 1_000;
-/// Maximum number of samples per kind, so that memory of a long probe is bounded.
+/// Maximum number of samples per kind, which bounds the memory of a long probe.
 const SAMPLES: usize = 200_000;
 
 /// The kind of a request in the account.
@@ -40,7 +40,7 @@ pub enum RequestKind {
     Read,
     List,
     Delete,
-    /// One of 32 concurrent creates.
+    /// One of 32 concurrent creates of a key.
     CreateRace,
     ReplaceRace,
     /// A write of a long body, in a race or alone.
@@ -78,7 +78,7 @@ pub struct Account {
     pub deleted_keys: u64,
     /// Number of requests with an unknown outcome.
     pub in_doubt: u64,
-    /// Keys to delete.
+    /// Keys to delete at the end of the probe.
     keys: BTreeSet<String>,
 }
 
@@ -88,7 +88,8 @@ pub struct Meter {
     store: Arc<dyn Store>,
     start: String,
     stop: CancellationToken,
-    /// True after a write without a clear answer. Then repeated writes to a key are paced.
+    /// True after a write without a clear answer. While it is true, this store pauses before a
+    /// repeated write to a key.
     paced: AtomicBool,
     account: Mutex<Account>,
 }
@@ -99,8 +100,8 @@ impl Meter {
     /// the cleanup.
     pub fn new(store: Arc<dyn Store>, prefix: &str, stop: CancellationToken) -> Meter {
         let nonce = fastrand::u64(..);
-        // If a slash followed the nonce, a store in a directory would keep an empty folder after
-        // the probe.
+        // No slash follows the nonce, because a store in a directory would then keep an empty
+        // folder after the probe.
         let start = format!("{prefix}probe-{nonce:016x}-");
         Meter { store, start, stop, paced: AtomicBool::new(false), account: Mutex::default() }
     }
@@ -114,8 +115,8 @@ impl Meter {
         lock(&self.account)
     }
 
-    /// Records a written key. Pauses before a second write to the same key if the store may limit
-    /// the rate of writes to one key. Writers of a race do not pause.
+    /// Records a key that is about to be written. If the store may limit the rate of writes to one
+    /// key, pauses before a second write to the same key. Does not pause the writers of a race.
     async fn pace(&self, kind: RequestKind, key: &str) {
         let again = !self.account().keys.insert(key.to_owned());
         let alone = matches!(kind, RequestKind::Create | RequestKind::Replace);
@@ -188,8 +189,8 @@ impl Meter {
         let mut left = Vec::new();
         for attempt in 0..CLEANINGS {
             if attempt > 0 || self.account().in_doubt > 0 {
-                // During this pause an abandoned write may still take effect, and a failing store
-                // may recover.
+                // A write with an unknown outcome may take effect during this pause, and a store
+                // with an error may recover.
                 pause(AGAIN).await;
             }
             let sought: Vec<String> = keys.iter().cloned().collect();
@@ -278,8 +279,8 @@ impl Store for Meter {
         let failed = self.ask(RequestKind::Delete, Determinacy::Indeterminate, call).await?;
         if failed.is_empty() {
             let mut account = self.account();
-            // Only the deleted keys of races are forgotten. The few other keys remain recorded,
-            // because further writes to them must be paced.
+            // Only keys of races are removed from the account. The other keys are few, and further
+            // writes to them must be paced, so they remain in the account.
             for key in keys.iter().filter(|key| key.contains("-race-")) {
                 account.keys.remove(key);
             }

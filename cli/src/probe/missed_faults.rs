@@ -1,8 +1,9 @@
-//! The power of a probe that has found no fault: the probability that its races miss a fault.
+//! The statistical power of a probe that has found no fault: the probability that a fault exists
+//! and its races miss it.
 
 use serde::Serialize;
 
-/// The probability that the races miss a fault with a given frequency.
+/// The probability that the races of a probe miss a fault, for one frequency of the fault.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Power {
     /// Average number of races per occurrence of the fault.
@@ -11,7 +12,8 @@ pub struct Power {
     pub missed: f64,
 }
 
-/// Frequencies of faults in reports.
+/// The frequencies for which a report contains the probability. Each value is an average number of
+/// races per occurrence of a fault.
 const ONE_IN: [u32; 3] = [10, 100, 1_000];
 
 pub fn power(races: u32) -> Vec<Power> {
@@ -26,7 +28,8 @@ fn missed(one_in: u32, races: u32) -> f64 {
 
 pub fn no_fault_seen(races: u32) -> String {
     let each = power(races).into_iter().map(|Power { one_in, missed }| {
-        // The text never contains "1.00", because this probability would mean certainty.
+        // The text shows at most 0.99, because 1.00 would suggest that the races certainly miss the
+        // fault.
         let missed = format!("{:.2}", missed.min(0.99));
         let of = format!("one that shows in 1 of {one_in} races with probability {missed}");
         if one_in == ONE_IN[0] { of.replacen("one that", "a fault that", 1) } else { of }

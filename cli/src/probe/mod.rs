@@ -96,7 +96,7 @@ Exit codes:
 
 pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
     let url = &args.store.store;
-    // The election is built only to refuse a prefix that no election can have.
+    // The election is only built, because `build` refuses a prefix that no election can have.
     let normalised = normalised(prefix(url));
     let Opened { store, prefix } = open(url, IfMissing::Refuse).await?;
     Election::builder(Arc::clone(&store), prefix).build()?;
@@ -125,8 +125,8 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
                 signal = Some(by);
                 stop.cancel();
                 complain("stopping: the keys of the probe are deleted after requests in flight");
-                // Requests in flight must end before the cleanup. Otherwise they could write after
-                // the cleanup.
+                // Requests in flight must end before the cleanup. Otherwise they could write
+                // objects after the cleanup.
                 break probing.await;
             }
             () = pause(PROGRESS_EVERY) => {
@@ -176,7 +176,7 @@ async fn clean_up(
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// Returns the approximate number of requests that a probe with this number of rounds sends. The
-/// help gives the same numbers.
+/// text of the help contains numbers from the same formula.
 fn about(rounds: u32) -> u64 {
     280 + 70 * u64::from(rounds)
 }
@@ -205,7 +205,8 @@ fn failed(meter: &Meter, error: StoreError, left: &[String]) -> Failure {
     failure
 }
 
-/// Checks each promise in sequence. The races are last, because they cost the most.
+/// Checks the promises in sequence. The races are the last check, because they send the most
+/// requests.
 async fn ask_all(
     meter: &Arc<Meter>,
     bounds: &Bounds,
@@ -288,7 +289,8 @@ async fn tried(
 }
 
 fn raced(races: Races, ends: Result<(), CheckFailure>) -> Result<[Finding; 2], CheckFailure> {
-    // An error ends both kinds of races, so both findings have the same result.
+    // The creates and the replaces run in the same rounds, and an error ends both, so both findings
+    // have the same result.
     let seen = match ends {
         Ok(()) => None,
         Err(CheckFailure::Broken(violation)) => Some((PromiseStatus::No, violation)),

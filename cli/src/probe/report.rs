@@ -36,7 +36,7 @@ pub struct Finding {
     pub needed: bool,
     /// Number of attempts that ended with an unclear answer.
     pub unclear: u32,
-    /// The tally, for a race.
+    /// The counts of the races. `None` if the check is not a race.
     pub race: Option<Tally>,
 }
 
@@ -89,7 +89,7 @@ pub struct ProbeReport {
     pub left_behind: Vec<String>,
 }
 
-/// The results of all checks.
+/// The results of the checks of all promises.
 #[derive(Debug, Default)]
 pub struct Asked {
     pub promises: Vec<Finding>,
@@ -99,8 +99,8 @@ pub struct Asked {
 }
 
 impl ProbeReport {
-    /// Returns the report on the requests that `meter` counted, on the promises, and on the
-    /// settings of the bucket.
+    /// Returns the report about the promises, the requests that `meter` counted, and the settings
+    /// of the bucket.
     pub fn new(
         meter: &Meter,
         asked: Asked,
@@ -114,7 +114,8 @@ impl ProbeReport {
         warnings.extend(advice::all(account, skew, &left_behind));
         let races = || promises.iter().filter_map(|one| one.race.as_ref());
         let rounds = races().map(|tally| tally.rounds).min().unwrap_or_default();
-        // An undecided race proves nothing, so it is not counted.
+        // In an undecided race the winner is unknown. It shows nothing about the store, so it is
+        // not counted.
         let decided = races().map(|tally| tally.races - tally.undecided).min().unwrap_or_default();
         let (verdict, why) = match not_tried {
             Some(why) => (Verdict::Inconclusive, nothing_tried(&why)),
@@ -299,7 +300,8 @@ fn cost(prices: &Prices, requests: &BTreeMap<&'static str, u64>, deleted_keys: u
     let count = |name| requests.get(name).copied().unwrap_or(0) as f64;
     let reads = count("reads") + count("settings");
     let counts = [count("writes"), count("lists"), reads, count("deletes"), deleted_keys as f64];
-    // Rounds to a hundred-millionth, because a read costs less than a millionth.
+    // Rounds to a hundred-millionth of a dollar, because a read costs less than a millionth of a
+    // dollar.
     (prices.cost(counts) * 1e8).round() / 1e8
 }
 

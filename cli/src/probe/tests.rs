@@ -46,9 +46,9 @@ async fn faulty(order: impl FnOnce(&FaultStore)) -> Probed {
     probed(Arc::new(store), LayoutArg::EpochFiles).await
 }
 
-/// Before the fix, each check made five attempts without pauses, and they gave no verdict. The
-/// races still have no verdict, because the rate limit of the store admits only one writer of each
-/// race.
+/// This store accepts one write per second and key. Before the fix, each check made its five
+/// attempts without pauses, so no promise had a verdict. The races still have no verdict, because
+/// the store admits only one writer of each race.
 #[tokio::test(start_paused = true)]
 async fn regression_promises_have_a_verdict_at_one_write_per_second() {
     let store = OneWriteASecond::new(Arc::new(MemoryStore::new()));
@@ -140,7 +140,7 @@ async fn a_store_with_few_clear_answers_is_inconclusive() {
 
 #[tokio::test(start_paused = true)]
 async fn unclear_answers_in_a_race_do_not_count() {
-    // The store carries out the first 20 creates of races, but answers them with 500.
+    // The store carries out the first 20 creates in races, but answers each of them with 500.
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
     store.on(Call::Create).key("create-race").times(20).fault(Fault::FailAfter);
     let probed = probed(Arc::new(store), LayoutArg::EpochFiles).await;

@@ -19,8 +19,8 @@ use crate::output::logs;
 use crate::output::print::{in_ms, plain};
 use crate::store::url::StoreUrl;
 
-/// The time from the end of CMD to the SIGTERM for its descendants. Usually all descendants have
-/// ended by then.
+/// The time from the end of CMD to the SIGTERM for its descendants. In most cases all descendants
+/// end within this time.
 const UNTIL_TERM: Duration = Duration::from_millis(200);
 
 /// The command to run, with its environment and margins.
@@ -57,15 +57,16 @@ pub fn own() -> io::Result<Tenure> {
     Ok(Tenure { binary: own_binary()?, options: logs::format().options() })
 }
 
-/// Refuses a program that cannot be executed now, with the exit codes of a shell. A candidate must
-/// not be elected for a command that cannot run.
+/// Refuses a program that cannot be executed now. The failure has the exit code of a shell: 126 or
+/// 127. A candidate must not be elected for a command that cannot run.
 pub fn look_up(program: &OsStr, path: Option<&OsStr>) -> Result<(), Failure> {
     let name = plain(&program.to_string_lossy());
     let by_path = program.as_bytes().contains(&b'/');
     let candidates: Vec<PathBuf> = if by_path {
         vec![program.into()]
     } else {
-        // If PATH is not set, the system searches a default path, so this check is omitted.
+        // If PATH is not set, the system searches a default path, which is unknown here, so the
+        // check is omitted.
         let Some(path) = path else { return Ok(()) };
         std::env::split_paths(path).map(|directory| directory.join(program)).collect()
     };
@@ -84,7 +85,7 @@ fn is_executable(file: &Path) -> bool {
     access(file, AccessFlags::X_OK).is_ok() && !file.is_dir()
 }
 
-/// A task that waits for futures, and meanwhile watches the group of CMD.
+/// A task that waits for a future and watches the group of CMD during the wait.
 pub trait GroupWatch<'a> {
     fn group(&self) -> &'a Group;
 

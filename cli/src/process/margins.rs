@@ -14,7 +14,7 @@ const SHORTEST_KILL_MARGIN: Duration = Duration::from_millis(200);
 pub struct Margins {
     /// Time from SIGTERM to SIGKILL.
     pub grace: Duration,
-    /// Time from SIGKILL to the end of the lease, for delays of the kernel and the guard.
+    /// Time from SIGKILL to the end of the lease. It allows for delays of the kernel and the guard.
     pub kill_margin: Duration,
 }
 

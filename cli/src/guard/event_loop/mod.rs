@@ -253,8 +253,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             }
             GuardEvent::Order(GuardOrder::Signal(signal)) => {
                 self.signal_orders = self.signal_orders.saturating_add(1);
-                // A signal that is already pending is not added again. The kernel merges pending
-                // signals in the same way.
+                // A signal that is already in the list is not added again. In the same way, the
+                // kernel delivers a pending signal only once.
                 if !self.signals.contains(&signal) {
                     self.signals.push(signal);
                 }
@@ -273,8 +273,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             }
             GuardEvent::Childless => self.childless = true,
             GuardEvent::HungUp => {
-                // After the order `Leave` or a garbled line, the end of the pipe does not mean that
-                // `tenure` has died.
+                // `hung_up` is already true after a garbled line or the order `Leave`. Then the end
+                // of the pipe does not mean that `tenure` has died.
                 self.died = !self.hung_up;
                 self.hang_up();
             }
@@ -283,8 +283,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
     }
 
-    /// Waits until `tenure` has died. A living `tenure` kills this process during this wait,
-    /// because no descendant is left.
+    /// Waits until `tenure` has died, or until a time limit. If `tenure` is alive, it kills this
+    /// process during the wait, because no descendant is left.
     fn see_whether_tenure_died(&mut self, events: &Receiver<GuardEvent>) {
         while self.resignation.is_some() && !self.hung_up {
             match events.recv_timeout(UNTIL_ITS_DEATH_SHOWS) {
@@ -294,8 +294,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
     }
 
-    /// Resigns the epoch if `tenure` has died. Called when no descendant is left. Does not resign
-    /// on systems without subreapers, because on these systems descendants may be left.
+    /// Resigns the epoch if `tenure` has died. Called when no descendant is left. On systems
+    /// without subreapers, does not resign, because descendants may be left.
     fn resign(&mut self, tenure: &Tenure) {
         if let Some(resignation) = self.resignation.take().filter(|_| self.died && ADOPTS) {
             resignation.carry_out(tenure, self.kill_at, &self.say);
@@ -331,8 +331,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             Some(Due::Kill) => return self.kill(),
             Some(Due::Term) => {
                 self.remove_epoch_file();
-                // After an earlier SIGTERM the lease may have been renewed. Then each process gets
-                // SIGTERM again. After the death of `tenure` the lease is not renewed, so no
+                // If the lease was renewed after an earlier SIGTERM, each process gets SIGTERM
+                // again. After the death of `tenure` or the end of CMD, no renewal follows, so no
                 // process gets SIGTERM twice.
                 if !self.hung_up && !self.ending {
                     self.terminated.clear();
@@ -365,7 +365,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         LOOK_FOR_ORPHANS_EVERY
     }
 
-    /// Brings the end of CMD forward, because no renewal follows.
+    /// Brings the deadlines of CMD forward, because this process gets no orders any more.
     fn hang_up(&mut self) {
         if std::mem::replace(&mut self.hung_up, true) {
             return;
@@ -390,8 +390,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
 }
 
 /// Writes a report. The pipe never fills, because each order causes about one report. A write error
-/// is ignored: it means that `tenure` has died, and the end of the pipe of orders also shows this
-/// death.
+/// is ignored: the write fails only after the death of `tenure`, and the guard notices this death
+/// by the end of the pipe of orders.
 fn report(mut to: &File, message: GuardReport) {
     let _ = to.write_all(format!("{message}\n").as_bytes());
 }

@@ -43,7 +43,7 @@ impl HealthArg {
 pub struct ElectionHealth {
     candidate: String,
     margins: Margins,
-    /// A candidate is ready only if the store's last answer is at most this old.
+    /// Maximum age of the store's last answer while the candidate is ready.
     recent: Duration,
     clock: Arc<dyn Clock>,
     /// Records when the task that campaigns and watches CMD last ran.
@@ -56,7 +56,8 @@ struct ElectionHealthState {
     /// The election, once the store is open.
     election: Option<Election>,
     phase: CandidatePhase,
-    /// The error of the last campaign, until the next campaign succeeds or follows a leader.
+    /// The error of the last campaign. The next campaign clears it when it succeeds or follows a
+    /// leader.
     failed: Option<Error>,
 }
 
@@ -84,8 +85,8 @@ struct ElectionHealthView {
     state: &'static str,
     this_candidate_leads: bool,
     candidate: String,
-    /// The holder of the newest known epoch. It is null if no epoch is known, or if the holder has
-    /// no name.
+    /// The leader of the newest known epoch. Null if no epoch is known, or if the leader has no
+    /// name.
     leader: Option<String>,
     epoch: Option<u64>,
     /// Time left of the lease of this candidate.
@@ -94,7 +95,8 @@ struct ElectionHealthView {
 }
 
 impl ElectionHealth {
-    /// A candidate is ready only if the store's last answer is at most `recent` old.
+    /// Returns the state at the start of the process. `recent` is the maximum age of the store's
+    /// last answer while the candidate is ready.
     pub fn new(candidate: &str, recent: Duration, margins: Margins) -> ElectionHealth {
         ElectionHealth::by(Arc::new(Process::system()), candidate, recent, margins)
     }
@@ -114,7 +116,7 @@ impl ElectionHealth {
         ElectionHealth { candidate: candidate.to_owned(), margins, recent, clock, pulse, state }
     }
 
-    /// Notes that the store is open.
+    /// Records that the store is open.
     pub fn opened(&self, election: &Election) {
         lock(&self.state).election = Some(election.clone());
     }
@@ -127,12 +129,12 @@ impl ElectionHealth {
         state.phase = phase;
     }
 
-    /// Notes that the campaign has failed and is retried.
+    /// Records the error of a campaign that has failed and is retried.
     pub fn failed(&self, error: &Error) {
         lock(&self.state).failed = Some(error.clone());
     }
 
-    /// Runs the task and records each second in which it runs.
+    /// Runs the main task, and records each second in which the task runs.
     pub async fn of<T>(&self, task: impl Future<Output = T>) -> T {
         self.pulse.of(task).await
     }
@@ -203,7 +205,7 @@ impl ElectionHealth {
     }
 }
 
-/// Returns the maximum age that the store's last answer has in a ready process: the longest regular
+/// Returns the maximum age of the store's last answer while a process is ready: the longest regular
 /// pause between two requests, plus the timeouts of two requests.
 pub fn recent(longest_pause: Duration, request_timeout: Duration) -> Duration {
     longest_pause.saturating_add(request_timeout.saturating_mul(2))

@@ -27,7 +27,7 @@ impl Pulse {
         Pulse { clock: Arc::clone(clock), turned: Mutex::new(clock.now().boot) }
     }
 
-    /// Runs the task and records each second in which it runs.
+    /// Runs the main task, and records each second in which the task runs.
     pub async fn of<T>(&self, task: impl Future<Output = T>) -> T {
         let mut task = std::pin::pin!(task);
         loop {
@@ -40,8 +40,9 @@ impl Pulse {
         }
     }
 
-    /// The reply does not depend on the store. If it did, a failure of the store would restart this
-    /// process. A restart cannot repair the store, and a leader would lose its lease.
+    /// The reply does not depend on the store. If it did, a supervisor would restart this process
+    /// during a failure of the store. A restart cannot repair the store, and a restarted leader
+    /// loses its lease.
     pub fn livez(&self) -> Reply {
         let stuck = self.clock.now().boot.saturating_sub(*lock(&self.turned));
         if stuck < STUCK_AFTER {

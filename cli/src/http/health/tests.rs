@@ -120,7 +120,8 @@ async fn each_phase_has_its_replies() {
     assert!((bench.routes)("/").is_none() && (bench.routes)("/leader/").is_none());
 }
 
-/// Each reply reads the lease, even if the main task has not handled the end of the lease.
+/// Each reply is computed from the lease, even if the main task has not handled the end of the
+/// lease.
 #[tokio::test(start_paused = true)]
 async fn each_reply_reads_the_lease() {
     let almost = Duration::from_millis(23_499);
@@ -131,8 +132,8 @@ async fn each_reply_reads_the_lease() {
         bench.health.enter(CandidatePhase::Leading(lead.lease()));
         forward(&bench.hand, almost);
         bench.leader(200, "leading");
-        // The time from SIGTERM for CMD to the end of the lease is a sixth plus a twentieth of the
-        // validity.
+        // The next reply falls on the deadline for SIGTERM. This deadline precedes the end of the
+        // lease by a sixth plus a twentieth of the validity.
         forward(&bench.hand, Duration::from_millis(1));
         assert_eq!(bench.leader(503, "ending")["leader"], "a");
         forward(&bench.hand, VALIDITY);
@@ -152,7 +153,8 @@ async fn a_silent_store_makes_the_candidate_unready_but_not_dead() {
     let bench = Bench::new();
     let lead = bench.elected().await;
     bench.health.enter(CandidatePhase::Campaigning);
-    // The limit for the age of the store's last answer is a third plus two fifths of the validity.
+    // In a ready candidate, the store's last answer is at most a third plus two fifths of the
+    // validity old: 22 s.
     bench.hand.boot(Duration::from_secs(22));
     bench.says("/readyz", 200, "campaigning");
     bench.hand.boot(Duration::from_secs(1));
@@ -169,8 +171,8 @@ async fn a_blocked_main_task_is_dead() {
     bench.hand.boot(Duration::from_secs(31));
     bench.says("/livez", 503, "the main task has not run for 31s");
     let task = async {
-        // A task that waits, for example for a renewal, is polled each second, so it counts as
-        // alive.
+        // The pulse polls a waiting task each second, so a task that waits, for example for a
+        // renewal, counts as alive.
         for _ in 0..100 {
             bench.hand.boot(EVERY_TURN);
             pause(EVERY_TURN).await;

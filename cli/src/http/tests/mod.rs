@@ -37,7 +37,7 @@ async fn open(serving: &Serving) -> TcpStream {
 /// Returns the text that the server sends before it closes the connection.
 async fn rest(mut stream: TcpStream) -> String {
     let mut text = Vec::new();
-    // A reset of the connection also ends the text.
+    // The text may also end with a reset of the connection, so the error is ignored.
     let _ = stream.read_to_end(&mut text).await;
     String::from_utf8(text).expect("text")
 }
@@ -93,7 +93,8 @@ async fn long_headers_are_refused() {
     let long = "x".repeat(2 * MOST_BYTES);
     let request = format!("GET /hello HTTP/1.1\r\nHost: x\r\nLong: {long}\r\n\r\n");
     let said = ask(&serving, &request).await;
-    // The server did not read the rest of the request, so a reset may discard the refusal.
+    // The server did not read the rest of the request, so the system may reset the connection, and
+    // the client may lose the refusal.
     assert!(said.is_empty() || said.starts_with("HTTP/1.1 431 "), "{said}");
 }
 
@@ -109,7 +110,8 @@ async fn a_connection_with_an_unfinished_request_is_closed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_with_an_unread_reply_is_closed() {
-    // The reply exceeds the buffers of a connection.
+    // The reply is larger than the buffers of a connection, so the server cannot send the whole
+    // reply.
     let big = |_: &str| Some(Reply::text(200, &"x".repeat(64 << 20)));
     let serving = start(any_port(), Arc::new(big)).expect("a free port");
     let mut stream = open(&serving).await;
@@ -128,7 +130,7 @@ async fn regression_idle_connections_block_no_request() {
         let said = timeout(CONNECTION_LIMIT / 2, get(&serving, "/hello")).await;
         assert!(said.expect("a reply in time").ends_with("hello\n"));
     }
-    // The newest connections are still open.
+    // The newest idle connection is still open, so the server answers its request.
     let mut newest = idle.pop().expect("idle connections");
     newest.write_all(b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("a write");
     assert!(rest(newest).await.ends_with("hello\n"));
@@ -241,8 +243,7 @@ async fn a_stream_stays_open_while_its_peer_reads() {
     for _ in 0..100 {
         stream.read_exact(&mut part).await.expect("the stream continues");
     }
-    // The server still answers other connections, because a stream does not count toward the limit
-    // of connections.
+    // The server still answers other connections, because a stream does not count as a connection.
     for _ in 0..2 * MOST_CONNECTIONS {
         assert!(get(&serving, "/x").await.ends_with("\r\n\r\n0\n"));
     }
@@ -255,8 +256,8 @@ async fn an_unread_stream_is_closed() {
     let mut stream = open(&serving).await;
     stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("a write");
     pause(2 * CONNECTION_LIMIT).await;
-    // This reads the buffered rest of the stream. If the stream were still open, the read would
-    // never end.
+    // This reads the buffered rest of the stream. The read ends only if the server has closed the
+    // stream.
     rest(stream).await;
 }
 
