@@ -28,9 +28,10 @@ pub const INSIDE_RUN: &str = "TENURE_RUN";
 const EPOCH: &str = "TENURE_EPOCH";
 
 /// Known variables that are not settings.
-const OTHERS: [&str; 15] = [
-    // A variable of the systemd unit for `compact`.
+const OTHERS: [&str; 16] = [
+    // Variables of the systemd units.
     "TENURE_COMPACT_OPTIONS",
+    "TENURE_OPTIONS",
     INSIDE_RUN,
     EPOCH,
     "TENURE_NAME",

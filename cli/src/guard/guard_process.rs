@@ -17,6 +17,7 @@ use super::messages::{GuardOrder, GuardReport};
 use super::pipes::Pipes;
 use super::tenure_binary::Tenure;
 use crate::output::print::millis;
+use crate::process::systemd::OWN_VARIABLES;
 
 /// The guard and the standby. Dropping this value closes the pipe of the orders, and then the guard
 /// ends CMD.
@@ -62,6 +63,10 @@ impl GuardProcess {
             arguments(pipes, extras.epoch_file.as_ref(), extras.kill_margin.map(millis));
         let mut standby = tenure.command("__standby", &arguments, command);
         standby.fd_mappings(ends.into()).map_err(io::Error::other)?;
+        // The guard and CMD inherit the environment of the standby.
+        for name in OWN_VARIABLES {
+            standby.env_remove(name);
+        }
         let standby = Command::from(standby)
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .process_group(0)

@@ -6,4 +6,5 @@ pub mod lock;
 pub mod margins;
 pub mod resign;
 pub mod signals;
+pub mod systemd;
 pub mod timer;

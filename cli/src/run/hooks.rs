@@ -15,6 +15,7 @@ use crate::exit::{self, Failure};
 use crate::guard::{EpochFile, Hook, log_hook_end, prepare_epoch_file, to_stderr};
 use crate::output::print::{in_ms, millis, plain};
 use crate::process::signals::Signals;
+use crate::process::systemd::OWN_VARIABLES;
 use crate::process::timer::pause;
 
 #[derive(Debug, Clone, clap::Args)]
@@ -73,6 +74,9 @@ impl HooksArgs {
         let Some(line) = &self.on_lost else { return false };
         let mut command = Command::new("sh");
         command.args(["-c", line]).stdin(Stdio::null()).stdout(to_stderr()).process_group(0);
+        for name in OWN_VARIABLES {
+            command.env_remove(name);
+        }
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         let mut hook = match command.env("TENURE_LOSS", loss).spawn() {
             Ok(hook) => hook,

@@ -44,7 +44,7 @@ use groups::GroupsArgs;
 use lease::ServeLeaseArgs;
 use machine::{ServedTask, Shared};
 use named::{Named, named, open_all, refuse_twice};
-use probes::probes;
+use probes::{probes, service_state};
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Elections and groups")]
@@ -128,20 +128,33 @@ pub async fn serve(args: ServeArgs) -> Result<u8, Failure> {
     let margin = check(&args, &name)?;
     let app = Arc::new(AppHealth::new(&args.app).map_err(usage)?);
     let access = Access::new(&args.listen, &args.access)?;
-    let api = Arc::new(Api { access, app: Arc::clone(&app), served: OnceLock::new() });
+    let api = Arc::new(Api { access, app, served: OnceLock::new() });
     let clock: Arc<dyn Clock> = Arc::new(Process::system());
     let pulse = Arc::new(Pulse::new(&clock));
+    let election = &args.lease.election;
+    let recent = recent(election.longest_pause(), election.lease.request_timeout());
     let mut sites = Sites::default();
     if let Some(address) = args.health_addr {
-        let election = &args.lease.election;
-        let recent = recent(election.longest_pause(), election.lease.request_timeout());
         sites.add(address, "health", probes(&api, &pulse, recent));
     }
     args.metrics.add_to(&mut sites)?;
     let _sites = sites.start()?;
     let server = Server { handler: handler(&api), most_body: MOST_BODY };
     let _serving = server.listen(&args.listen, "elections").await?;
+    let task = campaign_and_join(&args, &name, margin, &api, &pulse);
+    pulse.of(|| service_state(api.served.get(), recent), task).await
+}
+
+/// Opens the stores, then campaigns and joins until a signal.
+async fn campaign_and_join(
+    args: &ServeArgs,
+    name: &str,
+    margin: Duration,
+    api: &Api,
+    pulse: &Pulse,
+) -> Result<u8, Failure> {
     let mut signals = Signals::listen(&ENDING)?;
+    let app = Arc::clone(&api.app);
     let all: Vec<_> = args.elections.iter().chain(&args.groups.groups).collect();
     let opened = tokio::select! {
         biased;
@@ -152,24 +165,25 @@ pub async fn serve(args: ServeArgs) -> Result<u8, Failure> {
     let shared = Shared {
         lease: &args.lease,
         margin,
-        name: &name,
+        name,
         healthy: app.healthy(),
         ending: ending.subscribe(),
     };
     let mut tasks = JoinSet::new();
-    let served = start(&args, opened, &shared, &mut tasks)?;
+    let served = start(args, opened, &shared, &mut tasks)?;
     api.served.get_or_init(|| served);
+    pulse.change();
     let watching = tokio::spawn(async move {
         while !caught(app.run()).await {
             pause(AFTER_A_FAILURE).await;
         }
     });
-    let first = pulse.of(signals.next()).await;
+    let first = signals.next().await;
     info!(outcome = "ending", "{first}: ending");
     ending.send_replace(true);
     let ended = tokio::select! {
         biased;
-        () = pulse.of(async { while tasks.join_next().await.is_some() {} }) => Ok(0),
+        () = async { while tasks.join_next().await.is_some() {} } => Ok(0),
         signal = signals.next() => Ok(signals::exit_code(signal)),
     };
     watching.abort();

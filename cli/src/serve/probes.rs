@@ -1,13 +1,15 @@
-//! `/livez` and `/readyz`.
+//! `/livez` and `/readyz`, and the state for systemd.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::api::{Api, Served};
 use super::machine::ServedRole;
-use crate::http::health::{Pulse, answered_lately, denied};
+use crate::http::health::{Pulse, answered_lately, denied, in_a_line};
 use crate::http::{Reply, Routes};
+use crate::output::print::in_seconds;
 use crate::process::lock::lock;
+use crate::process::systemd::ServiceState;
 
 pub fn probes(api: &Arc<Api>, pulse: &Arc<Pulse>, recent: Duration) -> Routes {
     let (api, pulse) = (Arc::clone(api), Arc::clone(pulse));
@@ -48,6 +50,27 @@ fn readyz(served: &Served, recent: Duration) -> Reply {
         }
     }
     Reply::text(200, "ok")
+}
+
+/// Returns the state of this process for systemd. Ready means that the stores are open and the API
+/// is served.
+pub fn service_state(served: Option<&Served>, recent: Duration) -> ServiceState {
+    let Some(served) = served else {
+        return ServiceState { ready: false, text: "unknown: starting".to_owned() };
+    };
+    let elections = served.elections.iter().map(|candidacy| {
+        let now = candidacy.now();
+        let (role, _) = now.role.state(now.at_risk, "campaigning", "leading");
+        let line = in_a_line(role, now.leads, &candidacy.election, recent);
+        format!("{} {line}", candidacy.common.name)
+    });
+    let groups = served.members.iter().map(|member| {
+        let now = member.now();
+        let (role, _) = now.role.state(now.at_risk, "joining", "member");
+        let left = now.session.map(|(_, left)| format!(": {} left", in_seconds(left)));
+        format!("{} {role}{}", member.common.name, left.unwrap_or_default())
+    });
+    ServiceState { ready: true, text: elections.chain(groups).collect::<Vec<_>>().join("; ") }
 }
 
 fn not_ready(name: &str, why: &str, reason: &str) -> Reply {

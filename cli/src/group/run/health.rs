@@ -1,4 +1,4 @@
-//! `--health-addr`: the partitions of this member, for probes and scrapers.
+//! The partitions of this member, for probes and scrapers (`--health-addr`) and for systemd.
 //!
 //! Answers come from the memory of the member, without requests to the store.
 
@@ -13,8 +13,9 @@ use tenure_groups::{Group, Partition};
 use super::Running;
 use crate::http::health::{Pulse, answered_lately, denied};
 use crate::http::{self, Reply, Routes, Sites};
-use crate::output::print::plain;
+use crate::output::print::{in_seconds, plain};
 use crate::process::lock::lock;
+use crate::process::systemd::ServiceState;
 
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct GroupHealthArg {
@@ -41,7 +42,7 @@ pub struct GroupHealth {
     member: String,
     /// Maximum age of the store's last answer while the member is ready.
     recent: Duration,
-    pub pulse: Pulse,
+    pulse: Pulse,
     state: Mutex<GroupHealthState>,
 }
 
@@ -90,6 +91,7 @@ impl GroupHealth {
 
     pub fn leave(&self) {
         lock(&self.state).leaving = true;
+        self.pulse.change();
     }
 
     /// Records that the CMD of the partition runs or is about to start.
@@ -104,6 +106,27 @@ impl GroupHealth {
 
     pub fn is_idle(&self) -> bool {
         lock(&self.state).running.is_empty()
+    }
+
+    /// Runs the task, and records and reports that it runs.
+    pub async fn of<T>(&self, task: impl Future<Output = T>) -> T {
+        self.pulse.of(|| self.service_state(), task).await
+    }
+
+    /// Returns the state of this process for systemd. Ready means that this member has joined.
+    fn service_state(&self) -> ServiceState {
+        let state = lock(&self.state);
+        let name = state.name();
+        let lease = state.group.as_ref().filter(|group| group.is_member()).and_then(Group::lease);
+        let text = match &lease {
+            Some(lease) => {
+                let (count, left) = (state.running.len(), in_seconds(lease.remaining()));
+                format!("{name}: {count} partitions, {left} left")
+            }
+            None if name == "member" => "joining".to_owned(),
+            None => name.to_owned(),
+        };
+        ServiceState { ready: lease.is_some(), text }
     }
 
     fn routes(self: &Arc<GroupHealth>) -> Routes {

@@ -117,7 +117,7 @@ pub async fn run(args: GroupRunArgs) -> Result<u8, Failure> {
         &name,
         recent(args.lease.longest_pause(), args.lease.request_timeout()),
     ));
-    health.pulse.of(run_as(&args, &name, margins, &health)).instrument(span).await
+    health.of(run_as(&args, &name, margins, &health)).instrument(span).await
 }
 
 async fn run_as(

@@ -1,7 +1,6 @@
-//! `--health-addr`: the state of this candidate, for probes and load balancers.
+//! The state of this candidate, for probes and load balancers (`--health-addr`) and for systemd.
 //!
-//! The replies report the state of the campaign and of the leadership, without requests to the
-//! store.
+//! The state describes the campaign and the leadership, without requests to the store.
 
 mod pulse;
 
@@ -10,12 +9,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::Serialize;
-use tenure::{Clock, Election, Epoch, Error, ErrorKind, Lease, Process};
+use tenure::{Clock, Election, Epoch, Error, ErrorKind, LastSeen, Lease, Process};
 
 use crate::http::{self, Reply, Routes, Sites};
 use crate::output::print::{in_seconds, plain};
 use crate::process::lock::lock;
 use crate::process::margins::Margins;
+use crate::process::systemd::ServiceState;
 
 pub use pulse::Pulse;
 
@@ -127,6 +127,8 @@ impl ElectionHealth {
             state.failed = None;
         }
         state.phase = phase;
+        drop(state);
+        self.pulse.change();
     }
 
     /// Records the error of a campaign that has failed and is retried.
@@ -134,9 +136,22 @@ impl ElectionHealth {
         lock(&self.state).failed = Some(error.clone());
     }
 
-    /// Runs the main task, and records each second in which the task runs.
+    /// Runs the main task, and records and reports that it runs.
     pub async fn of<T>(&self, task: impl Future<Output = T>) -> T {
-        self.pulse.of(task).await
+        self.pulse.of(|| self.service_state(), task).await
+    }
+
+    /// Returns the state of this process for systemd. Ready means that `/leader` returns 200.
+    fn service_state(&self) -> ServiceState {
+        let view = self.view();
+        let election = lock(&self.state).election.clone();
+        let Some(election) = election else {
+            return ServiceState { ready: false, text: "unknown: starting".to_owned() };
+        };
+        let left = view.lease_remaining_ms.map(|left| u64::try_from(left).unwrap_or(u64::MAX));
+        let own = view.epoch.zip(left.map(Duration::from_millis));
+        let text = in_a_line(view.state, own, &election, self.recent);
+        ServiceState { ready: view.this_candidate_leads, text }
     }
 
     fn routes(self: &Arc<ElectionHealth>) -> Routes {
@@ -220,13 +235,40 @@ pub fn denied(failure: Option<&Error>) -> Option<Reply> {
 
 /// Returns the 503 reply of `/readyz` if the last answer of the store is older than `recent`.
 pub fn answered_lately(ago: Option<Duration>, recent: Duration) -> Option<Reply> {
-    let refuse = |why: &str| Some(Reply::text(503, why));
+    silence(ago, recent).map(|silence| Reply::text(503, &silence))
+}
+
+fn silence(ago: Option<Duration>, recent: Duration) -> Option<String> {
     match ago {
-        None => refuse("the store has not answered yet"),
+        None => Some("the store has not answered yet".to_owned()),
         Some(ago) if ago > recent => {
-            refuse(&format!("the store has not answered for {}", in_seconds(ago)))
+            Some(format!("the store has not answered for {}", in_seconds(ago)))
         }
         Some(_) => None,
+    }
+}
+
+/// Returns the state of an election in a line, such as `held: leading epoch 7, 42s left`. `role` is
+/// the state of this candidate. `own` has its epoch and the time left of its lease, if it leads.
+pub fn in_a_line(
+    role: &str,
+    own: Option<(u64, Duration)>,
+    election: &Election,
+    recent: Duration,
+) -> String {
+    if let Some((epoch, left)) = own {
+        return format!("held: {role} epoch {epoch}, {} left", in_seconds(left));
+    }
+    if let Some(silence) = silence(election.since_last_answer(), recent) {
+        return format!("unknown: {silence}");
+    }
+    match election.last_seen().filter(LastSeen::is_held) {
+        Some(LastSeen { leader, lapses_in, .. }) => {
+            let left = lapses_in.map(|left| format!(", {} left", in_seconds(left)));
+            let (name, left) = (plain(leader.name()), left.unwrap_or_default());
+            format!("held: {name} leads epoch {}{left}", leader.epoch)
+        }
+        None => format!("vacant: {role}"),
     }
 }
 

@@ -1,13 +1,15 @@
-//! `/livez`: reports whether the main task runs.
+//! Reports whether the main task runs, at `/livez` and to systemd.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure::Clock;
+use tokio::sync::Notify;
 
 use crate::http::Reply;
 use crate::output::print::in_seconds;
 use crate::process::lock::lock;
+use crate::process::systemd::{ServiceState, Systemd};
 use crate::process::timer::pause;
 
 /// The pause after which the main task counts as dead. A live task runs every second.
@@ -20,24 +22,46 @@ pub struct Pulse {
     clock: Arc<dyn Clock>,
     /// Time on the boot clock.
     turned: Mutex<Duration>,
+    systemd: Systemd,
+    changed: Notify,
 }
 
 impl Pulse {
     pub fn new(clock: &Arc<dyn Clock>) -> Pulse {
-        Pulse { clock: Arc::clone(clock), turned: Mutex::new(clock.now().boot) }
+        Pulse::with(clock, Systemd::of_this_process())
     }
 
-    /// Runs the main task, and records each second in which the task runs.
-    pub async fn of<T>(&self, task: impl Future<Output = T>) -> T {
+    fn with(clock: &Arc<dyn Clock>, systemd: Systemd) -> Pulse {
+        let turned = Mutex::new(clock.now().boot);
+        Pulse { clock: Arc::clone(clock), turned, systemd, changed: Notify::new() }
+    }
+
+    /// Runs the main task and records each second in which it runs. Reports the state to systemd,
+    /// each second and after each change, in the same task: a task that hangs reports nothing.
+    pub async fn of<T>(
+        &self,
+        state: impl Fn() -> ServiceState,
+        task: impl Future<Output = T>,
+    ) -> T {
         let mut task = std::pin::pin!(task);
-        loop {
+        let turn = self.systemd.tell_every().unwrap_or(EVERY_TURN).min(EVERY_TURN);
+        let value = loop {
             *lock(&self.turned) = self.clock.now().boot;
+            self.systemd.tell(&state);
             tokio::select! {
                 biased;
-                value = &mut task => return value,
-                () = pause(EVERY_TURN) => {}
+                value = &mut task => break value,
+                () = self.changed.notified() => {}
+                () = pause(turn) => {}
             }
-        }
+        };
+        self.systemd.tell_stopping();
+        value
+    }
+
+    /// Makes the task report its state to systemd without a pause.
+    pub fn change(&self) {
+        self.changed.notify_one();
     }
 
     /// The reply does not depend on the store. If it did, a supervisor would restart this process
@@ -49,5 +73,45 @@ impl Pulse {
             return Reply::text(200, "ok");
         }
         Reply::text(503, &format!("the main task has not run for {}", in_seconds(stuck)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+    use std::sync::mpsc;
+
+    use tenure::Process;
+
+    use super::*;
+
+    #[test]
+    fn a_hung_task_sends_no_sign_of_life() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("notify");
+        let systemd = UnixDatagram::bind(&path).expect("a socket");
+        let watchdog = Duration::from_millis(100);
+        systemd.set_read_timeout(Some(10 * watchdog)).expect("a timeout");
+        let next = || systemd.recv(&mut [0; 4096]).is_ok();
+        let (release, released) = mpsc::channel::<()>();
+        let task = async move {
+            pause(watchdog * 4).await;
+            released.recv()
+        };
+        let hung = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+            let clock: Arc<dyn Clock> = Arc::new(Process::system());
+            let pulse = Pulse::with(&clock, Systemd::new(Some(path.into()), Some(watchdog)));
+            let state = || ServiceState { ready: true, text: String::new() };
+            runtime.expect("a runtime").block_on(pulse.of(state, task))
+        });
+        let mut count = 0;
+        while next() {
+            count += 1;
+        }
+        assert!(count >= 3, "{count} signs of life before the task hung");
+        drop(release);
+        assert!(hung.join().expect("no panic").is_err());
+        assert!(next(), "the end is announced");
     }
 }

@@ -6,3 +6,4 @@ mod files;
 mod lifecycle;
 mod overlap;
 mod sidecar;
+mod systemd;

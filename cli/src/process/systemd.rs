@@ -1,0 +1,119 @@
+//! Messages to systemd: readiness, a status text, the watchdog and the end. See sd_notify(3).
+//!
+//! A send never blocks. The main task must continue while systemd hangs and its queue is full. The
+//! crate `sd-notify` would block there.
+
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::net::UnixDatagram;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tracing::warn;
+
+use super::lock::lock;
+use crate::output::print::plain;
+
+/// The variables with which systemd addresses this process. CMD and hooks do not inherit them. They
+/// would notify in the name of this process.
+pub const OWN_VARIABLES: [&str; 3] = [SOCKET, "WATCHDOG_PID", WATCHDOG];
+const SOCKET: &str = "NOTIFY_SOCKET";
+const WATCHDOG: &str = "WATCHDOG_USEC";
+
+/// The greatest number of characters in a status text. systemd drops a message of 4 KiB.
+const MOST_TEXT: usize = 400;
+
+/// The state of this process, as systemd shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceState {
+    /// True once this process does its work. systemd does not forget the first `true`.
+    pub ready: bool,
+    /// A line such as `held: leading epoch 7, 42s left`.
+    pub text: String,
+}
+
+/// The connection to systemd, if systemd has started this process.
+#[derive(Debug)]
+pub struct Systemd {
+    socket: Option<OsString>,
+    /// The time without a message after which systemd restarts this process.
+    watchdog: Option<Duration>,
+    sent: Mutex<Sent>,
+}
+
+/// The values that systemd has received.
+#[derive(Debug, Default)]
+struct Sent {
+    ready: bool,
+    text: String,
+    failed: bool,
+}
+
+impl Systemd {
+    /// Returns the connection that the environment of this process describes.
+    pub fn of_this_process() -> Systemd {
+        let is_for_us =
+            env::var("WATCHDOG_PID").map_or(true, |pid| pid.parse() == Ok(std::process::id()));
+        let watchdog = env::var(WATCHDOG).ok().filter(|_| is_for_us);
+        let watchdog = watchdog.and_then(|micros| micros.parse().ok()).map(Duration::from_micros);
+        Systemd::new(env::var_os(SOCKET), watchdog)
+    }
+
+    pub fn new(socket: Option<OsString>, watchdog: Option<Duration>) -> Systemd {
+        let watchdog = watchdog.filter(|time| !time.is_zero());
+        Systemd { socket, watchdog, sent: Mutex::default() }
+    }
+
+    /// Returns the longest pause between two calls of [`tell`](Systemd::tell).
+    pub fn tell_every(&self) -> Option<Duration> {
+        self.watchdog.map(|time| time / 2)
+    }
+
+    /// Sends the state if it has changed, and a sign of life if systemd waits for one. Called by
+    /// the task that must not hang, and by no other task.
+    pub fn tell(&self, state: impl FnOnce() -> ServiceState) {
+        let Some(socket) = &self.socket else { return };
+        let ServiceState { ready, text } = state();
+        let text: String = text.chars().take(MOST_TEXT).collect();
+        let mut sent = lock(&self.sent);
+        let mut lines = Vec::new();
+        if ready && !sent.ready {
+            lines.push("READY=1".to_owned());
+        }
+        if text != sent.text {
+            lines.push(format!("STATUS={text}"));
+        }
+        if self.watchdog.is_some() {
+            lines.push("WATCHDOG=1".to_owned());
+        }
+        if lines.is_empty() {
+            return;
+        }
+        match send(socket, &lines.join("\n")) {
+            Ok(()) => {
+                sent.ready |= ready;
+                sent.text = text;
+            }
+            Err(error) if !std::mem::replace(&mut sent.failed, true) => {
+                let socket = plain(&socket.to_string_lossy());
+                warn!("systemd cannot be notified at {socket}, trying again: {error}");
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Announces the end of this process.
+    pub fn tell_stopping(&self) {
+        if let Some(socket) = &self.socket {
+            // systemd notices the end of the process, too.
+            let _ = send(socket, "STOPPING=1");
+        }
+    }
+}
+
+fn send(socket: &OsString, message: &str) -> io::Result<()> {
+    let sender = UnixDatagram::unbound()?;
+    sender.set_nonblocking(true)?;
+    sender.send_to(message.as_bytes(), socket).map(drop)
+}
