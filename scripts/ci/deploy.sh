@@ -39,6 +39,7 @@ if command -v systemd-analyze >/dev/null; then
         sed 's#/usr/local/bin/tenure#/bin/true#' "$unit" >"$work/$unit"
     done
     systemd-analyze verify "$work"/systemd/*
-    systemd-analyze security --offline=true --threshold=20 "$work/systemd/tenure-compact@.service" |
-        tail -1
+    for unit in "$work"/systemd/*.service; do
+        systemd-analyze security --offline=true --threshold=20 "$unit" | tail -1
+    done
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds a Debian package of the command: the binary, its manual pages, completions for bash, zsh
-# and fish, the systemd units of the compactor, copyright and changelog. Then unpacks the package,
+# and fish, the systemd units, copyright and changelog. Then unpacks the package,
 # checks its files, and runs the binary. Prints the path of the package.
 #
 #   scripts/release/debian-package.sh [BINARY]
@@ -63,7 +63,7 @@ for page in "$work"/man/*; do gzip -9n <"$page" | put 644 "usr/share/man/man1/${
 "$binary" completions bash | put 644 usr/share/bash-completion/completions/tenure
 "$binary" completions zsh | put 644 usr/share/zsh/vendor-completions/_tenure
 "$binary" completions fish | put 644 usr/share/fish/vendor_completions.d/tenure.fish
-for unit in deploy/systemd/tenure-compact@.{service,timer}; do
+for unit in deploy/systemd/*; do
     sed 's#/usr/local/bin/tenure#/usr/bin/tenure#' "$unit" | put 644 "usr/lib/systemd/system/${unit##*/}"
 done
 gzip -9n <CHANGELOG.md | put 644 usr/share/doc/tenure/changelog.gz
@@ -110,7 +110,8 @@ Description: leader election on object storage
  DynamoDB table or a directory, and no server.
  .
  This package has the manual page tenure(1), completions for bash, zsh and
- fish, and a systemd timer that deletes old epochs, tenure-compact@.timer.
+ fish, and systemd units for daemons, sidecars, periodic jobs and the deletion
+ of old epochs.
 EOF
 (cd "$work/package" && find usr -type f -print0 | sort -z | xargs -0 md5sum) | put 644 DEBIAN/md5sums
 package=$out/tenure_$version-1_$architecture.deb
@@ -124,7 +125,8 @@ dpkg-deb --root-owner-group -Z"${COMPRESSION:-xz}" --build "$work/package" "$pac
     dpkg-deb -x "$package" "$work/there"
     for file in bin/tenure share/man/man1/tenure{,-run}.1.gz share/bash-completion/completions/tenure \
         share/zsh/vendor-completions/_tenure share/fish/vendor_completions.d/tenure.fish \
-        lib/systemd/system/tenure-compact@.service lib/systemd/system/tenure-compact@.timer \
+        lib/systemd/system/tenure-{compact,job}@.{service,timer} \
+        lib/systemd/system/tenure-{run,group,serve}@.service \
         share/doc/tenure/copyright share/doc/tenure/licenses.gz share/doc/tenure/changelog.gz; do
         [[ -s $work/there/usr/$file ]] || die "$file is missing in the package"
     done
@@ -135,7 +137,7 @@ dpkg-deb --root-owner-group -Z"${COMPRESSION:-xz}" --build "$work/package" "$pac
     manual=$(gzip -dc "$work/there/usr/share/man/man1/tenure.1.gz")
     grep -qi '^.TH tenure' <<<"$manual"
     bash -n "$work/there/usr/share/bash-completion/completions/tenure"
-    grep -q '^ExecStart=/usr/bin/tenure compact ' "$work/there/usr/lib/systemd/system/tenure-compact@.service"
+    [[ $(cat "$work"/there/usr/lib/systemd/system/*.service | grep -c '^ExecStart=/usr/bin/tenure ') == 5 ]]
     if [[ $(id -u) == 0 ]]; then
         # The root has no other package, so that only a static binary runs there.
         mkdir -p "$work/root/var/lib/dpkg/"{info,updates,triggers} && touch "$work/root/var/lib/dpkg/status"
