@@ -49,7 +49,7 @@ pub const REQUEST_LIMIT: Duration = Duration::from_secs(1);
 pub const CONNECTION_LIMIT: Duration = Duration::from_secs(5);
 /// The time limit for the handler, between the request and the reply.
 pub const HANDLER_LIMIT: Duration = Duration::from_secs(30);
-/// The limit for the request line and the headers, in bytes: the smallest that hyper accepts.
+/// Maximum length of the request line and the headers in bytes. hyper accepts no smaller limit.
 const MOST_BYTES: usize = 8 * 1024;
 
 /// The reply to a GET. A HEAD gets the same reply without the body.

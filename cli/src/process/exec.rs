@@ -36,21 +36,21 @@ pub fn command(text: &str) -> Result<String, String> {
 
 /// The time from SIGTERM to SIGKILL when `watch` ends.
 const GRACE: Duration = Duration::from_secs(10);
-/// The interval between checks for the end of the group.
+/// The interval between checks whether the process group of CMD has ended.
 const LOOK: Duration = Duration::from_millis(20);
-/// The longest value in the environment; a longer value is replaced by an empty value. Linux cannot
-/// start a process with a value of 128 KiB.
+/// Maximum length of a variable's value in bytes. A longer value is replaced by an empty value,
+/// because Linux cannot start a process with a value of 128 KiB.
 const LONGEST_VALUE_BYTES: usize = 100_000;
 
-/// A change, together with the input that CMD gets for it.
+/// A change, and the environment and the stdin that CMD gets for this change.
 #[derive(Debug)]
 pub struct ExecChange {
-    /// Number of the changed partition, in a watch of a group.
+    /// Number of the changed partition. A watch of an election always uses the same number.
     pub of: u32,
-    /// Description for the log.
+    /// Description of the change for the log.
     pub what: String,
     pub environment: Vec<(&'static str, String)>,
-    /// JSON for stdin.
+    /// JSON that CMD gets on stdin.
     pub json: String,
 }
 
@@ -70,20 +70,20 @@ impl Exec {
     }
 
     pub fn handle(&self, change: ExecChange) {
-        // An error means that the task has ended.
+        // The error is ignored: the send fails only if the task has ended.
         let _ = self.changes.send(change);
     }
 
     /// Ends a running CMD and waits for its end. Starts no other CMD.
     pub async fn end(self) {
         drop(self.changes);
-        // An error means that the task has panicked, and the panic hook has reported that.
+        // The error is ignored: the task has panicked, and the panic hook has logged the panic.
         let _ = self.running.await;
     }
 }
 
-/// Changes that wait for CMD. Only the newest change of each partition is kept, in the place of the
-/// partition's first waiting change.
+/// Changes for which CMD has not run. For each partition, only the newest change is kept. It has
+/// the place in the order that the partition's first waiting change had.
 struct Waiting {
     changes: UnboundedReceiver<ExecChange>,
     order: VecDeque<u32>,
@@ -112,7 +112,7 @@ impl Waiting {
         }
     }
 
-    /// Collects changes until `watch` ends.
+    /// Collects changes, and returns when `watch` ends.
     async fn over(&mut self) {
         while let Some(change) = self.changes.recv().await {
             self.add(change);
@@ -147,7 +147,8 @@ async fn run(
     let mut stdin = child.stdin.take().expect("stdin of CMD is piped");
     let line = format!("{}\n", change.json);
     let write_stdin = async move {
-        // An error means that CMD does not read its stdin, which is allowed.
+        // The error is ignored: the write fails only if CMD does not read its stdin, and CMD need
+        // not read it.
         drop(stdin.write_all(line.as_bytes()).await);
         drop(stdin);
         std::future::pending().await
@@ -167,8 +168,8 @@ fn start(command: &str, change: &ExecChange) -> io::Result<Child> {
     let mut sh = Command::new("sh");
     sh.args(["-c", command]).stdin(Stdio::piped()).kill_on_drop(true);
     for (name, value) in &change.environment {
-        // The variable is set even if its value is too long. Otherwise CMD would inherit the value
-        // that this process has.
+        // The variable is set even if its value is too long. Otherwise CMD would inherit the
+        // variable of this process.
         sh.env(name, if value.len() > LONGEST_VALUE_BYTES { "" } else { value.as_str() });
     }
     // CMD gets a new process group, so that `end` can signal all processes of CMD.
@@ -177,13 +178,13 @@ fn start(command: &str, change: &ExecChange) -> io::Result<Child> {
 
 async fn end(mut child: Child) -> io::Result<()> {
     let group = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
-    // An error means that the group has ended.
+    // Errors of `killpg` are ignored: the call fails only if the group has ended.
     let signal = |signal| group.map(|group| killpg(group, signal));
     signal(Signal::SIGTERM);
     let all_ended = async {
         let ended = child.wait().await;
-        // Processes that CMD has started may outlive CMD. The system does not reuse the number of
-        // the group while the group exists.
+        // Other processes of the group may outlive CMD, so the loop waits for them. The system does
+        // not reuse the number of the group while the group exists.
         while let Some(group) = group.filter(|group| killpg(*group, None).is_ok()) {
             reap(group);
             pause(LOOK).await;
@@ -199,8 +200,8 @@ async fn end(mut child: Child) -> io::Result<()> {
     }
 }
 
-/// Reaps orphans of the group. If this process is the init of a container, the orphans are its
-/// children.
+/// Reaps the ended children of this process in the group. If this process is the init of a
+/// container, the orphans of the group are its children.
 fn reap(group: Pid) {
     let of_the_group = Pid::from_raw(-group.as_raw());
     while let Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) =

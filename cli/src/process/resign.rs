@@ -18,20 +18,22 @@ use crate::output::print::plain;
 use crate::store::open::{IfMissing, Opened, open};
 use crate::store::url::StoreUrl;
 
-/// The longest accepted task.
+/// Maximum length of a task in bytes.
 const MOST_BYTES: u64 = 64 * 1024;
-/// The longest sleep between two readings of the clocks. A sleep lasts too long if the machine is
-/// suspended.
+/// The longest sleep between two readings of the clocks. A long sleep could last past the end of
+/// the lease if the machine is suspended.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
-/// Unblocks all signals, so that they can end this process. The guard blocks all signals, and this
-/// process inherits the mask. Called before the start of other threads.
+/// Unblocks all signals, so that they can end this process. Without this call they are blocked,
+/// because this process inherits the signal mask of the guard. Must be called before the start of
+/// other threads.
 pub fn unblock_signals() -> Result<(), Failure> {
     let failed = |error| Failure::new(exit::OS, format!("cannot unblock signals: {error}"));
     SigSet::all().thread_unblock().map_err(failed)
 }
 
-/// Reads a task from stdin, resigns the epoch, and logs the outcome. Stops at the end of the lease.
+/// Reads a task from stdin, resigns the epoch, and logs the outcome. Stops the resignation at the
+/// end of the lease.
 pub async fn resign() -> Result<u8, Failure> {
     let mut text = String::new();
     let task = io::stdin().take(MOST_BYTES).read_to_string(&mut text).ok();

@@ -15,14 +15,14 @@ pub const FORWARDED: [Signal; 4] =
 /// closed.
 pub const ENDING: [Signal; 3] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM];
 
-/// A stream of signals. After its creation these signals do not end the process.
+/// A stream of some kinds of signals. After the creation of the stream, signals of these kinds do
+/// not end the process.
 #[derive(Debug)]
 pub struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
     /// Listens to the given signals, except signals that were already ignored when this process
-    /// started. `nohup` starts a process with ignored signals, and so does a shell that starts a
-    /// background job.
+    /// started. `nohup`, and a shell for a background job, start a process with ignored signals.
     pub fn listen(to: &[Signal]) -> Result<Signals, Failure> {
         let ignored = ignored();
         let streams = to.iter().filter(|signal| ignored & bit(**signal) == 0).map(|signal| {

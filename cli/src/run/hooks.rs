@@ -45,8 +45,8 @@ pub struct HooksArgs {
 }
 
 impl HooksArgs {
-    /// Refuses an unsuitable path for the epoch file, and removes an epoch file that an earlier
-    /// process has left.
+    /// Checks the path of the epoch file, and removes an epoch file that an earlier process has
+    /// left behind.
     pub fn prepare(&self) -> Result<(), Failure> {
         let prepared = self.epoch_file.as_deref().map_or(Ok(()), prepare_epoch_file);
         prepared.map_err(|why| Failure::new(exit::USAGE, plain(&format!("--epoch-file: {why}"))))
@@ -57,14 +57,14 @@ impl HooksArgs {
         self.epoch_file.clone().map(|path| EpochFile { path, epoch })
     }
 
-    /// Returns the hook that the guard runs at the same time as CMD.
+    /// Returns the hook `--on-elected`, which the guard runs at the same time as CMD.
     pub fn beside_cmd(&self) -> Option<Hook> {
         let limit_ms = millis(self.hook_timeout);
         self.on_elected.clone().map(|line| Hook { line, limit_ms })
     }
 
     /// Runs the hook `--on-lost`, if it is set. A signal or the time limit kills the hook. Returns
-    /// whether a signal other than SIGHUP arrived.
+    /// whether a signal other than SIGHUP arrived during the hook.
     pub async fn run_on_lost(
         &self,
         environment: &[(&str, String)],
@@ -97,7 +97,7 @@ impl HooksArgs {
             signal = signals.next() => Some(signal),
             () = pause(self.hook_timeout) => None,
         };
-        // No call has reaped the hook, so the system has not reused its process number.
+        // The hook was not reaped, so the system has not reused its process number.
         let _ = group.map(|group| killpg(group, Signal::SIGKILL));
         let _ = hook.wait().await;
         let limit = in_ms(self.hook_timeout);

@@ -28,11 +28,11 @@ use crate::process::cmd::{Cmd, GroupWatch, inside_run, shown};
 use crate::process::signals::{self, Signals};
 use crate::process::timer::pause;
 
-/// Time after which a signal stops the wait for a resignation.
+/// Minimum time for a resignation. After this time, a signal stops the wait for the resignation.
 const HURRIED_RESIGNATION: Duration = Duration::from_secs(1);
 
-/// The value of `TENURE_LOSS` for an epoch that was not resigned. Other candidates then wait until
-/// it lapses.
+/// The value of `TENURE_LOSS` for an epoch that was not resigned. Other candidates wait until the
+/// lease of the epoch lapses.
 const NOT_RESIGNED: &str = "not_resigned";
 
 /// CMD and its supervision in one leadership.
@@ -41,7 +41,8 @@ pub struct Job {
     pub health: Arc<ElectionHealth>,
     /// The name of the preferred next leader.
     pub successor: Option<String>,
-    /// Data of the record at the election. Later data comes from `data_file`.
+    /// Data that the record contains immediately after the election. Later data comes from
+    /// `data_file`.
     pub data: Value,
     pub data_file: Option<PathBuf>,
     pub hooks: HooksArgs,
@@ -60,7 +61,8 @@ impl Job {
         }
     }
 
-    /// Returns the task with which the guard resigns this leadership.
+    /// Returns the data that the guard needs in order to resign this leadership after the death of
+    /// this process.
     fn resignation(&self, leadership: &Leadership) -> Resignation {
         let [(_, name), (_, store)] = &self.cmd.environment;
         let layout = self.layout.to_possible_value().expect("no layout is hidden");
@@ -79,7 +81,8 @@ impl Job {
 
 /// The outcome of one leadership.
 pub enum Outcome {
-    /// CMD was not started: a signal arrived, or the period needs no run of this host.
+    /// CMD was not started, because a signal arrived, or because this host must not run CMD in the
+    /// period. Contains the exit code.
     Done(u8),
     /// CMD ended under a valid lease, without an intervention of the guard.
     Ended {
@@ -87,7 +90,7 @@ pub enum Outcome {
         /// True if a signal asked `tenure` to end before CMD ended.
         asked_to_end: bool,
     },
-    /// CMD failed under a valid lease, and may run again in its period.
+    /// CMD failed under a valid lease with this exit code, and may run again in the same period.
     Retry(u8),
     /// CMD was stopped because the lease was lost or at risk, or CMD ended after the end of the
     /// lease.
@@ -133,7 +136,8 @@ pub async fn lead(
         at_risk: false,
         asked_to_end: false,
     };
-    // During the start of CMD, no task passed the renewals of the lease to the guard.
+    // No task has sent the guard new deadlines during the start of CMD, although the lease may have
+    // been renewed. So the current deadlines are sent now.
     group.set_deadlines(job.cmd.margins.deadlines(leadership.ends_at()));
     job.health.enter(CandidatePhase::Leading(leadership.lease()));
     let end = watch.until(group.wait()).await;
@@ -172,7 +176,8 @@ async fn start(
     let deadlines = job.cmd.margins.deadlines(leadership.ends_at());
     let extras = job.extras(&leadership);
     let started = Group::start(&job.cmd.tenure, &job.cmd.command, environment, deadlines, extras);
-    // Dropping the future of the start ends all processes that it has started.
+    // If another branch completes first, the future of the start is dropped. This ends all
+    // processes that the future has started.
     tokio::select! {
         biased;
         signal = signals.next() => {
@@ -199,7 +204,8 @@ fn environment(job: &Job, epoch: Epoch, turn: Option<&Turn>) -> Vec<(&'static st
     environment
 }
 
-/// Returns the reason why CMD was stopped, or why its lease had ended.
+/// Returns the text for an outcome `Lost`: the loss of the epoch, or that the lease was at risk.
+/// Fails if the guard has died.
 fn why_lost(
     stop: Option<Stop>,
     at_the_end: Result<Epoch, Loss>,
@@ -223,7 +229,8 @@ fn outcome_of(
     asked_to_end: bool,
 ) -> Result<Outcome, Failure> {
     match recorded {
-        // CMD has succeeded, but the other hosts do not know this, so the command fails.
+        // CMD has succeeded, but its success is not recorded, and another host may run CMD again.
+        // So the command fails.
         Err(failure) if code == 0 => return Err(failure),
         Err(failure) => warn!(outcome = "store_failed", "{}", failure.why),
         Ok(()) => {}
@@ -232,7 +239,7 @@ fn outcome_of(
     Ok(if again { Outcome::Retry(code) } else { Outcome::Ended { code, asked_to_end } })
 }
 
-/// Watches the group of CMD: forwards signals and new ends of the lease.
+/// Watches the group of CMD: forwards signals, and sends new deadlines after each renewal.
 struct LeadWatch<'a, E> {
     job: &'a Job,
     leadership: &'a Leadership,
@@ -241,7 +248,7 @@ struct LeadWatch<'a, E> {
     /// Proclaims each change of the data file. Never completes.
     data: BoxFuture<'a, Infallible>,
     signals: &'a mut Signals,
-    /// True after a loss: renewals no longer change the deadlines.
+    /// True after the loss of the leadership. Renewals then no longer change the deadlines.
     lost: bool,
     at_risk: bool,
     /// True if a signal has asked `tenure` to end. SIGHUP does not count, because many daemons
@@ -301,13 +308,14 @@ impl<E> LeadWatch<'_, E> {
         }
     }
 
-    /// Ends CMD after a loss. After a deposition CMD has its grace. After any other loss CMD is
-    /// killed immediately.
+    /// Ends CMD after the loss of the leadership. If the leader was deposed, CMD gets SIGTERM and
+    /// its grace. After any other loss CMD is killed immediately.
     fn lose(&mut self, loss: &Loss) {
         self.lost = true;
         self.job.health.enter(CandidatePhase::Ending(self.leadership.lease()));
         if let Loss::Sealed { ended: EpochEnd::Deposed, .. } = loss {
-            // The next leader waits for the end of the lease, so there is time for the grace.
+            // After a deposition, the next leader waits for the end of the old lease, so CMD can
+            // have its grace.
             let Deadlines { term_at, .. } = Deadlines::long_past();
             let Deadlines { kill_at, .. } =
                 self.job.cmd.margins.deadlines(self.leadership.ends_at());
@@ -350,7 +358,7 @@ pub async fn resign(job: &Job, leadership: Leadership, signals: &mut Signals) ->
                 info!(outcome = "resigned", "resigned epoch {epoch}");
                 return "resigned";
             }
-            // The epoch was sealed by another process, or its lease has ended, so there is no
+            // Another process has sealed the epoch, or the lease has ended, so there is no
             // leadership to resign.
             Err(error) if error.kind() == ErrorKind::LeadershipLost => {
                 let why = plain(&error.to_string());

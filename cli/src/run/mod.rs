@@ -72,7 +72,8 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
-/// Interval between checks for a running predecessor.
+/// Interval between reads of the record during the wait for a predecessor. Also the pause after a
+/// lost leadership.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 impl RunArgs {
@@ -90,11 +91,12 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     let margins = lease.margins(args.grace)?;
     let data = args.own.first_data()?;
     args.cron.rules()?;
-    // Opening a directory creates it, so the settings are checked first.
+    // The settings are checked with a store in memory first, because opening a store in a directory
+    // creates the directory.
     let unused = || Arc::new(MemoryStore::new());
     election(&args, &name, data.clone(), unused(), prefix(&args.store.store)).build()?;
     if let Some(successor) = &args.successor {
-        // Refuses a name that no candidate can have.
+        // The election is only built, because `build` refuses a name that no candidate can have.
         Election::builder(unused(), "").name(successor).build()?;
     }
     let program = args.command.first().expect("clap requires a CMD");
@@ -112,7 +114,8 @@ async fn run_as(
     margins: Margins,
     health: &Arc<ElectionHealth>,
 ) -> Result<u8, Failure> {
-    // The period is chosen before the waits for the store and for a predecessor.
+    // The period must be the period of the start. So it is computed before the waits for the store
+    // and for a predecessor.
     let planned = args.cron.rules()?.map(|rules| (rules, rules.period_at(wall())));
     let job = job(args, name, &data, margins, health)?;
     let mut sites = Sites::default();
@@ -213,7 +216,8 @@ async fn lead_until_done(
             }
             Outcome::Lost { why, .. } => {
                 warn!(outcome = "lost", "{why}");
-                // Without a pause, repeated failures to start a process would be a busy loop.
+                // Without this pause, the loop would be busy if CMD repeatedly could not be
+                // started.
                 tokio::select! {
                     signal = signals.next() => return Ok(signals::exit_code(signal)),
                     () = pause(LOOK_AGAIN_AFTER) => {}
@@ -223,8 +227,9 @@ async fn lead_until_done(
     }
 }
 
-/// Returns the exit code of a service after CMD has ended under a valid lease. A supervisor acts on
-/// the exit codes of `tenure`, and must not confuse a code of CMD with them.
+/// Returns the exit code of a service after CMD has ended under a valid lease. The code of CMD is
+/// not passed on, because a supervisor acts on the exit codes of `tenure`, and could confuse them
+/// with a code of CMD.
 fn code_of_service(code: u8, asked_to_end: bool) -> u8 {
     match code {
         0 => 0,
@@ -240,8 +245,8 @@ fn code_of_service(code: u8, asked_to_end: bool) -> u8 {
 }
 
 /// Returns when no CMD of a predecessor with the same name can run. `--unique-name` implies that
-/// the predecessor is dead, but its guard gives CMD the grace before it kills CMD. The campaign
-/// then ends the predecessor's lease without a wait.
+/// the predecessor is dead, but its guard gives CMD the grace before it kills CMD. After this
+/// function, the campaign ends the predecessor's lease without a further wait.
 async fn outlast_predecessor(election: &Election, name: &str, margins: Margins) {
     let holds = |snapshot: &Snapshot| {
         let leader = snapshot.leader.as_ref().filter(|_| snapshot.end.is_none());
@@ -252,7 +257,8 @@ async fn outlast_predecessor(election: &Election, name: &str, margins: Margins) 
     let started = process.now().boot;
     let left = || delay.saturating_sub(process.now().boot.saturating_sub(started));
     let mut said = false;
-    // An unreadable record may name the predecessor. The campaign reports such an error later.
+    // If the record cannot be read, it may contain the predecessor's name, so this function waits.
+    // The error is ignored here, because the campaign reports it.
     while !election.snapshot().await.is_ok_and(|snapshot| !holds(&snapshot)) && !left().is_zero() {
         if !std::mem::replace(&mut said, true) {
             let delay = in_ms(delay);
@@ -277,8 +283,9 @@ fn election(
     builder.name_is_unique(args.own.unique_name).data(data)
 }
 
-/// Waits until elected. A signal ends the wait with an exit code: an epoch that was already written
-/// then lapses within a validity. A service campaigns again after each temporary error.
+/// Waits until elected. A signal ends the wait with an exit code. If the campaign has already
+/// written an epoch, the epoch lapses within a validity. With `--forever`, retries after each
+/// temporary error.
 async fn campaign(
     election: &Election,
     signals: &mut Signals,
@@ -325,7 +332,8 @@ async fn campaign_once(
             Some(event) = events.next() => match event {
                 CampaignEvent::Following(leader) => {
                     let (name, epoch) = (plain(leader.name()), leader.epoch);
-                    // If a seal of the epoch fails, the campaign reports the same leader again.
+                    // The campaign reports the same leader again if its attempt to seal the epoch
+                    // fails. Only the first report is logged.
                     if followed.replace(epoch) != Some(epoch) {
                         info!(outcome = "following", "waiting: {name} leads epoch {epoch}");
                     }

@@ -14,7 +14,8 @@ use crate::process::signals::{self, Signals};
 use crate::process::timer::pause;
 use crate::store::patience::{AT_START, patiently};
 
-/// Makes one attempt to be elected. Breaks with the exit code: `busy` if another candidate leads.
+/// Makes one attempt to be elected. Breaks the control flow with an exit code if the attempt does
+/// not win: with `busy` if another candidate leads.
 pub async fn try_once(
     election: &Election,
     look_every: Duration,
@@ -36,7 +37,8 @@ pub async fn try_once(
     })
 }
 
-/// Breaks with exit code 0 if the period needs no campaign.
+/// Breaks the control flow with exit code 0 if the period is already completed, so that this host
+/// does not campaign.
 pub async fn look_first(
     once: Option<&OncePer>,
     signals: &mut Signals,
@@ -81,7 +83,7 @@ pub async fn lead_in_turn(
 }
 
 /// Waits for two poll intervals, so that another host can make the next attempt. A signal ends the
-/// wait, and this function breaks with its exit code.
+/// wait, and breaks the control flow with the exit code for the signal.
 pub async fn let_others_try(poll: Duration, signals: &mut Signals) -> ControlFlow<u8> {
     tokio::select! {
         biased;

@@ -27,7 +27,7 @@ pub const MOST_BODY: usize = 64 * 1024;
 pub struct Api {
     pub access: Access,
     pub app: Arc<AppHealth>,
-    /// The elections and groups, once the stores are open.
+    /// The elections and groups. The value is set after the stores are open.
     pub served: OnceLock<Served>,
 }
 
@@ -48,7 +48,8 @@ enum ApiTarget<'a> {
     Data(&'a str),
     Heartbeat,
     OpenApi,
-    /// The paths of older sidecars, which [`shapes`](super::shapes) describes.
+    /// The paths of two older sidecars. The module [`shapes`](super::shapes) describes their
+    /// replies.
     Root,
     RootEvents,
 }
@@ -78,7 +79,7 @@ impl ApiTarget<'_> {
         }
     }
 
-    /// Returns the methods of this resource, as in `Allow`.
+    /// Returns the methods of this resource in the format of the header `Allow`.
     fn methods(&self) -> &'static str {
         match self {
             ApiTarget::OfGroups(target) => target.methods(),

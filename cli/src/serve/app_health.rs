@@ -73,7 +73,7 @@ impl FromStr for Check {
 /// The state of the application.
 #[derive(Debug)]
 pub struct AppHealth {
-    /// The check. Without a check, the application counts as healthy.
+    /// The check of the application. If `None`, the application counts as healthy.
     check: Option<Check>,
     deadline: Duration,
     process: Process,
@@ -83,7 +83,7 @@ pub struct AppHealth {
 }
 
 impl AppHealth {
-    /// Refuses a deadline that is too short for a check.
+    /// Fails if the deadline is too short for a check.
     pub fn new(args: &AppHealthArgs) -> Result<AppHealth, String> {
         let deadline = args.app_health_deadline.unwrap_or(DEFAULT_DEADLINE);
         if deadline < SHORTEST_DEADLINE {
@@ -115,7 +115,7 @@ impl AppHealth {
         self.deadline
     }
 
-    /// Checks the application until the future is dropped.
+    /// Checks the application repeatedly. Never completes.
     pub async fn run(&self) {
         let looks = async {
             match &self.check {
@@ -134,7 +134,7 @@ impl AppHealth {
         self.process.now().boot
     }
 
-    /// Notes a sign of health at `at`.
+    /// Records a sign of health at the time `at`.
     fn works(&self, at: Duration) {
         *lock(&self.worked) = Some(at);
         self.settle();
@@ -156,7 +156,8 @@ impl AppHealth {
         }
     }
 
-    /// Reports the application as unhealthy once the deadline has passed.
+    /// Repeatedly compares the time of the last sign of health with the deadline, because no event
+    /// reports that the deadline has passed.
     async fn judge(&self) {
         loop {
             pause((self.deadline / 20).min(Duration::from_millis(250))).await;
@@ -199,7 +200,8 @@ impl AppHealth {
 /// is compared only with other modification times of the same file.
 async fn written(path: &Path) -> Option<SystemTime> {
     let path = path.to_owned();
-    // Another thread reads the file, because a disk that hangs must not delay the renewals.
+    // Another thread reads the modification time, because a disk that hangs must not delay the
+    // renewals.
     let found = on_a_thread(move || std::fs::metadata(path)).await.ok()?;
     found.ok()?.modified().ok()
 }
@@ -209,7 +211,8 @@ async fn answers_well(url: &Url) -> bool {
     let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
         return false;
     };
-    // A URL contains an IPv6 address in brackets, which the connection must not have.
+    // A URL contains an IPv6 address in brackets, but the address to connect to must not have
+    // brackets.
     let address = (host.trim_matches(['[', ']']), port);
     let Ok(stream) = TcpStream::connect(address).await else { return false };
     let Ok((mut sender, connection)) = http1::handshake(TokioIo::new(stream)).await else {
@@ -225,7 +228,8 @@ async fn answers_well(url: &Url) -> bool {
     let reply = tokio::select! {
         biased;
         reply = &mut asking => reply,
-        // The connection has ended, but the channel may already contain the reply.
+        // The connection has ended, but the channel may already contain the reply, so this still
+        // reads the channel.
         _ = connection => asking.await,
     };
     reply.is_ok_and(|reply| reply.status().is_success())

@@ -11,8 +11,8 @@ use crate::http::refusal::Refusal;
 use crate::http::{BadBody, HttpRequest};
 use crate::process::timer::pause;
 
-/// The time limit of a write, after which the reply reports an unknown outcome. It is shorter than
-/// the time limit of the connection.
+/// The time limit of a write to the store. After this time the reply reports an unknown outcome.
+/// The limit is shorter than the time limit of a request handler, so the client gets this reply.
 const LONGEST_WRITE: Duration = Duration::from_secs(25);
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
 
@@ -45,8 +45,8 @@ pub fn body_of(asked: &HttpRequest) -> Result<&Bytes, Refusal> {
     })
 }
 
-/// Reads an optional body, which must be an object. Without this check, serde would also accept a
-/// list of the object's values.
+/// Reads an optional body, which must be an object. A list is refused explicitly, because serde
+/// would read a list of values as the fields of the object.
 pub fn optional<T: DeserializeOwned + Default>(asked: &HttpRequest) -> Result<T, Refusal> {
     match &**body_of(asked)? {
         [] => Ok(T::default()),
@@ -61,7 +61,7 @@ pub fn bad_body(error: &serde_json::Error) -> Refusal {
     Refusal::new(400, "bad_body", format!("the body is not the expected JSON: {error}"))
 }
 
-/// Reads a time in milliseconds. Accepts `5000.0`, because in JSON this is the whole number 5000.
+/// Reads a time in milliseconds. Accepts `5000.0`, because JSON does not distinguish it from 5000.
 pub fn millis_of(
     field: &str,
     ms: Option<f64>,

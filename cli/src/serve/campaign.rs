@@ -18,7 +18,7 @@ use crate::process::timer::pause;
 
 /// The reason for the end of a leadership.
 enum LeadershipOver {
-    /// The application resigned: its work has ended.
+    /// The application has ended its work and ordered this process to resign.
     Resign(ResignOrder, OrderReply<Resigned>),
     Unhealthy,
     /// This process must end.
@@ -93,13 +93,14 @@ impl ServedTask<Candidacy> {
     /// Leads until the leadership ends. Returns the pause before the next campaign.
     async fn lead(&mut self, leadership: Leadership) -> Option<Duration> {
         let epoch = leadership.epoch();
-        // Replies report the leadership until the lease or this task ends it.
+        // From this call on, replies report the leadership, until the lease ends or this task gives
+        // up the leadership.
         self.machine.elected(leadership.lease());
         info!(outcome = "elected", "elected: epoch {epoch}");
         match self.until_over(&leadership).await {
             LeadershipOver::Lost => {
-                // The application may still work, so this process does not resign, and the lease
-                // must lapse.
+                // The application may still work, so this process does not resign, and other
+                // candidates wait until the lease lapses.
                 match leadership.check() {
                     Err(loss) => {
                         let why = plain(&loss.to_string());
@@ -195,8 +196,8 @@ impl ServedTask<Candidacy> {
     }
 }
 
-/// Resigns the epoch. Returns whether the epoch is sealed. Other candidates do not wait for the
-/// lapse of a sealed epoch.
+/// Resigns the epoch. Returns whether this process has sealed the epoch. If it has, other
+/// candidates do not wait until the lease lapses.
 async fn resign(leadership: Leadership, successor: Option<String>) -> bool {
     let epoch = leadership.epoch();
     let outcome = match successor {
@@ -208,7 +209,7 @@ async fn resign(leadership: Leadership, successor: Option<String>) -> bool {
             info!(outcome = "resigned", "resigned epoch {epoch}");
             true
         }
-        // The epoch is sealed or its lease has ended, so a resignation is not needed.
+        // The epoch is already sealed, or its lease has ended, so there is no leadership to resign.
         Err(error) if error.kind() == ErrorKind::LeadershipLost => {
             let why = plain(&error.to_string());
             warn!(outcome = "not_resigned", "epoch {epoch} is not resigned: {why}");

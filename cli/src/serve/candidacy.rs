@@ -48,7 +48,8 @@ pub struct CandidacyNow {
     pub at_risk: bool,
     /// The data that this leader has proclaimed.
     pub data: Value,
-    /// The last observation of the election, unless this candidate gave up the observed epoch.
+    /// The last observation of the election. `None` if this candidate has given up the observed
+    /// epoch.
     pub seen: Option<LastSeen>,
     pub answered_ago: Option<Duration>,
     pub lost: Option<LostLeadership>,
@@ -56,7 +57,8 @@ pub struct CandidacyNow {
     pub at: Duration,
 }
 
-/// An order of a client to the leader. An order with `epoch` applies only to that epoch.
+/// An order of a client to the leader. An order with `epoch` is refused if the leader has another
+/// epoch.
 #[derive(Debug)]
 pub enum ElectionOrder {
     Proclaim { data: Value, epoch: Option<u64>, reply: OrderReply<u64> },
@@ -66,13 +68,14 @@ pub enum ElectionOrder {
 /// The options of a resignation.
 #[derive(Debug, Clone, Default)]
 pub struct ResignOrder {
-    /// The candidate that may campaign first.
+    /// The name of the candidate that may campaign first.
     pub successor: Option<String>,
     /// Time for which this candidate does not campaign. `None` means the default.
     pub pause: Option<Duration>,
 }
 
-/// The result of a resignation. The leadership has ended in any case.
+/// The result of a resignation. The leadership of this candidate has ended even if the epoch is not
+/// sealed.
 #[derive(Debug, Clone, Copy)]
 pub struct Resigned {
     pub epoch: u64,
@@ -105,8 +108,8 @@ impl Candidacy {
         self.common.changes.notify();
     }
 
-    /// Enters the leadership. Replies name this candidate until the lease or the task ends the
-    /// leadership.
+    /// Records the new leadership. Replies report this candidate as the leader until the lease ends
+    /// or the task gives up the leadership.
     pub fn elected(&self, lease: Lease) {
         let mut state = lock(&self.state);
         (state.role, state.lease, state.data) = (ServedRole::Holding, Some(lease), Value::Null);
@@ -131,8 +134,8 @@ impl Candidacy {
             leads,
             at_risk,
             data: if leads.is_some() { state.data.clone() } else { Value::Null },
-            // After this candidate has given up its leadership, the election counts as vacant,
-            // although the lease may still run.
+            // After this candidate has given up its leadership, replies report the election as
+            // vacant, although the lease may still run.
             seen: self.election.last_seen().filter(|seen| {
                 let given_up = state.lost.as_ref().map(|lost| lost.epoch);
                 given_up < Some(seen.leader.epoch.get())
@@ -150,7 +153,7 @@ impl Candidacy {
         self.leads(&mut lock(&self.state), at)
     }
 
-    /// Ends the leadership for this reason. All later replies report the end.
+    /// Ends the leadership in all later replies, which give `reason` as the reason.
     pub fn give_up(&self, reason: &'static str) {
         let at = self.common.boot();
         let mut state = lock(&self.state);
@@ -159,8 +162,8 @@ impl Candidacy {
         }
     }
 
-    /// Checks the lease. The first caller that finds the lease ended makes the end final: a later
-    /// answer to a renewal cannot revive a leadership that a reply has reported as lost.
+    /// Checks the lease. If the lease has ended, records the end of the leadership permanently. So
+    /// a later answer to a renewal cannot revive a leadership that a reply has reported as lost.
     fn leads(
         &self,
         state: &mut MutexGuard<'_, CandidacyState>,
@@ -234,8 +237,8 @@ mod tests {
         assert!(lease.check().is_ok() && lease.remaining() > MARGIN, "{:?}", lease.remaining());
         assert_eq!(candidacy.leadership(), None);
         assert!(candidacy.now().leads.is_none());
-        // The store still names this candidate as the holder. A reply must not name this candidate
-        // as the leader.
+        // The record in the store still names this candidate, but a reply must not report this
+        // candidate as the leader.
         let mut changes = candidacy.election.observe();
         changes.next().await.expect("the watch polls").expect("the store works");
         assert_eq!(candidacy.election.last_seen().map(|seen| seen.is_held()), Some(true));
@@ -248,7 +251,7 @@ mod tests {
         let (candidacy, leadership) = leading(&world, "a").await;
         let mut changes = candidacy.common.changes.subscribe();
         changes.mark_unchanged();
-        // The machine sleeps, so no task runs before the next line.
+        // The machine sleeps, so no task observes the end of the lease before the next line.
         world.clock.suspend(VALIDITY);
         assert_eq!(candidacy.leadership(), None);
         assert!(changes.has_changed().expect("the channel is open"), "the streams are woken");

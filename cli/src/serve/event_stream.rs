@@ -10,11 +10,11 @@ use tokio::sync::watch;
 use super::machine::Machine;
 use crate::process::timer::pause;
 
-/// The interval at which a stream polls. It must poll, because no task reports changes by other
-/// processes or by the passage of time.
+/// The interval at which a stream reads the state. A stream must poll, because no task reports
+/// changes that another process or the passage of time causes.
 const LOOK: Duration = Duration::from_millis(50);
-/// The number of polls without an event after which a comment is sent, so that a client detects a
-/// dead connection.
+/// The number of polls without an event after which a stream sends a comment. The comments show a
+/// client that the connection is alive.
 const LOOKS_BEFORE_A_COMMENT: u32 = 100;
 
 /// Returns a stream that calls `next` after each change and every 50 ms, and sends the text that
@@ -26,7 +26,8 @@ pub fn follow<S: Machine>(
     let (source, changes) = (Arc::clone(source), source.common().changes.subscribe());
     let state = (source, changes, 0);
     let step = move |(source, mut changes, mut looks): (Arc<S>, watch::Receiver<u64>, u32)| {
-        // This step runs when the connection has room, so the text describes the latest state.
+        // The stream is polled only when the connection has room, so the text describes the latest
+        // state.
         let text = next(&source);
         async move {
             if !text.is_empty() {
@@ -46,12 +47,12 @@ pub fn follow<S: Machine>(
             Some((text, (source, changes, looks)))
         }
     };
-    // An empty text would end a chunked body, so it is not sent.
+    // Empty texts are not sent, because an empty chunk would end the body.
     stream::unfold(state, step).filter(|text| std::future::ready(!text.is_empty())).boxed()
 }
 
-/// Returns the same stream with a `retry` field: a client that loses the connection reconnects
-/// after one second.
+/// Returns the stream of [`follow`] after a `retry` field. The field tells a client to reconnect
+/// one second after it loses the connection.
 pub fn events<S: Machine>(
     source: &Arc<S>,
     next: impl FnMut(&S) -> String + Send + 'static,
@@ -72,7 +73,7 @@ pub mod testing {
     use super::*;
     use crate::process::lock::lock;
 
-    /// The delay that docs/reference/http-api.md promises.
+    /// The maximum delay of an event that docs/reference/http-api.md promises.
     pub const SOON: Duration = Duration::from_millis(100);
 
     /// The events of several streams and their times.

@@ -10,9 +10,9 @@ use super::event_stream;
 use super::view::ElectionView;
 use crate::output::print::json_line;
 
-/// The last state that a stream has sent. Each event describes the election at the moment of its
-/// sending. Unread events wait in the buffers of the connection: an event may be old when the
-/// client reads it, and newer events follow directly.
+/// The last state that a stream has sent. Each event describes the election at the moment at which
+/// it is sent. Unread events wait in the buffers of the connection, so an event may be old when the
+/// client reads it. The newer events then follow immediately.
 #[derive(Debug, Default)]
 struct SentElection {
     leads: Option<u64>,
@@ -28,7 +28,7 @@ pub fn events(candidacy: &Arc<Candidacy>) -> BoxStream<'static, String> {
 }
 
 impl SentElection {
-    /// Returns the events that lead from the sent state to this view.
+    /// Returns the events for the difference between the sent state and this view.
     fn update(&mut self, view: &ElectionView) -> String {
         let mut text = String::new();
         let mut push = |event: &str| {
@@ -114,8 +114,8 @@ mod tests {
         assert_eq!(followed, ["leader_changed", "leader_changed"]);
     }
 
-    /// While the connection has no room, a stream sends no events. Afterwards it sends the latest
-    /// view, and omits the earlier views.
+    /// While the connection has no room, a stream reads no views. So after the wait it sends the
+    /// events for the latest view only.
     #[test]
     fn a_slow_reader_receives_the_latest_state() {
         let (first, other) = (view("leading", Some(1)), view("following", Some(2)));
@@ -152,7 +152,7 @@ mod tests {
             (candidacy, leadership)
         }
 
-        /// A change wakes each stream, even in the middle of its poll interval.
+        /// A change by this process wakes each stream, even in the middle of its poll interval.
         #[tokio::test(start_paused = true)]
         async fn a_change_by_a_task_is_sent_immediately() {
             let world = World::new();
@@ -166,7 +166,7 @@ mod tests {
             drop(leadership);
         }
 
-        /// No task reports a change by time alone, so a stream must poll.
+        /// No task reports a change that only the passage of time causes, so a stream must poll.
         #[tokio::test(start_paused = true)]
         async fn a_change_by_time_is_sent_soon() {
             let world = World::new();
@@ -186,7 +186,7 @@ mod tests {
             assert!(leadership.check().is_ok(), "its lease runs");
         }
 
-        /// After a suspend a stream polls as soon as a timer fires.
+        /// After a suspend of the machine, a stream polls as soon as its timer fires.
         #[tokio::test(start_paused = true)]
         async fn a_lapse_during_a_suspend_is_sent_soon() {
             let world = World::new();

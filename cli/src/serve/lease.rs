@@ -26,14 +26,15 @@ impl ServeLeaseArgs {
         self.grace.unwrap_or(self.election.lease.validity / 6)
     }
 
-    /// Returns the pause after a resignation, which is twice the poll interval. Other candidates
-    /// poll within this time, unless their interval is longer.
+    /// Returns the pause after a resignation: two poll intervals. Another candidate polls within
+    /// this time, unless its own interval is longer.
     pub fn defer_for(&self) -> Duration {
         self.election.lease.look_every().saturating_mul(2)
     }
 
-    /// Returns the time from the reported end of a leadership to the end of its lease. In this time
-    /// the application can react. Fails if the validity is too short for a renewal and its retry.
+    /// Returns the margin: the time from the moment at which replies report the end of a leadership
+    /// to the end of its lease. The application has this time to react. Fails if the validity is
+    /// too short for a renewal and its retry.
     pub fn margin(&self) -> Result<Duration, String> {
         let validity = self.election.lease.validity;
         let margin = SHORTEST_MARGIN.max(validity / 20);

@@ -18,14 +18,15 @@ use crate::process::lock::lock;
 use crate::process::timer::pause;
 use crate::store::patience::{AFTER_A_FAILURE, caught};
 
-/// The interval at which the task reads the clocks, because a timer stops while the machine sleeps.
+/// The longest time between two readings of the clocks by the task. One long timer would not
+/// suffice, because a timer stops while the machine sleeps.
 pub const LOOK: Duration = Duration::from_millis(500);
 /// The greatest number of orders that wait for the task. A further order is refused.
 const MOST_ORDERS: usize = 64;
 
 /// The reason for giving up a leadership or a session that was not renewed in time.
 pub const NOT_RENEWED: &str = "not_renewed";
-/// The reason [`NOT_RENEWED`] as text for people.
+/// The text for people about the reason [`NOT_RENEWED`].
 pub const TOO_LATE: &str = "its lease is about to end without a renewal";
 
 pub type OrderReply<T> = oneshot::Sender<Result<T, Refusal>>;
@@ -36,7 +37,7 @@ pub enum ServedRole {
     Starting,
     /// This process does not campaign or join, for this reason.
     Standby(&'static str),
-    /// This process campaigns or joins.
+    /// This process campaigns or joins the group.
     Seeking,
     /// The campaign or the join failed with an error of this kind, and is retried.
     Failed(&'static str),
@@ -44,8 +45,8 @@ pub enum ServedRole {
     Holding,
     /// This process takes no more partitions, and ends its session once it owns no partition.
     Leaving,
-    /// The leadership or the session has ended, although its lease may still run. Also the role
-    /// while this process ends.
+    /// The leadership or the session has ended, although its lease may still run. This is also the
+    /// role while the process ends.
     Ending,
 }
 
@@ -70,7 +71,7 @@ impl ServedRole {
     }
 }
 
-/// Wakes the streams and the task of one election or group.
+/// The counter of changes in one election or group. Each change wakes the streams and the task.
 #[derive(Debug)]
 pub struct Changes(watch::Sender<u64>);
 
@@ -95,13 +96,14 @@ pub struct Common<O> {
     /// The name in the API.
     pub name: String,
     validity: Duration,
-    /// Time from the reported end of a leadership or session to the end of its lease.
+    /// Time from the moment at which replies report the end of a leadership or session to the end
+    /// of its lease.
     pub margin: Duration,
     process: Process,
     /// The error of [`ServedRole::Failed`] as text for people.
     pub failure: Mutex<String>,
-    /// The changes that the task makes. Changes by other processes or by the passage of time do not
-    /// count.
+    /// The changes that this process makes. Changes that another process or the passage of time
+    /// causes are not counted.
     pub changes: Changes,
     orders: mpsc::Sender<O>,
 }
@@ -136,8 +138,8 @@ impl<O> Common<O> {
         self.process.now().time_of_day().format("%FT%T%.3fZ").to_string()
     }
 
-    /// Checks the lease. Returns the time for which replies may rely on the lease, or the reason
-    /// why it has ended.
+    /// Checks the lease. Returns the time left without the margin, or the reason why the leadership
+    /// or the session has ended.
     pub fn left(&self, lease: &Lease) -> Result<Duration, &'static str> {
         lease.check().map_err(|loss| loss.outcome())?;
         let left = lease.remaining().saturating_sub(self.margin);
@@ -153,7 +155,7 @@ impl<O> Common<O> {
     pub fn order(&self, order: O) -> Result<(), Refusal> {
         self.orders.try_send(order).map_err(|error| match error {
             TrySendError::Full(_) => Refusal::BUSY,
-            // This task has ended while other tasks of this process run.
+            // The task has ended, although other tasks of this process still run.
             TrySendError::Closed(_) => Refusal::ENDING,
         })
     }
@@ -162,14 +164,14 @@ impl<O> Common<O> {
 /// An election or a group of a sidecar. Its task changes the role. A reply combines the role and
 /// the current lease.
 pub trait Machine: Sized + Send + Sync + 'static {
-    /// The requests of clients to the task.
+    /// An order of a client to the task.
     type Order: Send;
 
     /// The subject of the log line about a failed campaign or join.
     const SEEKING: &str;
-    /// The subject of the log line about a standby.
+    /// The subject of the log line about the role `Standby`.
     const NO_SEEKING: &str;
-    /// The reason for a standby after the application has resigned or left.
+    /// The reason for the role `Standby` after the application has resigned or left.
     const GIVEN_UP: &str;
 
     fn common(&self) -> &Common<Self::Order>;
@@ -203,7 +205,8 @@ pub struct ServedTask<M: Machine> {
     pub healthy: watch::Receiver<bool>,
     /// True once this process must end.
     pub ending: watch::Receiver<bool>,
-    /// Time that the application has to end its work when this process must end.
+    /// Time that the application has for the end of its work after a signal has asked this process
+    /// to end.
     pub grace: Duration,
     /// Pause before the next campaign or join after the application has resigned or left.
     pub defer_for: Duration,
@@ -247,8 +250,8 @@ impl<M: Machine> ServedTask<M> {
         }
     }
 
-    /// Waits without a campaign or a join for `time`. If `time` is `None`, waits until the
-    /// application is healthy.
+    /// Pauses campaigns or joins for `time`. If `time` is `None`, pauses them until the application
+    /// is healthy.
     async fn stand_by(&mut self, why: &'static str, time: Option<Duration>) {
         self.machine.enter(ServedRole::Standby(why));
         let no = M::NO_SEEKING;
@@ -265,8 +268,8 @@ impl<M: Machine> ServedTask<M> {
         let following = async {
             loop {
                 self.machine.follow().await;
-                // The watch ends only after an error that a retry cannot fix. It then restarts
-                // after a pause, as a campaign does.
+                // `follow` ends only after an error that a retry cannot fix. Like a campaign, it
+                // starts again after a pause.
                 pause(AFTER_A_FAILURE).await;
             }
         };
@@ -307,16 +310,16 @@ pub async fn refuse_all<M: Machine>(orders: &mut mpsc::Receiver<M::Order>) -> In
     while let Some(order) = orders.recv().await {
         M::refuse(order);
     }
-    // This is never reached, because the machine holds a sender, and the channel stays open.
+    // This line is never reached, because the machine holds a sender, so the channel stays open.
     std::future::pending().await
 }
 
 pub async fn until(flag: &mut watch::Receiver<bool>, value: bool) {
-    // The sender outlives this task, so an error cannot occur.
+    // The wait fails only after the drop of the sender, and the sender outlives this task.
     let _ = flag.wait_for(|now| *now == value).await;
 }
 
-/// Returns a stable word for the `reason` of a failed election or group.
+/// Returns the stable word that the field `reason` contains for a failed election or group.
 fn code_of(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::AccessDenied => "access_denied",

@@ -119,7 +119,7 @@ lapse.",
       was resigned"
 );
 
-/// Time for the last replies before the process exits.
+/// Time between the end of all tasks and the exit, in which clients can read the last state.
 const LAST_REPLIES: Duration = Duration::from_millis(200);
 
 pub async fn serve(args: ServeArgs) -> Result<u8, Failure> {
@@ -203,7 +203,8 @@ fn check(args: &ServeArgs, name: &str) -> Result<Duration, Failure> {
     refuse_twice("group", &args.groups.groups).map_err(usage)?;
     let margin = args.lease.margin().map_err(usage)?;
     for named in &args.elections {
-        // Opening a store creates its directory, so the settings are checked first.
+        // The settings are checked with a store in memory first, because opening a store in a
+        // directory creates the directory.
         build(args, name, Arc::new(MemoryStore::new()), prefix(&named.url))?;
     }
     args.groups.check(&args.lease.election.lease, name)?;

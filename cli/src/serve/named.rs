@@ -17,7 +17,7 @@ pub fn named(text: &str) -> Result<Named, String> {
     let (name, url) =
         text.split_once('=').ok_or("write NAME=URL, such as orders=s3://BUCKET/orders")?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    // A client may treat these names as folders.
+    // The names `.` and `..` are refused, because a client may treat them as folders in a path.
     if name.is_empty() || name.len() > 64 || !name.chars().all(plain) || [".", ".."].contains(&name)
     {
         return Err("a name has 1 to 64 letters, digits, `.`, `_` or `-`".to_owned());
@@ -63,14 +63,15 @@ fn in_one_store(one: &Place, other: &Place) -> bool {
     }
 }
 
-/// Opens each store once, because each client of a service has its own connections and credentials.
+/// Opens the stores. Several names with the same store share one client, because each client has
+/// its own connections and credentials.
 pub async fn open_all(all: &[&Named]) -> Result<Vec<Opened>, Failure> {
     let mut opened: Vec<Opened> = Vec::new();
     for (at, named) in all.iter().enumerate() {
         let same = |other: &&Named| in_one_store(named.url.place(), other.url.place());
         let known = all[..at].iter().position(same);
-        // A URL whose store is already open still needs a check of its prefix. So a URL without a
-        // prefix goes to `open`, which refuses it if necessary.
+        // The store is already open, but the prefix is not checked. Only an empty prefix can be
+        // wrong, so a URL without a prefix is passed to `open`, which may refuse it.
         let one = match known {
             Some(known) if !prefix(&named.url).trim_matches('/').is_empty() => Opened {
                 store: Arc::clone(&opened[known].store),

@@ -23,8 +23,8 @@ pub fn probes(api: &Arc<Api>, pulse: &Arc<Pulse>, recent: Duration) -> Routes {
     })
 }
 
-/// Returns 200 if all elections and groups are ready: each has started, has not failed or ended,
-/// and its store has answered recently.
+/// Returns 200 if all elections and groups are ready. A ready election or group has started, has
+/// not failed or ended, and has a recent answer of its store.
 fn readyz(served: &Served, recent: Duration) -> Reply {
     let elections = served.elections.iter().map(|candidacy| {
         let now = candidacy.now();

@@ -2,7 +2,7 @@
 //! Kubernetes contrib repository (`GET /` returns `name`), and `nais/elector` of NAV (`name` and
 //! `last_update`, also as events at `/sse`). The first format is a part of the second.
 //!
-//! Clients of these sidecars compare `name` with the name of their host, and do not know leases.
+//! A client of these sidecars leads if `name` is the name of its host. It does not know leases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::event_stream::follow;
 use super::view::ElectionView;
 use crate::output::print::json_line;
 
-/// The leader, or an empty name.
+/// The reply: the leader, or an empty name if no leader is known.
 #[derive(Debug, Clone, Serialize)]
 pub struct Leader {
     name: String,
@@ -48,7 +48,7 @@ pub fn events(candidacy: &Arc<Candidacy>) -> BoxStream<'static, String> {
 fn of(view: &ElectionView) -> Leader {
     let name = match &view.leader {
         // Another process with the same name leads, such as this candidate before a restart. The
-        // application must not confuse that leadership with its own.
+        // reply omits the name, because the application would consider the leadership its own.
         Some(name) if !view.this_candidate_leads && *name == view.candidate => "",
         Some(name) => name,
         None => "",
@@ -92,7 +92,8 @@ mod tests {
         assert_eq!((&*never.name, &*never.last_update), ("", "1970-01-01T00:00:00Z"));
         let just_now = of(&view(false, Some(0)));
         let an_hour_ago = of(&view(false, Some(3_600_000)));
-        // All times are in UTC and have the same length, so they sort as text.
+        // All times are in UTC and have the same length, so the text order is the order of the
+        // times.
         assert!(never.last_update < an_hour_ago.last_update, "{never:?} {an_hour_ago:?}");
         assert!(an_hour_ago.last_update < just_now.last_update, "{an_hour_ago:?} {just_now:?}");
         assert!(of(&view(true, None)).last_update >= just_now.last_update);

@@ -19,16 +19,17 @@ pub struct ElectionView {
     pub reason: Option<&'static str>,
     pub this_candidate_leads: bool,
     pub candidate: String,
-    /// The holder of the newest epoch. Null if this candidate knows that the lease has ended.
+    /// The candidate of the newest epoch. Null if this process knows that the lease of the epoch
+    /// has ended.
     pub leader: Option<String>,
     pub epoch: Option<u64>,
-    /// The data that this leader has proclaimed.
+    /// The data that the leader has proclaimed.
     pub data: Value,
     /// Time for which this candidate leads if no renewal follows.
     pub lease_remaining_ms: Option<u64>,
     /// Time until the lease of another leader lapses if no renewal follows.
     pub lapses_in_ms: Option<u64>,
-    /// Age of the values in the fields about another leader.
+    /// Age of the store's last answer, and so of the fields about another leader.
     pub store_answered_ms_ago: Option<u64>,
     pub lost: Option<LostLeadershipView>,
 }

@@ -12,19 +12,19 @@ use super::url::{Kind, Place, StoreUrl};
 use crate::args::common::LayoutArg;
 use crate::exit::{self, Failure};
 
-/// The treatment of a missing directory. A bucket or a table is never created.
+/// The treatment of a missing directory. A missing bucket or table is never created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfMissing {
-    /// Create the directory, because a candidate creates its election.
+    /// Create the directory, because a candidate may be the first process of an election.
     Create,
     /// Fail, because the path of a missing election is most likely mistyped.
     Refuse,
-    /// Fail, because only a member creates its group.
+    /// Fail, because only a member creates a group.
     RefuseGroup,
 }
 
 impl IfMissing {
-    /// Returns the expected contents of the store.
+    /// Returns the noun for the expected contents of the store in an error message.
     fn what(self) -> &'static str {
         match self {
             IfMissing::Create | IfMissing::Refuse => "an election",
@@ -96,7 +96,8 @@ pub async fn refuse_all_else(
     if !group.snapshot().await.is_ok_and(|snapshot| snapshot.epoch.is_some()) {
         return Ok(());
     }
-    // An election and a group may share a prefix, so this looks for an election, too.
+    // An election and a group may share a prefix, so the message for a group is correct only if the
+    // prefix has no election.
     let election = Election::builder(Arc::clone(store), prefix).layout(layout.into()).build()?;
     match election.snapshot().await {
         Ok(snapshot) if snapshot.leader.is_none() => {
@@ -107,8 +108,8 @@ pub async fn refuse_all_else(
     }
 }
 
-/// Fails if the prefix has an election. `command` is the command that the message recommends for an
-/// election. Ignores errors of the reads. The caller has found no group at the prefix.
+/// Fails if the prefix has an election. The caller has found no group at the prefix. The message
+/// recommends `command` for the election. Ignores errors of the reads.
 pub async fn refuse_election(url: &StoreUrl, command: &str) -> Result<(), Failure> {
     let Opened { store, prefix } = open(url, IfMissing::RefuseGroup).await?;
     for layout in [LayoutArg::EpochFiles, LayoutArg::SingleObject] {
@@ -139,8 +140,8 @@ pub fn prefix(url: &StoreUrl) -> &str {
 }
 
 fn refuse_missing(path: &Path, url: &StoreUrl, if_missing: IfMissing) -> Result<(), Failure> {
-    // This function refuses only a directory that does not exist. The store reports all other
-    // errors of the path.
+    // Only a missing directory is refused here, because the store reports all other errors of the
+    // path.
     if if_missing == IfMissing::Create || !matches!(path.try_exists(), Ok(false)) {
         return Ok(());
     }

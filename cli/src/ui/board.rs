@@ -14,8 +14,8 @@ use crate::cost::prices::Prices;
 use crate::output::print::{json_line, millis};
 use crate::process::lock::lock;
 
-/// The state that all open pages share. Times are milliseconds since the start of this process, by
-/// a clock that never steps.
+/// The state that all open pages share. Times are milliseconds since the start of this process on
+/// the boot clock, which never steps.
 #[derive(Debug)]
 pub struct Board {
     pub show_tokens: bool,
@@ -31,20 +31,20 @@ struct Cards {
     version: u64,
     cards: BTreeMap<String, Card>,
     stores: Vec<(Arc<ReadCounts>, Option<Prices>)>,
-    /// Earlier times, and the numbers of requests of each store then.
+    /// Samples: a time, and the numbers of requests that each store had counted at this time.
     samples: VecDeque<(u64, Vec<(u64, u64)>)>,
 }
 
-/// Least age of an answer that is late.
+/// Maximum age of a store's last answer. With an older answer, a card counts as late.
 const LATE: Duration = Duration::from_secs(30);
 /// Maximum number of samples.
 const MOST_SAMPLES: usize = 30;
 
-/// The last text of a card.
+/// The newest JSON of a card, and the version in which it changed.
 #[derive(Debug)]
 struct Card {
     version: u64,
-    /// `None` once the card is removed.
+    /// JSON of the card. `None` after the card was removed.
     json: Option<String>,
 }
 
@@ -61,7 +61,7 @@ struct Tick {
     ids: Option<Vec<String>>,
     requests: u64,
     per_minute: f64,
-    /// Cost of a month at this rate; null if the price of a store is unknown.
+    /// Cost of a month at the current rate of requests. Null if the price of a store is unknown.
     dollars_a_month: Option<f64>,
 }
 
@@ -114,7 +114,7 @@ impl Board {
         for (id, card) in cards.cards.iter().filter(|(_, card)| card.version > version) {
             let id = json_line(id);
             match &card.json {
-                // A new stream has not shown the removed card.
+                // A new stream has never sent the removed card, so it need not send the removal.
                 None if version == 0 => Ok(()),
                 Some(json) => {
                     writeln!(text, "event: card\ndata: {{\"id\":{id},\"card\":{json}}}\n")
@@ -138,7 +138,8 @@ impl Board {
         tick(&Tick { ids, ..self.cost() })
     }
 
-    /// Notes the numbers of requests, from which the rate of the last minutes follows.
+    /// Records the current numbers of requests. The rate of the last minutes is computed from these
+    /// samples.
     pub fn sample(&self) {
         let now = self.now();
         let mut cards = lock(&self.cards);
@@ -153,7 +154,8 @@ impl Board {
         let now = self.now();
         let cards = lock(&self.cards);
         let counts = cards.counts();
-        // Without a sample the requests of the start count, which are more than usual.
+        // Before the first sample, the rate includes the requests of the start, which are more
+        // frequent than later requests.
         let (since, before) = cards.samples.front().cloned().unwrap_or_default();
         let minutes = now.saturating_sub(since).max(1) as f64 / 60_000.0;
         let (mut recent, mut dollars) = (0, Some(0.0));
@@ -161,7 +163,7 @@ impl Board {
             let (lists, reads) = before.get(index).copied().unwrap_or_default();
             let (lists, reads) = (counts[index].0 - lists, counts[index].1 - reads);
             recent += lists + reads;
-            // Counts of requests are far below the limit of an f64.
+            // An f64 represents all realistic counts of requests exactly.
             let price = |prices: &Prices| prices.cost([0.0, lists as f64, reads as f64, 0.0, 0.0]);
             dollars = dollars.zip(prices.as_ref()).map(|(sum, prices)| sum + price(prices));
         }

@@ -50,7 +50,8 @@ impl Store for CountedStore {
         limit: usize,
     ) -> Result<Option<Page>, StoreError> {
         let page = self.store.list_last(prefix, after, limit).await?;
-        // A store that does not support this call returns `None`, and sends no request.
+        // If the store does not support this call, it returns `None` without a request, so no
+        // request is counted.
         if page.is_some() {
             self.requests.lists.fetch_add(1, Ordering::Relaxed);
         }

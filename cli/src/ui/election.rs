@@ -26,7 +26,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 /// Interval of the checks for changes that no event reports.
 const LOOK: Duration = Duration::from_secs(1);
 const RETRY_EVERY: Duration = Duration::from_secs(10);
-/// Two times whose difference is below this limit, in milliseconds, differ only by rounding.
+/// Two times with a smaller difference count as equal, because they differ only by rounding. In
+/// milliseconds.
 const JITTER: u64 = 250;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -69,7 +70,8 @@ impl EpochSpan {
             epoch: span.epoch.get(),
             leader: shown(&span.candidate),
             from: time(span.from.at.or(span.from.latest)),
-            // A leader that died led at most until its lease ended.
+            // The end of an unsealed epoch is unknown. If its lease has lapsed, the latest possible
+            // end is shown.
             until: time(span.until.at.or(span.until.latest.filter(|_| span.lapsed))),
             end: end_word(span),
             by: shown(&span.forced_by).or_else(|| shown(&span.sealed_by)),
@@ -78,20 +80,20 @@ impl EpochSpan {
     }
 }
 
-/// The known epochs. An epoch that has ended never changes, so only the newest epochs are read
-/// again after a change.
+/// The known epochs. A known epoch that has ended never changes, so only the newest known epoch and
+/// newer epochs are read after a change.
 #[derive(Debug, Default)]
 struct Timeline {
     epochs: BTreeMap<u64, EpochSpan>,
-    /// The newest epoch of the last reading, and its state then.
+    /// The newest epoch at the last reading, and the state of this epoch at that time.
     read: Option<NewestEpoch>,
-    /// The error of the last reading, and the time of the next one.
+    /// The error of the last reading, and the time of the next attempt.
     failed: Option<(String, u64)>,
 }
 
 impl Timeline {
-    /// Reads the epochs that changed since the last call: the new ones, and the one before, which
-    /// has ended. A failed reading is repeated after a pause.
+    /// Reads the epochs that have changed since the last call: all new epochs, and the epoch before
+    /// them, which has ended. If the reading fails, a later call repeats it after a pause.
     async fn update(&mut self, place: &Place, layout: Layout, newest: NewestEpoch) {
         let waits = self.failed.as_ref().is_some_and(|(_, next)| place.board.now() < *next);
         if self.read == Some(newest) || waits {
@@ -122,7 +124,7 @@ async fn read(place: &Place, layout: Layout, limit: usize) -> Result<Vec<EpochSp
     Ok(history.spans.iter().map(EpochSpan::of).collect())
 }
 
-/// The newest known epoch. A change of any field changes the timeline.
+/// The newest known epoch. If any of these fields changes, the timeline must be read again.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct NewestEpoch {
     epoch: Option<Epoch>,
@@ -134,7 +136,8 @@ struct NewestEpoch {
 pub async fn follow(place: Place, layout: Layout) {
     let built = Election::builder(place.store.clone(), place.prefix.as_str())
         .layout(layout)
-        // The validity has whole seconds, because it must not have fractions of a millisecond.
+        // The validity must be longer than the poll interval, and must not have fractions of a
+        // millisecond. So it is rounded to whole seconds.
         .validity(PATIENCE.max(Duration::from_secs(place.poll.as_secs() + 1)))
         .request_timeout(REQUEST_TIMEOUT)
         .poll_interval(place.poll)
@@ -245,7 +248,7 @@ impl ElectionCard {
     }
 }
 
-/// Returns the new time, or the old time if both differ only by rounding.
+/// Returns the new time. If it differs from the old time only by rounding, returns the old time.
 pub fn settled(old: Option<u64>, new: Option<u64>) -> Option<u64> {
     match (old, new) {
         (Some(old), Some(new)) if old.abs_diff(new) < JITTER => Some(old),
@@ -253,7 +256,7 @@ pub fn settled(old: Option<u64>, new: Option<u64>) -> Option<u64> {
     }
 }
 
-/// Returns the beginning of a long text.
+/// Returns the text, or the beginning of a long text.
 pub fn shortened(text: &str) -> String {
     let count = text.chars().count();
     if count <= SHOWN_DATA {

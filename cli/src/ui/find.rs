@@ -50,8 +50,8 @@ pub struct Search {
     pub complete: bool,
 }
 
-/// Searches all keys below `prefix`. After the first object of a place, skips the other objects of
-/// this place, so that a long history costs one LIST.
+/// Searches all keys below `prefix`. After the first object of a place, continues behind all
+/// objects of the same kind at this place. So a long history costs one LIST.
 pub async fn search(store: &Arc<dyn Store>, prefix: &str) -> Result<Search, StoreError> {
     let below = match prefix.trim_end_matches('/') {
         "" => String::new(),
@@ -79,7 +79,7 @@ pub async fn search(store: &Arc<dyn Store>, prefix: &str) -> Result<Search, Stor
     Ok(search)
 }
 
-/// Returns the result, or `None` if the store does not answer in time.
+/// Returns the result of the call, or `None` if the store does not answer within [`ANSWER_WITHIN`].
 pub async fn within<T>(call: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -88,7 +88,7 @@ pub async fn within<T>(call: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// Returns the error for a store that does not answer a read in time.
+/// Returns the error to show if the store does not answer a read within the time limit.
 pub fn no_answer() -> StoreError {
     let why = "the store does not answer; the page tries again";
     StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why)
@@ -109,7 +109,8 @@ fn classify(key: &str) -> Option<(Found, String)> {
     match name {
         "once-per.json" => Some((found(folder, FoundKind::Job), key.to_owned())),
         "lock.json" => Some(match session_of(folder) {
-            // Ids of sessions are hexadecimal, so `~` is above all of them.
+            // Ids of sessions are hexadecimal, so a key with `~` in place of the id is above all
+            // keys of sessions.
             Some(group) => {
                 let members = if group.is_empty() {
                     "members/~".to_owned()

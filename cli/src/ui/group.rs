@@ -14,13 +14,14 @@ use crate::group::view::{PartitionStatus, state_word};
 use crate::output::print::{json_line, millis, plain};
 use crate::process::timer::pause;
 
-/// Minimum validity of the observer. The poll interval must not exceed the validity. An observer
-/// has no session.
+/// Minimum validity of the observer, which has no session. The library requires a validity that is
+/// not shorter than the poll interval.
 const SHORTEST_VALIDITY: Duration = Duration::from_secs(30);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 const LOOK: Duration = Duration::from_secs(1);
 const RETRY_EVERY: Duration = Duration::from_secs(10);
-/// Number of members after the coordinator that take over from it first.
+/// Number of members that can take over from the coordinator first. They follow the coordinator in
+/// the order of members.
 const DEPUTIES: usize = 3;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -50,7 +51,7 @@ struct MemberRow {
     session: String,
     /// `live`, `lapsed`, `missing`, `unknown`, or the end of the session.
     state: String,
-    /// Whether the member may still work.
+    /// True if the member may still work.
     alive: bool,
     /// `coordinator`, `deputy` or null.
     role: Option<&'static str>,
@@ -63,7 +64,8 @@ struct MemberRow {
 /// Follows a group until the future is dropped. Shows each error on the card, and retries.
 pub async fn follow(place: Place) {
     let built = Group::builder(place.store.clone(), place.prefix.as_str())
-        // The validity has whole seconds, because it must not have fractions of a millisecond.
+        // The validity must be longer than the poll interval, and must not have fractions of a
+        // millisecond. So it is rounded to whole seconds.
         .validity(SHORTEST_VALIDITY.max(Duration::from_secs(place.poll.as_secs() + 1)))
         .request_timeout(REQUEST_TIMEOUT)
         .poll_interval(place.poll)
@@ -88,8 +90,8 @@ pub async fn follow(place: Place) {
 
 /// Observes the group until an error. An assignment names dead members until a coordinator removes
 /// them, so the observer also reads the sessions. It reads them after each new assignment, and when
-/// the first session would lapse without a renewal. These reads happen once in about two thirds of
-/// the validity, or once per poll if a member is dead.
+/// the first session would lapse without a renewal: about once in two thirds of the validity, or
+/// once per poll if a member is dead.
 async fn observe(
     group: &Group,
     place: &Place,
@@ -136,8 +138,8 @@ fn renewed_at(state: SessionState, now: u64) -> Option<u64> {
     }
 }
 
-/// Returns the time of the next read of the sessions: when the first live session would lapse, but
-/// at least one poll interval from now.
+/// Returns the time of the next read of the sessions. It is the time at which the first live
+/// session would lapse, or the time of the next poll, whichever is later.
 fn next_reading(
     group: &GroupSnapshot,
     sessions: &[(SessionState, Option<u64>)],
@@ -148,8 +150,8 @@ fn next_reading(
         let validity = millis(member.validity);
         match (state, renewed_at) {
             (SessionState::Live { .. }, Some(renewed_at)) => renewed_at + validity,
-            // Without dates, one read cannot show when the session lapses, so this assumes a
-            // renewal now.
+            // If the store sends no dates, one read does not show when the session lapses, so this
+            // computes the time as if the session were renewed now.
             (SessionState::Live { .. }, None) => now + validity,
             _ => now,
         }

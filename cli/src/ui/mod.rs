@@ -71,7 +71,8 @@ password is the key.",
 );
 
 const LONGEST_POLL: Duration = Duration::from_secs(3600);
-/// Interval of the samples of the cost. The shown rate is that of the last five minutes.
+/// Interval between two samples of the numbers of requests. The page shows the cost at the rate of
+/// the last five minutes.
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 
 pub async fn ui(args: UiArgs) -> Result<u8, Failure> {
@@ -89,7 +90,7 @@ pub async fn ui(args: UiArgs) -> Result<u8, Failure> {
     });
     let server = Server { handler, most_body: 0 };
     let _serving = server.listen(&args.listen, "the page").await?;
-    // Dropping the set ends all tasks.
+    // All tasks end when this function returns and drops the set.
     let mut places = JoinSet::new();
     for (number, url) in args.stores.into_iter().enumerate() {
         places.spawn(place::follow(number, url, args.poll, Arc::clone(&board)));

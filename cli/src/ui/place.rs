@@ -39,7 +39,7 @@ struct StoreCard<'a> {
     error: Option<String>,
     followed: usize,
     not_followed: usize,
-    /// The first names of the places that are not followed.
+    /// The names of the first places that are not followed.
     others: Vec<String>,
     /// False if the search ended at its maximum number of LISTs.
     complete: bool,
@@ -51,7 +51,7 @@ pub struct Place {
     pub board: Arc<Board>,
     pub store: Arc<dyn Store>,
     pub prefix: String,
-    /// Name for people: the store and the prefix.
+    /// Name of the place for people: the URL of the store, and the prefix.
     pub name: String,
     /// Key of the card.
     pub id: String,
@@ -121,7 +121,7 @@ pub async fn follow(number: usize, url: StoreUrl, poll: Duration, board: Arc<Boa
 fn name_of(url: &str, searched: &str, prefix: &str) -> String {
     let searched = searched.trim_end_matches('/');
     let rest = prefix.strip_prefix(searched).unwrap_or(prefix).trim_start_matches('/');
-    // The name omits options such as `?sse=AES256`, because they concern only writers.
+    // The name omits options of the URL such as `?sse=AES256`, because they concern only writers.
     let url = url.split_once('?').map_or(url, |(url, _)| url).trim_end_matches('/');
     if rest.is_empty() { url.to_owned() } else { plain(&format!("{url}/{rest}")) }
 }
@@ -169,7 +169,7 @@ impl Followers {
     }
 }
 
-/// The card of a follower. The card disappears with the task, after the last update.
+/// The card of a follower. Dropping this value at the end of the task removes the card.
 struct ShownCard {
     board: Arc<Board>,
     id: String,
@@ -181,7 +181,7 @@ impl Drop for ShownCard {
     }
 }
 
-/// Follows one place, and starts again after each panic.
+/// Follows one place. If the follower panics, starts it again.
 async fn follow_place(kind: FoundKind, place: Place) {
     let _card = ShownCard { board: Arc::clone(&place.board), id: place.id.clone() };
     loop {

@@ -21,7 +21,8 @@ async fn asked(serving: &Serving) -> TcpStream {
 }
 
 /// In this test all clients connect and send their requests before the server accepts a connection.
-/// Before the fix, the server closed most of these connections as idle.
+/// Before the fix, the server closed some of these connections, because it treated a connection
+/// with an unread request as idle.
 #[tokio::test]
 async fn regression_a_connection_with_an_unread_request_is_not_idle() {
     let serving = started();

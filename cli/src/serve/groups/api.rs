@@ -145,8 +145,8 @@ async fn leave(member: &Member, asked: &HttpRequest) -> Result<Reply, Refusal> {
 fn release(member: &Member, partition: &str, asked: &HttpRequest) -> Result<Reply, Refusal> {
     let token = only("token", &asked.query)?;
     let body: ReleaseBody = optional(asked)?;
-    // The maximum is the longest time for which the library keeps a released partition away from
-    // this member.
+    // `LONGEST_PAUSE` is also the longest time for which the library keeps a released partition
+    // away from this member.
     let back_off = millis_of("back_off_ms", body.back_off_ms, LONGEST_PAUSE)?;
     let token = member.release(partition, token, back_off)?;
     Ok(Reply::json(200, &json!({ "partition": partition, "token": token })))

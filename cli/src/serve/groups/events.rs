@@ -10,8 +10,8 @@ use super::view::{EventView, MemberView, PartitionView};
 use crate::output::print::json_line;
 use crate::serve::event_stream;
 
-/// The last state that a stream has sent. Each event describes the member at the moment of its
-/// sending. An event names at most one partition.
+/// The last state that a stream has sent. Each event describes the member at the moment at which it
+/// is sent, and contains at most one partition.
 #[derive(Debug, Default)]
 struct SentMember {
     /// The number of changes at the last poll, and whether the member was at risk.
@@ -19,14 +19,14 @@ struct SentMember {
     /// The owned partitions by number.
     owned: BTreeMap<u32, OwnedNow>,
     at_risk: bool,
-    /// The last state that was sent, with its reason and the session. `at_risk` is not a state
-    /// here.
+    /// The last state that was sent, with its reason and the session. In this field, a member at
+    /// risk has the state `member`.
     state: Option<(&'static str, Option<&'static str>, Option<String>)>,
 }
 
 /// Maximum length of the events of one poll in bytes. Only the last event may exceed this length.
-/// The limit exists because a member may own 100,000 partitions, and each stream keeps its unread
-/// events.
+/// Without a limit, the unread events of each stream could use much memory, because a member may
+/// own 100,000 partitions.
 const MOST_AT_ONCE: usize = 64 * 1024;
 
 /// The result of one poll: all events, or only the events that the limit allows.
@@ -40,8 +40,8 @@ enum Batch {
 pub fn events(member: &Arc<Member>) -> BoxStream<'static, String> {
     let mut sent = SentMember::default();
     event_stream::events(member, move |member| {
-        // Most polls find no change. They end here, because a member may own thousands of
-        // partitions.
+        // Most polls find no change. They return before the list of partitions is read, because a
+        // member may own thousands of partitions.
         let change = Some(member.change());
         if sent.change == change {
             return String::new();
@@ -58,7 +58,7 @@ pub fn events(member: &Arc<Member>) -> BoxStream<'static, String> {
 }
 
 impl SentMember {
-    /// Returns the events that lead from the sent state to the current state.
+    /// Returns the events for the difference between the sent state and the current state.
     fn update(
         &mut self,
         view: &MemberView,
@@ -97,8 +97,8 @@ impl SentMember {
             }
             self.owned.insert(number, new);
         }
-        // A member may leave or end while it is at risk, so only a renewal makes it safe. The end
-        // of a session and a new session have separate events.
+        // The stream sends `safe` only after a renewal. A member that leaves while it is at risk is
+        // still at risk. The end of a session has its own event.
         let was_at_risk = self.at_risk && view.session.is_some();
         if at_risk != was_at_risk {
             text.push_str(&event_text(if at_risk { "at_risk" } else { "safe" }, None));
@@ -191,23 +191,26 @@ mod tests {
         let over = view("ending", None);
         assert_eq!(said(&over, &[]), "lost p1 3 released, state_changed");
         assert_eq!(said(&view("joining", None), &[]), "state_changed");
-        // With a new session, this process is a new member.
+        // This process is a new member with a new session, so the stream sends no `safe`.
         assert_eq!(said(&view("member", Some("t")), &[]), "state_changed");
     }
 
-    /// A stream does not send the states between two polls. But if a partition was sent as granted,
-    /// its loss is sent even if the member owns it again at the next poll.
+    /// A stream does not send the states between two polls. But if it has sent a grant of a
+    /// partition, it sends the loss of this token, even if the member owns the partition again at
+    /// the next poll.
     #[test]
     fn a_loss_and_a_new_grant_between_polls_are_both_sent() {
         let mut sent = SentMember::default();
         let member = view("member", Some("s"));
         said(&mut sent, &member, &[(1, 4, true), (2, 6, false)]);
         let next = said(&mut sent, &member, &[(1, 7, false), (2, 9, true)]);
-        // The reason of a loss is known only for the last loss of a partition.
+        // The member knows the reason only for the last loss of each partition. The partition p2
+        // was lost again since, so the event has no reason.
         assert_eq!(next, "lost p1 4 released, lost p2 6, granted p1 7, granted p2 9, revoked p2 9");
     }
 
-    /// A member that leaves while its renewals fail is not safe.
+    /// Before the fix, a stream sent `safe` for a member that began to leave while its renewals
+    /// failed.
     #[test]
     fn regression_a_member_that_leaves_at_risk_is_not_safe() {
         let mut sent = SentMember::default();

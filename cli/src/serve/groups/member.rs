@@ -32,7 +32,7 @@ pub struct Member {
 #[derive(Debug)]
 struct MemberState {
     role: ServedRole,
-    /// The session, until replies report its end.
+    /// The session. `None` after its end was recorded.
     session: Option<Session>,
     /// The owned partitions by name.
     owned: HashMap<Arc<str>, ServedPartition>,
@@ -88,7 +88,7 @@ pub struct OwnedNow {
     pub revoked: bool,
 }
 
-/// An order of a client to the task.
+/// An order of a client to the task of this member.
 #[derive(Debug)]
 pub enum GroupOrder {
     /// Leaves the group. The reply is the number of partitions that the application must release
@@ -126,7 +126,7 @@ impl Member {
         (Member { common, group, leave_for: None, state: Mutex::new(state) }, orders)
     }
 
-    /// Returns a value that changes whenever a stream has a change to report.
+    /// Returns a value that differs from its previous result if a stream has new events to send.
     pub fn change(&self) -> (u64, bool) {
         let at_risk = self.now().at_risk;
         (self.common.changes.count(), at_risk)
@@ -137,7 +137,8 @@ impl Member {
         self.common.changes.notify();
     }
 
-    /// Enters the membership. Replies report the membership until the lease or the task ends it.
+    /// Records the new membership. Replies report the membership until the lease ends or the task
+    /// gives it up.
     pub fn joined(&self, id: String, lease: Lease) {
         let mut state = lock(&self.state);
         state.role = ServedRole::Holding;
@@ -146,8 +147,8 @@ impl Member {
         self.common.changes.notify();
     }
 
-    /// Stops taking partitions. The session ends for this reason once this member owns no
-    /// partition.
+    /// Records that this member leaves, and takes no more partitions. The session ends after the
+    /// release of the last partition, and replies then give `reason` as the reason.
     pub fn leaves(&self, reason: &'static str, role: ServedRole) {
         let mut state = lock(&self.state);
         if let Some(session) = &mut state.session {
@@ -190,7 +191,8 @@ impl Member {
         self.left(&mut lock(&self.state), at)
     }
 
-    /// Returns an owned partition, and a lower bound of the time for which this member owns it.
+    /// Returns an owned partition, and a lower bound of the time for which this member still owns
+    /// the partition.
     pub fn token(&self, name: &str) -> Option<(OwnedNow, Duration)> {
         let at = self.common.boot();
         let mut state = lock(&self.state);
@@ -207,8 +209,8 @@ impl Member {
         state.ends.get(name).filter(|(ended, _)| *ended == token).map(|(_, reason)| *reason)
     }
 
-    /// Releases a partition after the application has reported the end of its work on it. No other
-    /// function releases an owned partition.
+    /// Releases a partition after the application has reported that its work on the partition has
+    /// ended. No other function of this type releases an owned partition.
     pub fn release(
         &self,
         name: &str,
@@ -232,8 +234,8 @@ impl Member {
         Ok(token)
     }
 
-    /// Makes this member the owner of the partition. If replies already report the end of the
-    /// session, this function returns the partition.
+    /// Records this member as the owner of the partition. If the end of the session was already
+    /// recorded, returns the partition.
     pub fn granted(&self, partition: Partition) -> Option<Partition> {
         let at = self.common.boot();
         let mut state = lock(&self.state);
@@ -261,9 +263,9 @@ impl Member {
         self.common.changes.notify();
     }
 
-    /// Ends the session for this reason. All later replies report the end. Returns the partitions
-    /// that this member owned. This function does not release them. Returns `None` if replies have
-    /// already reported the end of the session. Its partitions can then no longer be released.
+    /// Ends the session in all later replies, which give `reason` as the reason. Returns the
+    /// partitions that this member owned, without releasing them. Returns `None` if the end of the
+    /// session was already recorded. The partitions of this session can then no longer be released.
     pub fn give_up(&self, reason: &'static str) -> Option<Vec<Partition>> {
         let at = self.common.boot();
         let mut state = lock(&self.state);
@@ -271,8 +273,8 @@ impl Member {
         Some(self.end(&mut state, reason, at))
     }
 
-    /// Checks the lease. The first caller that finds the lease ended makes the end final: a later
-    /// answer to a renewal cannot revive a session that a reply has reported as lost.
+    /// Checks the lease. If the lease has ended, records the end of the session permanently. So a
+    /// later answer to a renewal cannot revive a session that a reply has reported as lost.
     fn left(&self, state: &mut MutexGuard<'_, MemberState>, at: Duration) -> Option<Duration> {
         let session = state.session.as_ref()?;
         match (self.common.left(&session.lease), session.leaves) {

@@ -50,7 +50,8 @@ struct Partitions {
 
 fn partitions(text: &str) -> Result<Partitions, String> {
     let (group, names) = match text.split_once('=') {
-        // Here the `=` belongs to a range such as 0..=3, and does not end the name of a group.
+        // The text before the `=` ends with `..`. So the `=` belongs to a range such as 0..=3, and
+        // does not end the name of a group.
         Some((start, _)) if start.ends_with("..") => (None, text),
         Some(("", _)) => return Err("the name of the group before the `=` is empty".to_owned()),
         Some((group, names)) => (Some(group.to_owned()), names),
@@ -65,15 +66,16 @@ impl GroupsArgs {
         let usage = |why: String| Failure::new(exit::USAGE, why);
         self.refuse_without_groups().map_err(usage)?;
         for named in &self.groups {
-            // Opening a store creates its directory, so the settings are checked first.
+            // The settings are checked with a store in memory first, because opening a store in a
+            // directory creates the directory.
             let store = Arc::new(MemoryStore::new());
             self.build(lease, name, named, store, prefix(&named.url))?;
         }
         self.refuse_partitions_of_none().map_err(usage)
     }
 
-    /// Refuses `--partitions` without GROUP= for several groups. Earlier checks have ensured that
-    /// each group has partitions.
+    /// Refuses `--partitions` without GROUP= for several groups. The caller has checked that each
+    /// group has partitions.
     fn refuse_partitions_of_none(&self) -> Result<(), String> {
         match self.groups.len() {
             several if several > 1 && self.partitions.iter().any(|it| it.group.is_none()) => {

@@ -22,19 +22,18 @@ use crate::serve::machine::{
 enum MembershipOver {
     /// The session has ended or is about to end. The application may still work.
     Lost,
-    /// This process has left, and does not join again for this time.
+    /// This member has left the group, and does not join again for this time.
     Left(Duration),
-    /// The application has used up its grace or is not healthy. The session is given up for this
-    /// reason.
+    /// The session is given up for this reason: the grace of the application has ended, or the
+    /// application is not healthy.
     GivenUp(&'static str),
 }
 
-/// A membership, and the reasons for its planned end.
+/// A membership, and whether this member leaves.
 struct Following<'a> {
     task: &'a mut ServedTask<Member>,
     membership: Membership,
-    /// Pause before the next join. `Some` while the member leaves because the application has
-    /// ordered it.
+    /// Pause before the next join. `Some` after the application has ordered the member to leave.
     defer_for: Option<Duration>,
     /// True if the member leaves because this process ends.
     draining: bool,
@@ -84,15 +83,16 @@ impl ServedTask<Member> {
         let joined = tokio::select! {
             biased;
             () = until(&mut self.ending, true) => None,
-            // Dropping a join resigns the session of the join.
+            // When the future of the join is dropped, the library resigns the session that the join
+            // has created.
             () = until(&mut self.healthy, false) => return None,
             joined = &mut join => Some(joined),
             never = refuse_all::<Member>(&mut self.orders) => match never {},
         };
         let joined = match joined {
             Some(joined) => joined,
-            // Other members may already count this process as a member. So the join is completed,
-            // and the member leaves before the process ends.
+            // The process ends, but other members may already count it as a member. So the join is
+            // completed, and the member then leaves.
             None => tokio::select! {
                 joined = &mut join => joined,
                 () = pause(self.grace) => return None,
@@ -137,8 +137,8 @@ impl Following<'_> {
                     grace = Box::pin(pause(self.task.grace));
                     self.drain();
                 }
-                // While this process ends, the application has the whole grace, even if it is not
-                // healthy.
+                // While this process ends, the health is not checked: the application has the whole
+                // grace, even if it is not healthy.
                 () = until(&mut task.healthy, false), if !self.draining => {
                     return MembershipOver::GivenUp("app_unhealthy");
                 }
@@ -165,8 +165,8 @@ impl Following<'_> {
             in_ms(*grace)
         );
         member.leaves("ending", ServedRole::Ending);
-        // If the application has already ordered this member to leave, that order remains in force,
-        // unless this end has its own `leave_for`.
+        // If the application has already ordered this member to leave, the options of its order
+        // remain in force. Only a `leave_for` in the settings replaces them.
         if self.defer_for.is_none() || leave_for.is_some() {
             leave(&self.membership, leave_for);
         }
@@ -197,8 +197,8 @@ impl Following<'_> {
             MembershipEvent::Granted(partition) => {
                 let (name, token) = (plain(partition.name()), partition.token());
                 info!(outcome = "granted", "granted: partition {name}, epoch {token}");
-                // If replies already report the end of the session, this call returns the
-                // partition, which is dropped. The loop then ends.
+                // If the end of the session was already recorded, the call returns the partition,
+                // which is then dropped. The loop ends after this event.
                 drop(member.granted(partition));
             }
             MembershipEvent::Revoked { name, .. } => {
@@ -221,9 +221,9 @@ impl Following<'_> {
         }
     }
 
-    /// Handles the loss of the session, after which no events follow.
+    /// Handles the event `Lost`, the last event of a membership.
     fn ended(&mut self, loss: &Loss) -> MembershipOver {
-        // Records the reason for the end, unless a reply has already recorded a reason.
+        // Records the reason for the end, unless a reason is already recorded.
         self.task.machine.give_up(loss.outcome());
         match (loss, self.defer_for) {
             (Loss::Resigned, Some(time)) => {
@@ -238,8 +238,9 @@ impl Following<'_> {
         }
     }
 
-    /// Lets the session lapse, because the application may still work. If the session is being
-    /// resigned, this function waits for the resignation. Returns the pause before the next join.
+    /// Lets the session lapse, because the application may still work. If the library is already
+    /// resigning the session, waits until the resignation has ended. Returns the pause before the
+    /// next join.
     async fn lapse(self) -> Option<Duration> {
         let Following { task, mut membership, defer_for, .. } = self;
         let orders = &mut task.orders;
@@ -259,7 +260,8 @@ impl Following<'_> {
                 warn!(outcome = "lost", "the session is given up: {TOO_LATE}");
                 drop(membership);
                 // A member with a unique name seals its former session as soon as it joins again.
-                // So this waits for the margin, in which the application can react to the loss.
+                // So this task waits for the margin before the next join, because the application
+                // has this time to react to the loss.
                 tokio::select! {
                     () = until(&mut task.ending, true) => {}
                     () = pause(task.machine.common.margin) => {}
@@ -270,12 +272,12 @@ impl Following<'_> {
         defer_for
     }
 
-    /// Gives up the session for this reason, and resigns it after the margin, in which the
-    /// application can react. Only this function releases partitions that the application has not
-    /// released. Returns the pause before the next join.
+    /// Gives up the session for this reason. Resigns the session after the margin, because the
+    /// application has this time to react. Only this function releases partitions that the
+    /// application has not released. Returns the pause before the next join.
     async fn resign(mut self, reason: &'static str) -> Option<Duration> {
-        // `None` means that this member can no longer release its partitions. If it then resigned,
-        // it would wait for their release, and renew the session forever.
+        // With `None`, this member can no longer release its partitions. A resignation would wait
+        // for their release forever, and renew the session during the wait.
         let Some(mut owned) = self.task.machine.give_up(reason) else {
             return self.lapse().await;
         };

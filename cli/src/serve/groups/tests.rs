@@ -171,19 +171,19 @@ async fn a_session_ends_for_good_before_its_lease() {
     assert!(world.clock.now().boot <= ends + millis(10));
     assert_eq!((a.lost(), a.tokens().len()), (Some("not_renewed"), 0));
     way.heal();
-    // After the loss, this process joins as a new member with another session.
+    // After the loss of its session, this process joins again as a new member with another session.
     until("all are owned", &[&a, &b], || a.tokens().len() + b.tokens().len() == 4).await;
     assert_ne!(a.member.now().session.expect("a session").0, session);
 }
 
-/// The set-up: a reply finds the session ended after the margin and before the end of the lease.
-/// Then the application becomes unhealthy, and the next renewal succeeds. The expected result: the
-/// member gives up the session, and the other member gets all partitions.
+/// The set-up: less time than the margin is left of the lease, so a reply reports the end of the
+/// session. Then the application becomes unhealthy, and the next renewal succeeds. The expected
+/// result: the member gives up the session, and the other member gets all partitions.
 #[tokio::test(start_paused = true)]
 async fn regression_a_session_that_a_reply_ended_is_not_kept() {
     let world = World::new();
     let (a, b, _) = revoked_of_four(&world).await;
-    // This call does the same as each reply once the margin is reached.
+    // Each reply makes the same call if less time than the margin is left of the lease.
     assert_eq!(a.member.give_up("not_renewed").map(|owned| owned.len()), Some(4));
     assert!(a.member.token("0").is_none());
     a.healthy.send_replace(false);
@@ -194,8 +194,8 @@ async fn regression_a_session_that_a_reply_ended_is_not_kept() {
     assert!(a.task.is_finished());
 }
 
-/// A member with a unique name seals its former session as soon as it joins again. It must not do
-/// this within the margin.
+/// A member with a unique name seals its former session as soon as it joins again. It must not seal
+/// the session before the margin has passed.
 #[tokio::test(start_paused = true)]
 async fn regression_a_lost_session_is_not_sealed_within_the_margin() {
     let world = World::new();
@@ -242,7 +242,7 @@ async fn each_reply_reads_the_lease() {
     let (a, _b, _) = revoked_of_four(&world).await;
     let mut changes = a.member.common.changes.subscribe();
     changes.mark_unchanged();
-    // The machine sleeps, so no task runs before the next line.
+    // The machine sleeps, so no task observes the end of the lease before the next line.
     world.clock.suspend(VALIDITY);
     assert!(a.member.token("0").is_none());
     assert!(changes.has_changed().expect("the channel is open"), "the streams are woken");
@@ -267,8 +267,8 @@ async fn a_leaving_member_waits_for_its_application_and_does_not_join() {
     assert_eq!(a.leave(Leave::default()).await.map_err(|it| it.code), Err("not_member"));
 }
 
-/// Another member owns a partition only after the application has learned of the loss, and the
-/// margin has passed since.
+/// Another member may own a partition only after replies have reported the loss to the application
+/// for the time of the margin.
 #[tokio::test(start_paused = true)]
 async fn an_unhealthy_application_loses_all_partitions_after_the_margin() {
     let world = World::new();
@@ -283,7 +283,7 @@ async fn an_unhealthy_application_loses_all_partitions_after_the_margin() {
     assert_eq!(b.tokens().len(), 0);
     wait(millis(100)).await;
     assert!(is_sealed(&world, &session).await);
-    // The other member does not wait for the whole validity.
+    // The session was resigned, so the other member does not wait for the whole validity.
     wait(VALIDITY / 2).await;
     assert_eq!((b.tokens().len(), a.role()), (4, ServedRole::Standby("app_unhealthy")));
     a.healthy.send_replace(true);
@@ -307,7 +307,8 @@ async fn the_application_has_the_grace_at_the_end_of_the_process() {
     until("the task ends", &[&a, &b], || a.task.is_finished()).await;
     assert_eq!((a.lost(), a.tokens().len()), (Some("ending"), 0));
     until("b owns all", &[&a, &b], || b.tokens().len() == 4).await;
-    // Once the application has released all partitions, the task waits no longer.
+    // After the application has released all partitions, the task does not wait for the rest of the
+    // grace.
     b.ending.send_replace(true);
     wait(millis(10)).await;
     for number in 0..4 {
@@ -331,7 +332,7 @@ async fn events_are_sent_in_time() {
     a.member.release(&a.revoked()[0], None, None).expect("the partition is owned");
     wait(millis(1)).await;
     logs.said("lost", known, Duration::ZERO);
-    // The next changes result from the passage of time alone. The streams poll at different times.
+    // Only the passage of time causes the next changes, and the streams poll at different times.
     let logs = follow_events(&world.clock, || events::events(&a.member)).await;
     way.always(Fault::FailBefore);
     let now = world.clock.now().boot;
@@ -347,7 +348,7 @@ async fn events_are_sent_in_time() {
     drop(b);
 }
 
-/// The member runs without its task, so only a stream polls.
+/// The member has no running task, so only the polls of a stream find the end of the session.
 #[tokio::test(start_paused = true)]
 async fn a_stream_polls_without_a_task() {
     let world = World::new();
@@ -374,7 +375,7 @@ fn partitions_belong_to_the_only_group_or_a_named_group() {
     assert!(read("=0..4").is_err_and(|why| why.contains("the name of the group")));
 }
 
-/// The task tries to seal the session only until the lease ends.
+/// The task retries the seal of the session only until the end of the lease.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_hangs_does_not_delay_the_exit() {
     let world = World::new();

@@ -28,14 +28,14 @@ const SCRIPT: &str = concat!(
 );
 /// Interval of the regular event, by which a page detects a dead connection.
 const TICK: Duration = Duration::from_secs(2);
-/// Pause between two events, so that many changes make one event.
+/// Pause between two events. Changes during the pause are sent as one event.
 const PACE: Duration = Duration::from_millis(200);
 
 pub struct Page {
     access: Access,
     board: Arc<Board>,
     html: String,
-    /// The policy that admits the script and the style of the page by their hashes.
+    /// The content security policy. It admits the script and the style of the page by their hashes.
     policy: String,
 }
 
@@ -100,7 +100,7 @@ fn events(board: &Arc<Board>) -> BoxStream<'static, String> {
         }
         Some((text, (board, changes, version)))
     });
-    // An empty text would end a chunked body, so it is not sent.
+    // Empty texts are not sent, because an empty chunk would end the body.
     let next = next.filter(|text| std::future::ready(!text.is_empty()));
     stream::once(std::future::ready(first)).chain(next).boxed()
 }
@@ -128,12 +128,13 @@ mod tests {
             let hash = STANDARD.encode(Sha256::digest(text));
             assert!(policy.contains(&format!("{tag}-src 'sha256-{hash}'")), "{tag}: {policy}");
         }
-        // Attributes with code or styles would need 'unsafe-inline'.
+        // The page has no attributes with code or styles, because the policy would have to admit
+        // them with 'unsafe-inline'.
         assert!(!policy.contains("unsafe"));
         assert!(!html.contains(" style=") && !html.contains(" onclick="));
     }
 
-    /// Text from the store never becomes markup.
+    /// The script sets only the text of elements, so text from the store never becomes markup.
     #[test]
     fn the_script_writes_text_only() {
         for markup in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("] {
