@@ -6,20 +6,21 @@ use serde_json::Value;
 use tenure::Layout;
 
 use crate::output::print::in_ms;
-use crate::store::url::StoreUrl;
+use crate::store::url::{StoreUrl, store_url};
 
 #[derive(Debug, clap::Args)]
 pub struct StoreArg {
-    /// Location of the election, such as s3://BUCKET/PREFIX or file:///PATH.
+    /// Location of the election, such as s3://BUCKET/PREFIX or ./DIRECTORY.
     ///
     /// The forms are s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
-    /// dynamodb://TABLE/PREFIX, and file:///PATH for the processes of one machine. Settings come
+    /// dynamodb://TABLE/PREFIX, and file:///PATH for the processes of one machine. A directory may
+    /// also be a path that begins with /, ./ or ../ or ends with /. Settings come
     /// from the usual environment variables and files of the service (AWS_PROFILE,
     /// AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …).
     ///
     /// s3:// also takes ?sse=AES256 or ?sse=aws:kms, kms-key-id=KEY, bucket-key=true,
     /// expected-bucket-owner=ACCOUNT; file:// takes ?share=group.
-    #[arg(long, value_name = "URL", env = "TENURE_STORE")]
+    #[arg(long, value_name = "URL", value_parser = store_url, env = "TENURE_STORE")]
     pub store: StoreUrl,
     /// Layout of the election in the store. All processes of an election must use the same layout
     #[arg(long, value_name = "LAYOUT", value_enum, default_value_t = LayoutArg::EpochFiles)]

@@ -178,10 +178,27 @@ mod tests {
     }
 
     #[test]
-    fn run_needs_a_command_after_two_dashes() {
-        assert!(parse(&["run", "--store", "file:///tmp/x"]).is_err());
-        assert!(parse(&["run", "--store", "file:///tmp/x", "--"]).is_err());
-        assert!(parse(&["run", "--store", "file:///tmp/x", "echo"]).is_err());
+    fn words_after_the_first_word_of_cmd_belong_to_cmd() {
+        let with =
+            |line: &[&str]| parse(&[&["run", "--store", "file:///tmp/x"][..], line].concat());
+        for (line, command) in [
+            (&["echo", "--forever", "-h"][..], &["echo", "--forever", "-h"][..]),
+            (&["echo", "--", "--try"], &["echo", "--", "--try"]),
+            (&["--", "echo", "--forever"], &["echo", "--forever"]),
+            (&["--", "-x", "--"], &["-x", "--"]),
+        ] {
+            let Ok(Verb::Run(run)) = with(line) else { panic!("{line:?} parses") };
+            assert_eq!(
+                (run.command, run.forever),
+                (command.iter().map(Into::into).collect(), false)
+            );
+        }
+        assert!(matches!(with(&["--forever", "echo"]), Ok(Verb::Run(run)) if run.forever));
+        let group = ["group", "run", "--store", "file:///tmp/x", "--partitions", "0..4"];
+        assert!(parse(&[&group[..], &["echo", "--partitions", "-x"]].concat()).is_ok());
+        for wrong in [&[][..], &["--"], &["--valdity", "3s", "echo"], &["-x"]] {
+            assert!(with(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

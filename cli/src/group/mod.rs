@@ -22,7 +22,7 @@ use crate::args::partitions::{Names, partitions};
 use crate::http::metrics::MetricsArg;
 use crate::process::exec::command as exec_command;
 use crate::store::open::{IfMissing, Opened, open};
-use crate::store::url::StoreUrl;
+use crate::store::url::{StoreUrl, store_url};
 use run::{AFTER_GROUP_RUN, GroupRunArgs};
 use status::AFTER_GROUP_STATUS;
 pub use status::GroupStatus;
@@ -82,10 +82,10 @@ enum GroupVerb {
 
 #[derive(Debug, clap::Args)]
 struct GroupStoreArg {
-    /// Location of the group, such as s3://BUCKET/PREFIX or file:///PATH.
+    /// Location of the group, such as s3://BUCKET/PREFIX or ./DIRECTORY.
     ///
     /// `tenure run --help` lists the forms, their settings and options.
-    #[arg(long, value_name = "URL", env = "TENURE_STORE")]
+    #[arg(long, value_name = "URL", value_parser = store_url, env = "TENURE_STORE")]
     store: StoreUrl,
     /// Print one JSON object instead of text; `watch` and `history` print one for each line
     #[arg(long)]

@@ -67,8 +67,10 @@ pub struct RunArgs {
     pub metrics: MetricsArg,
     #[command(flatten, next_help_heading = "Election")]
     pub election: ElectionArgs,
-    /// The command to run while leading, and its arguments
-    #[arg(last = true, required = true, value_name = "CMD", help_heading = None)]
+    /// The command to run while leading, and its arguments.
+    ///
+    /// All words after the first word of CMD belong to CMD, flags included.
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD", help_heading = None)]
     pub command: Vec<OsString>,
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::exit::Failure;
 use crate::store::open::{IfMissing, Opened, open, prefix};
-use crate::store::url::{Place, StoreUrl};
+use crate::store::url::{Place, StoreUrl, store_url};
 
 /// An election or a group, with its name in the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub fn named(text: &str) -> Result<Named, String> {
     {
         return Err("a name has 1 to 64 letters, digits, `.`, `_` or `-`".to_owned());
     }
-    Ok(Named { name: name.to_owned(), url: url.parse()? })
+    Ok(Named { name: name.to_owned(), url: store_url(url)? })
 }
 
 /// Refuses two entries with the same name or the same place in a store. `kind` is `election` or

@@ -1,6 +1,95 @@
-//! The value of `--store`: a store, and the prefix of an election in it. The library parses the
-//! value.
+//! The value of `--store`: a store, and the prefix of an election in it. The library parses URLs.
+
+use std::env;
+use std::path::{Component, Path};
 
 pub use tenure::store::{
     CloudKind as Kind, CloudService as Service, StorePlace as Place, StoreUrl,
 };
+
+use crate::output::print::plain;
+
+/// Parses a URL, or the path of a directory: `./dir`, `../dir`, `dir/` or `/abs/dir`. A relative
+/// path begins at the working directory.
+///
+/// A bare `dir` is refused, because it could also name a bucket.
+pub fn store_url(text: &str) -> Result<StoreUrl, String> {
+    let has_scheme = text.contains(':');
+    let first = text.split('/').next();
+    match first {
+        _ if text.is_empty() => text.parse(),
+        Some("" | "." | "..") => url_of(text)?.parse(),
+        _ if text.ends_with('/') && !has_scheme => url_of(text)?.parse(),
+        _ if has_scheme => text.parse(),
+        _ => {
+            let text = plain(text);
+            Err(format!("write ./{text} for a directory, or a URL such as s3://{text}/PREFIX"))
+        }
+    }
+}
+
+/// Returns the URL of a directory.
+fn url_of(path: &str) -> Result<String, String> {
+    let mut whole = env::current_dir().map_err(|error| format!("no working directory: {error}"))?;
+    let mut has_name = false;
+    for part in Path::new(path).components() {
+        match part {
+            // The name before it may be a symbolic link, so the meaning depends on the reader.
+            Component::ParentDir if has_name => {
+                return Err("the path must not contain `..` after a name".to_owned());
+            }
+            // The working directory contains no symbolic link.
+            Component::ParentDir => _ = whole.pop(),
+            Component::CurDir => {}
+            part => {
+                has_name |= matches!(part, Component::Normal(_));
+                whole.push(part);
+            }
+        }
+    }
+    let whole = whole.to_str().ok_or("the path of the working directory is not UTF-8")?;
+    let whole = whole.replace('%', "%25").replace('?', "%3F").replace('#', "%23");
+    Ok(format!("file://{whole}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_a_directory() {
+        let here = env::current_dir().expect("a working directory");
+        let above = here.parent().expect("the working directory is a package");
+        for (text, path) in [
+            ("./dir", here.join("dir")),
+            ("dir/", here.join("dir")),
+            ("a/b/", here.join("a/b")),
+            ("././a//b", here.join("a/b")),
+            (".", here.clone()),
+            ("..", above.to_owned()),
+            ("../dir", above.join("dir")),
+            ("/abs/dir", "/abs/dir".into()),
+            ("./100%25?#x", here.join("100%25?#x")),
+        ] {
+            let url = store_url(text).expect(text);
+            assert_eq!(*url.place(), Place::Dir { path, group: false }, "{text}");
+            assert_eq!(url.to_string().parse(), Ok(url), "CMD gets the same place for {text}");
+        }
+    }
+
+    #[test]
+    fn an_ambiguous_value_is_refused_with_a_remedy() {
+        for (text, remedy) in [
+            ("dir", "write ./dir for a directory"),
+            ("dir", "s3://dir/PREFIX"),
+            ("a/b", "write ./a/b for a directory"),
+            ("./a/../b", "`..` after a name"),
+            ("./ dir", "white space"),
+            ("dir:x/", "dir"),
+            ("", "no scheme"),
+        ] {
+            let why = store_url(text).expect_err(text);
+            assert!(why.contains(remedy), "{text:?}: {why}");
+        }
+    }
+}

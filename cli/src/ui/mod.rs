@@ -21,7 +21,7 @@ use crate::http::access::{Access, AccessArgs};
 use crate::http::{Handler, Listen, Server};
 use crate::process::signals::{ENDING, Signals};
 use crate::process::timer::pause;
-use crate::store::url::StoreUrl;
+use crate::store::url::{StoreUrl, store_url};
 use board::Board;
 use page::Page;
 
@@ -30,7 +30,8 @@ pub struct UiArgs {
     /// A store and a prefix, as for `status`; repeat the flag for several stores.
     ///
     /// The page shows each election, group and job below the prefix.
-    #[arg(long = "store", value_name = "URL", required = true, env = "TENURE_STORE")]
+    #[arg(long = "store", value_name = "URL", value_parser = store_url, required = true)]
+    #[arg(env = "TENURE_STORE")]
     stores: Vec<StoreUrl>,
     /// Address of the page: ADDRESS:PORT or unix:PATH.
     ///

@@ -29,17 +29,17 @@ use crate::process::signals::{self, FORWARDED, Signals};
 use crate::process::timer::pause;
 use crate::store::open::{IfMissing, Opened, open, prefix};
 use crate::store::patience::patiently;
-use crate::store::url::StoreUrl;
+use crate::store::url::{StoreUrl, store_url};
 use health::{GroupHealth, GroupHealthArg};
 use work::Works;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Group")]
 pub struct GroupRunArgs {
-    /// Location of the group, such as s3://BUCKET/PREFIX or file:///PATH.
+    /// Location of the group, such as s3://BUCKET/PREFIX or ./DIRECTORY.
     ///
     /// `tenure run --help` lists the forms, their settings and options.
-    #[arg(long, value_name = "URL", env = "TENURE_STORE")]
+    #[arg(long, value_name = "URL", value_parser = store_url, env = "TENURE_STORE")]
     store: StoreUrl,
     /// Partitions of a new group: ranges such as 0..64 (without 64) and names, separated by commas.
     ///
@@ -57,8 +57,10 @@ pub struct GroupRunArgs {
     metrics: MetricsArg,
     #[command(flatten)]
     lease: LeaseArgs,
-    /// The command to run for each partition, and its arguments
-    #[arg(last = true, required = true, value_name = "CMD", help_heading = None)]
+    /// The command to run for each partition, and its arguments.
+    ///
+    /// All words after the first word of CMD belong to CMD, flags included.
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD", help_heading = None)]
     command: Vec<OsString>,
 }
 

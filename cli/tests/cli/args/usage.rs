@@ -63,11 +63,10 @@ fn invalid_arguments_exit_with_64() {
         &[][..],
         &["lead"],
         &["status"],
-        &["status", "--store", "/tmp/x"],
+        &["status", "--store", "tmp/x"],
         &["status", "--store", "ftp://b/p"],
         &["status", "--store", "file:///tmp/x", "extra"],
         &[&["run"][..], &store].concat(),
-        &[&["run"][..], &store, &["true"]].concat(),
         &[&["run"][..], &store, &["--validity", "30", "--", "true"]].concat(),
         &[&["run"][..], &store, &["--name", "", "--", "true"]].concat(),
         &[&["watch"][..], &store, &["--poll", "0s"]].concat(),
@@ -188,4 +187,24 @@ fn an_invalid_log_filter_is_reported_and_ignored() {
     );
     assert_eq!(said.code, 0);
     assert!(said.err.contains("RUST_LOG=\"tenure=loud\" is ignored"), "{said:?}");
+}
+
+#[test]
+fn a_path_is_a_directory_relative_to_the_working_directory() {
+    let bench = Bench::new();
+    let here = |variables: &[(&str, &str)], line: &[&str]| {
+        let mut command = crate::bench::command(line);
+        command.current_dir(bench.path("")).envs(variables.iter().copied());
+        crate::bench::said(command.output().expect("the command runs"))
+    };
+    // CMD needs no `--`, keeps its flags, and gets a URL that is valid in every directory.
+    let script = "echo $TENURE_STORE $0";
+    let run = here(&[], &["run", "--store", "./store", "sh", "-c", script, "--forever"]);
+    assert_eq!((run.code, run.out), (0, format!("{} --forever\n", bench.url())));
+    let status = here(&[("TENURE_STORE", "store/")], &["status", "--field", "epoch"]);
+    assert_eq!((status.code, status.out.as_str()), (0, "1\n"));
+    let bare = here(&[], &["status", "--store", "store"]);
+    assert!(bare.code == 64 && bare.err.contains("write ./store for a directory"), "{bare:?}");
+    let serve = here(&[], &["serve", "--election", "a=./store", "--election", "b=store/"]);
+    serve.fails(64, &["a and b are the same election"]);
 }
