@@ -104,7 +104,7 @@ data "aws_iam_policy_document" "assume_by_tasks" {
   }
 }
 
-# The role of the task: it may list, read and delete, and may not put.
+# The role of the task. The task may list, read and delete objects, and may not put objects.
 resource "aws_iam_role" "compactor" {
   name               = local.full_name
   assume_role_policy = data.aws_iam_policy_document.assume_by_tasks.json
@@ -123,7 +123,7 @@ resource "aws_iam_role" "execution" {
 
 data "aws_iam_policy_document" "execution" {
   statement {
-    # The action takes no resource.
+    # IAM supports no resource for this action.
     actions   = ["ecr:GetAuthorizationToken"]
     resources = ["*"]
   }
@@ -246,7 +246,8 @@ resource "aws_scheduler_schedule" "compactor" {
       }
     }
 
-    # The next run deletes the remaining epochs. Overlapping runs are harmless.
+    # A failed start is not retried, because the next run deletes the remaining epochs. Overlapping
+    # runs are harmless.
     retry_policy {
       maximum_retry_attempts = 0
     }
