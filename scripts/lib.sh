@@ -8,7 +8,7 @@ servers=${CARGO_TARGET_DIR:-$root/target}/s3-servers
 bucket=tenure-test
 server_pid=
 server_key=testing
-# The function that succeeds once the server is up. A script may set another.
+# The function that succeeds after the server has started. A script may set another function.
 server_is_up=make_bucket
 
 die() {
@@ -22,7 +22,8 @@ if [[ ${1:-} == --help || ${1:-} == -h ]]; then
     exit
 fi
 
-# need COMMAND...: skips the script if one of these commands is missing. In CI that is an error.
+# need COMMAND...: skips the script if one of these commands is missing. In CI a missing command is
+# an error.
 need() {
     local name
     for name in "$@"; do
@@ -34,7 +35,8 @@ need() {
 }
 
 # once NAME COMMAND PACKAGE...: sets $folder to a folder of this name. COMMAND installs the packages
-# in it, unless an earlier call did. A lock keeps other scripts out.
+# in this folder, unless an earlier call has installed them. A lock prevents concurrent
+# installations by several scripts.
 once() {
     folder=$servers/$1
     mkdir -p "$servers"
@@ -117,7 +119,7 @@ start_server() {
     server_pid=$!
     s3_environment "http://127.0.0.1:$port" "$server_key"
     for _ in {1..150}; do
-        # Tries to connect first, which starts no process.
+        # A connection is tried first, because it is cheap: it starts no process.
         if (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null && "$server_is_up"; then
             rm -f "$log"
             return
@@ -129,7 +131,8 @@ start_server() {
     die "$name did not start"
 }
 
-# Signs the request (version 2, which is short): some servers verify signatures.
+# Signs the request, because some servers verify signatures. Signature version 2 needs the least
+# code.
 make_bucket() {
     python3 - "$AWS_ENDPOINT_URL" "$bucket" 2>/dev/null <<'EOF'
 import base64, email.utils, hashlib, hmac, os, sys, urllib.request
@@ -139,13 +142,13 @@ secret, text = os.environ["AWS_SECRET_ACCESS_KEY"], f"PUT\n\n\n\nx-amz-date:{dat
 mac = base64.b64encode(hmac.digest(secret.encode(), text.encode(), hashlib.sha1)).decode()
 headers = {"x-amz-date": date, "Authorization": f"AWS {os.environ['AWS_ACCESS_KEY_ID']}:{mac}"}
 request = urllib.request.Request(f"{endpoint}/{bucket}", method="PUT", headers=headers)
-# No proxy.
+# The request must not use a proxy.
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 opener.open(request, timeout=30)
 EOF
 }
 
-# Succeeds if the server answers. DynamoDB has no bucket to create.
+# For DynamoDB, no bucket is created. Succeeds if the server answers.
 speaks_dynamodb() {
     python3 - "$AWS_ENDPOINT_URL" 2>/dev/null <<'EOF'
 import sys, urllib.request

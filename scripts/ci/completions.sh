@@ -13,10 +13,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 mkdir bin home
-# Prints its arguments: the line that Tab completed.
+# In place of tenure, this command prints its arguments, and so the line that Tab has completed.
 printf '#!/bin/sh\necho "given: $*."\n' >bin/tenure
 chmod +x bin/tenure
-# The folders of one user, as in docs/start/install.md.
+# The completions are installed for one user, as docs/start/install.md describes.
 mkdir -p home/zsh home/.config/fish/completions
 "$tenure" completions bash >home/tenure.bash
 "$tenure" completions zsh >home/zsh/_tenure
@@ -40,7 +40,7 @@ import os, pty, re, select, signal, sys, time
 
 work = sys.argv[1]
 DEADLINE = 120  # Seconds, more than a loaded machine needs.
-# The typed keys, and the arguments that the command then gets.
+# Each element contains a description, the typed keys, and the arguments that the command then gets.
 LINES = [
     ("a verb", "tenure stat\t\r", "status"),
     ("a verb of a verb", "tenure group resi\t4\r", "group resize 4"),
@@ -63,7 +63,7 @@ class Terminal:
     def type(self, text):
         os.write(self.fd, text.encode())
 
-    # Reads until the terminal shows this text, and drops the output up to its end.
+    # Reads until the terminal shows this text. Drops the output up to the end of the text.
     def wait_for(self, what):
         give_up_at = time.monotonic() + DEADLINE
         while not (found := re.search(what, self.seen)):
@@ -89,7 +89,7 @@ for command in (["bash", "-i"], ["zsh", "-i"], ["fish", "-i"]):
     terminal.wait_for("ready> ")
     for what, line, given in LINES:
         terminal.type(line)
-        # zsh writes `--min-age=1h`.
+        # zsh completes `--min-age=1h` in place of `--min-age 1h`.
         got = terminal.wait_for(r"given: ([^\r\n]*)\.\r?\n").group(1).replace("=", " ")
         if got != given:
             sys.exit(f"{command[0]} completes {line!r} to {got!r} and not to {given!r}")

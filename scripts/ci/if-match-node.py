@@ -1,4 +1,4 @@
-"""Run by scripts/ci/if-match-node.sh. Ends with 0 only if all assertions hold."""
+"""scripts/ci/if-match-node.sh runs this program. It exits with 0 only if all assertions hold."""
 import dataclasses
 import json
 import os
@@ -31,7 +31,7 @@ class Posted:
 
 @dataclasses.dataclass(frozen=True)
 class LockData:
-    """The same with the change that docs/how-to/upgrade.md shows."""
+    """The fields and the parser with the change that docs/how-to/upgrade.md shows."""
 
     expires_at: float
     token: int = 0
@@ -43,7 +43,7 @@ class LockData:
 
 
 def acquire(lock_data):
-    """The token of the lock that this node has taken, or None while another holds it."""
+    """Returns the token of the lock that this node has taken, or None if another node holds it."""
     condition, token = {"IfNoneMatch": "*"}, 0
     try:
         found = client.get_object(Bucket=BUCKET, Key=KEY)

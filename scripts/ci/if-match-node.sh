@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs a node of the If-Match post and `tenure run` on one lock. The posted class fails on the first
-# record of tenure. With a change of three lines it waits and takes over, and both continue the
-# count.
+# Runs a node of the If-Match post and `tenure run` on one lock. The class as posted fails on the
+# first record of tenure. With a change of three lines, the node waits for the end of the lease and
+# takes over, and the tokens of both continue to rise.
 #
 #   scripts/servers/moto.sh -- scripts/ci/if-match-node.sh
 #
-# TENURE=FILE runs this command. Without it the script builds one.
+# TENURE=FILE is the command. Without this variable the script builds the command.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 cd "$root"

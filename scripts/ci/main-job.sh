@@ -4,7 +4,7 @@
 #
 #   scripts/servers/moto.sh -- scripts/ci/main-job.sh
 #
-# TENURE=FILE runs this command. Without it the script builds one.
+# TENURE=FILE is the command. Without this variable the script builds the command.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 cd "$root"
@@ -51,7 +51,7 @@ field() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])
 
 status() { "$tenure" status --store "$store" --json; }
 
-# The command of each candidate: appends its epoch to a file, and sleeps.
+# The CMD of each candidate: it appends its epoch to a file, and sleeps.
 export EPOCHS=$work/epochs
 touch "$EPOCHS"
 cmd='echo "$TENURE_EPOCH $TENURE_NAME" >>"$EPOCHS"; echo "CMD runs in epoch $TENURE_EPOCH"; exec sleep 600'
@@ -86,7 +86,7 @@ second=$(name_of 2)
 [[ $second != "$first" ]] || die "the dead $first was elected"
 "$tenure" status --store "$store"
 
-# 143 is 128 + 15: SIGTERM ended CMD or the campaign.
+# The exit code after SIGTERM has ended CMD or the campaign is 143: 128 + 15.
 end() {
     local name=$1 code=0
     kill -TERM "${pids[$name]}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compares the replies of `tenure serve` with cli/openapi.json. schemathesis generates the requests
-# from that file. The script installs it under target/.
+# Compares the replies of `tenure serve` with cli/openapi.json. The program schemathesis generates
+# the requests from this file. The script installs schemathesis under target/.
 #
 #   scripts/ci/schemathesis.sh [TENURE]
 #
@@ -26,7 +26,7 @@ head -c 24 /dev/urandom | base64 >"$work/key"
 serve() {
     local name=$1
     shift
-    # The loop below may read the log before the sidecar opens it.
+    # This creates the log, because the loop below may read it before the sidecar opens it.
     : >"$work/$name.log"
     "$tenure" serve --election "orders=file://$work/store" --group "orders=file://$work/group" \
         --partitions 0..4 --name "$name" --listen 127.0.0.1:0 --validity 60s --poll 1s --grace 0s \
@@ -40,11 +40,11 @@ serve() {
     die "$name does not serve: $(cat "$work/$name.log")"
 }
 
-# check NAME OPTION...: tests all paths but the streams, which do not end.
+# check NAME OPTION...: tests all paths except the streams, because a stream never ends.
 check() {
     local name=$1
     shift
-    # 503 is the right reply of a follower.
+    # A follower must reply with 503, so the check of server errors is omitted.
     "$venv/bin/schemathesis" --config-file "$work/schemathesis.toml" run "$root/cli/openapi.json" \
         --url "$url" --workers 1 --exclude-checks not_a_server_error \
         --exclude-path-regex '/(events|sse)$' --phases examples,coverage,fuzzing \
@@ -56,7 +56,8 @@ check() {
 }
 
 cd "$work"
-# A generated name belongs to no election, group or partition.
+# Generated names belong to no election, group or partition, so these options give the names that
+# exist.
 printf '[parameters]\n"path.name" = "orders"\n"path.partition" = "3"\n' >schemathesis.toml
 serve leader --app-health heartbeat --app-health-deadline 600s
 curl --silent --fail --output /dev/null --request POST "$url/v1/heartbeat"

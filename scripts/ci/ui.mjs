@@ -101,7 +101,7 @@ const shows = async (name, text) =>
       .catch(() => "")
   ).includes(text);
 
-// A hostile name, beside usual ones.
+// The name of one candidate contains markup and a bidi control.
 const hostile = "<img src=x onerror=alert(1)>\u202e" + "x".repeat(60);
 const first = candidate("orders", "orders-1");
 start(
@@ -144,7 +144,7 @@ const size = await card("shards").locator(".grid").boundingBox();
 check(size.height < 700 && size.width < 1280, "1,000 partitions fit on a screen");
 check((await page.locator(".grid span").count()) === 1000, "the grid has all partitions");
 
-// The application of each member: it releases revoked partitions.
+// The application of one member: it releases revoked partitions until the member has ended.
 async function release(process) {
   await until("a member serves", () => process.log.includes("serving elections at "));
   const group = `${/serving elections at (http:\S+)/.exec(process.log)[1]}/v1/groups/shards`;
@@ -161,7 +161,7 @@ async function release(process) {
   }
 }
 
-// A join moves a third of the partitions.
+// When the third member joins, a third of the partitions move to it.
 members.push(member("worker-3"));
 const applications = members.map((process) => release(process).catch(() => {}));
 await until("the new member owns partitions", async () =>
@@ -177,7 +177,7 @@ check(
 );
 if (screenshot) await page.screenshot({ path: screenshot });
 
-// By keyboard and for a screen reader.
+// The grid can be used with the keyboard and a screen reader.
 await card("shards").locator(".grid").focus();
 for (const key of ["ArrowRight", "ArrowRight", "ArrowDown", "End"]) await page.keyboard.press(key);
 check(await shows("shards", "Partition 999; owner worker-"), "the arrow keys choose a partition");
@@ -194,7 +194,7 @@ await until(
 );
 await page.fill("#find", "");
 
-// A killed leader and its successor.
+// The page shows a successor after the leader was killed.
 candidate("orders", "orders-2");
 first.kill("SIGKILL");
 await until("the successor is shown", () => shows("orders", "orders-2"));
@@ -203,7 +203,7 @@ check(
   "both epochs are in the timeline",
 );
 
-// All members die.
+// All members are killed.
 members.forEach((process) => process.kill("SIGKILL"));
 await Promise.all(applications);
 await until(
@@ -215,7 +215,7 @@ await until(
   async () => (await page.locator(".grid .dead").count()) === 1000,
 );
 
-// Both schemes and extreme widths, without a horizontal bar.
+// In both colour schemes and at extreme widths, the page has no horizontal scroll bar.
 for (const [width, colorScheme] of [
   [360, "dark"],
   [3840, "light"],
@@ -228,7 +228,7 @@ for (const [width, colorScheme] of [
   check(wide <= 0, `nothing overflows at ${width} px`);
 }
 
-// The server of the page stops, and continues.
+// The server of the page is stopped, and continues later.
 const ui = started.find((child) => child.spawnargs.includes("ui"));
 ui.kill("SIGSTOP");
 await until(
@@ -239,14 +239,16 @@ ui.kill("SIGCONT");
 await until("the page is live again", async () =>
   (await page.locator("#live").innerText()).includes("live"),
 );
-// The connection was cut, and the browser opens another.
+// The console may contain this error, because the server has closed the connection and the browser
+// has opened a new one.
 complaints.splice(
   0,
   complaints.length,
   ...complaints.filter((it) => !it.includes("ERR_INCOMPLETE_CHUNKED_ENCODING")),
 );
 
-// A proxy before the page answers 502 for a while, after which a browser retries no more.
+// A proxy in front of the server answers 502 for a while. After a 502, a browser does not retry a
+// stream, so the page must open it again.
 let refused = 0;
 await page.route("**/events", (route) => route.fulfill({ status: 502 }).then(() => refused++));
 await page.reload();
@@ -255,7 +257,7 @@ await page.unroute("**/events");
 await until("the page recovers from a 502", () => shows("orders", "orders-2"));
 complaints.splice(0, complaints.length, ...complaints.filter((it) => !it.includes("502")));
 
-// A store that hangs: a proxy before it stops forwarding.
+// The store hangs: the test runs a proxy in front of the store, and the proxy stops forwarding.
 if (process.env.AWS_ENDPOINT_URL) {
   const target = new URL(process.env.AWS_ENDPOINT_URL);
   let hangs = false;

@@ -3,8 +3,8 @@
 #
 #   scripts/servers/moto.sh -- scripts/ci/ui.sh [SCREENSHOT]
 #
-# TENURE=FILE is the command, target/debug/tenure by default. Without moto it skips the store that
-# hangs. CHROMIUM=FILE is the browser, /usr/bin/chromium by default.
+# TENURE=FILE is the command, target/debug/tenure by default. Without moto, the test of a store that
+# hangs is skipped. CHROMIUM=FILE is the browser, /usr/bin/chromium by default.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 chromium=${CHROMIUM:-/usr/bin/chromium}
@@ -16,7 +16,7 @@ tenure=${TENURE:-${CARGO_TARGET_DIR:-$root/target}/debug/tenure}
 install_npm playwright playwright-core@1.64.1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# Modules are resolved from the folder of the script.
+# The script is copied, because Node.js resolves modules from the folder of the script.
 cp "$root/scripts/ci/ui.mjs" "$folder/ui.mjs"
 mkdir "$work/store"
 node "$folder/ui.mjs" "$(realpath "$tenure")" "$work" "$@"

@@ -20,7 +20,7 @@ if "--help" in sys.argv[1:]:
     sys.exit(__doc__)
 check = "--check" in sys.argv[1:]
 tenure = ([word for word in sys.argv[1:] if word != "--check"] or [root / "target/debug/tenure"])[0]
-# Options of most verbs. The page explains them once.
+# Options that most verbs have. The page explains them once.
 common = {"--store", "--json", "--log-format"}
 seen = set()
 settings = set(re.findall(r"`(--[a-z-]+)`", (root / "docs/reference/settings.md").read_text()))
@@ -31,7 +31,7 @@ def help_of(verb):
 
 
 def section(text, name):
-    """The lines below a heading, up to the next heading."""
+    """Returns the lines below a heading, up to the next heading."""
     found = re.search(rf"^{name}:\n(.*?)(?=^\S|\Z)", text, re.M | re.S)
     return found.group(1) if found else ""
 
@@ -41,7 +41,7 @@ def verbs(text):
 
 
 def options(text):
-    """(flag with its value, the summary, the default) of each option below any heading."""
+    """Yields the flag with its value, the summary and the default of each option."""
     sections = re.findall(r"^([A-Z][A-Za-z ]*):\n((?: .*\n|\n)+)", text, re.M)
     below = "\n".join(lines for heading, lines in sections if heading not in ("Commands", "Exit codes"))
     for block in re.findall(r"^ {2,6}((?:-., )?(?:--|<|\[).*(?:\n(?: {10}.*)?)*)", below, re.M):

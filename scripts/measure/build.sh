@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Measures the cost of tenure for a program that has aws-sdk-s3, tokio and serde: the number of
 # crates and the time of a first build. Writes target/measure/build.md, the table of
-# docs/design/measurements.md. It needs a registry and some minutes. It compares processor times,
-# which other work on the machine hardly changes.
+# docs/design/measurements.md. The script needs a registry and some minutes. It compares processor
+# times, because other work on the machine hardly changes them.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 cd "$root"
@@ -20,7 +20,8 @@ program() {
     cp Cargo.lock "$work/$1/Cargo.lock"
 }
 
-# First with the features that tenure uses, then with the default features.
+# The dependencies of the programs without tenure: `lean` with the features that tenure uses,
+# `usual` with the default features, and `both` for each of the two.
 lean='aws-sdk-s3 = { version = "1.157", default-features = false, features = ["rt-tokio", "http-1x"] }
 aws-config = { version = "1.13", default-features = false, features = ["rt-tokio", "credentials-process", "sso"] }
 aws-smithy-http-client = { version = "1", default-features = false, features = ["rustls-ring", "rt-tokio"] }'
@@ -39,7 +40,7 @@ crates() {
         sed -E 's/ \((\*|proc-macro)\)//g; s/ \(\/.*\)//' | sort -u | grep -Evc '^(tenure|bare-usual|bare-lean|with-tenure) '
 }
 
-# Processor and wall seconds of a first build.
+# Prints the processor seconds and the wall-clock seconds of a first build.
 build() {
     rm -rf "$work/target"
     local TIMEFORMAT='%U %S %R'

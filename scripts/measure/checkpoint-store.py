@@ -1,10 +1,11 @@
-"""Event processors of azure-eventhub on the real blob checkpoint store, while nothing happens.
+"""Counts the requests of idle event processors of azure-eventhub on the blob checkpoint store.
 
     checkpoint-store.py ENDPOINT LOG SECONDS PROCESSORSxPARTITIONSxINTERVAL...
 
-ENDPOINT is an Azurite, LOG its access log. All settings run at once, each in a container of its own
-and in true time. Of Event Hubs there is only what a processor asks of its client; the cycles, the
-balance and the requests are the packages' own. Prints a line of JSON for each setting.
+ENDPOINT is the address of an Azurite server, and LOG is its access log. All settings run at the
+same time, each in its own container, in real time. This script simulates the part of Event Hubs
+that a processor uses. The packages themselves determine the cycles, the balancing and the
+requests. Prints a line of JSON for each setting.
 """
 import asyncio, collections, json, os, re, sys
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from azure.core.credentials import AzureNamedKeyCredential
 from azure.eventhub.aio._eventprocessor.event_processor import EventProcessor
 from azure.eventhub.extensions.checkpointstoreblobaio import BlobCheckpointStore
 
-# The account and the key of every Azurite.
+# The account and the key that every Azurite server accepts.
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 HUB = {
@@ -25,7 +26,7 @@ LINE = re.compile(r'"([A-Z]+) /devstoreaccount1/([^/? ]+)([^ ]*) HTTP/[0-9.]+" (
 
 
 class Consumer:
-    """Of a partition without events."""
+    """A consumer of a partition that has no events."""
 
     async def receive(self, *_):
         await asyncio.Event().wait()
@@ -35,7 +36,7 @@ class Consumer:
 
 
 class Client:
-    """What a processor asks of an Event Hubs client."""
+    """The part of an Event Hubs client that a processor uses."""
 
     _address = SimpleNamespace(hostname=HUB["fully_qualified_namespace"])
     eventhub_name = HUB["eventhub_name"]
@@ -67,13 +68,13 @@ class Setting:
         print(f"{self.container}: {error!r}", file=sys.stderr)
 
     async def own(self):
-        """Gives each processor its share, as it would steal no more than one partition a cycle."""
+        """Gives each processor its share: it would steal at most one partition in a cycle."""
         client, store = Client(self.partitions), self.store()
         await store._container_client.create_container()
         self.all = []
         for index in range(self.processors):
             own = self.store()
-            # The package sets the expiration: six intervals.
+            # The package sets the expiration to six intervals.
             one = EventProcessor(
                 client, HUB["consumer_group"], None, checkpoint_store=own,
                 load_balancing_interval=self.interval, error_handler=self.failed,
@@ -110,7 +111,7 @@ def kind(method, path):
 
 
 def count(log, begin, end):
-    """Requests by container and kind between two offsets of the log."""
+    """Counts the requests between two offsets of the log, by container and kind."""
     counts = collections.defaultdict(collections.Counter)
     with open(log, "rb") as file:
         file.seek(begin)
@@ -132,8 +133,8 @@ async def main(endpoint, log, seconds, *settings):
         await one.own()
     for one in settings:
         one.start()
-    # Ends after the first cycle, which also reads checkpoints, and midway between two cycles. A
-    # cycle lasts 1 to 1.2 intervals, 1.1 on average.
+    # The count begins after the first cycle, because the first cycle also reads checkpoints. It
+    # begins midway between two cycles. A cycle lasts 1 to 1.2 intervals, 1.1 on average.
     await asyncio.sleep(1.65 * max(one.interval for one in settings))
     loop = asyncio.get_running_loop()
     begin, began = size(log), loop.time()
@@ -147,7 +148,8 @@ async def main(endpoint, log, seconds, *settings):
         names = "claims", "lists", "others", "refused"
         line |= {name: counts[one.container][name] for name in names}
         print(json.dumps(line), flush=True)
-    # A regular end would send one request for each partition.
+    # The process exits immediately, because a regular end would send one request for each
+    # partition.
     os._exit(0)
 
 

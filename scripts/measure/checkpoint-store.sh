@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Counts the requests of an idle Azure blob checkpoint store in the access log of Azurite, with the
 # packages of Event Hubs for Python. Writes target/measure/checkpoint-store.md, the table of
-# docs/design/measurements.md. It needs the registries and 7 minutes.
+# docs/design/measurements.md. The script needs the package registries and 7 minutes.
 #
 #   scripts/measure/checkpoint-store.sh [SECONDS]
 set -euo pipefail
@@ -27,7 +27,8 @@ start_server azurite "$port" bash -c 'exec "$@" >"$0"' "$work/access.log" \
     --blobHost 127.0.0.1 --blobPort "$port"
 trap 'stop_server; rm -rf "$work"' EXIT
 
-# PROCESSORSxPARTITIONSxINTERVAL: the default interval of 30 s expires after 180 s, 5 s after 30 s.
+# Each setting is PROCESSORSxPARTITIONSxINTERVAL. With the default interval of 30 s an ownership
+# expires after 180 s, and with 5 s after 30 s.
 "$venv/bin/python" "$root/scripts/measure/checkpoint-store.py" "http://127.0.0.1:$port" "$work/access.log" \
     "$seconds" 10x50x30 5x100x30 10x100x30 10x1000x30 10x100x5 >"$work/counts"
 
@@ -58,7 +59,7 @@ for it in counts:
     claims = it["claims"] / minutes / it["partitions"]
     lists = it["lists"] / minutes / it["processors"]
     total = (it["claims"] + it["lists"] + it["others"]) / minutes / it["partitions"]
-    # Set Blob Metadata costs as much as a read.
+    # A request Set Blob Metadata has the price of a read.
     month = (1000 * claims * azure["read"] + 10 * lists * azure["list"]) * MONTH / 1e6
     writes = (1000 * claims * azure["write"] + 10 * lists * azure["list"]) * MONTH / 1e6
     interval = it["interval"]

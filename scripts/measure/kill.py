@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""How long after SIGKILL of `tenure run` the next leader's command starts, at default settings on a
-directory: the numbers in docs/design/measurements.md. By hand, after `cargo build --release`:
+"""Measures the time from SIGKILL of `tenure run` to the start of the next leader's command, with
+default settings on a directory. docs/design/measurements.md has the results. Run it after
+`cargo build --release`:
 
     scripts/measure/kill.py [--binary PATH] [--kills N] [--at-once N] [--command-takes SECONDS]
 
-Each kill has an election of its own, in which one candidate leads and another waits. The leader is
-killed at a random moment of the 10 s between two renewals. --command-takes is how long its command
-needs to end after SIGTERM: that much of the grace is used.
+Each kill has its own election, in which one candidate leads and another waits. The leader is killed
+at a random moment of the 10 s between two renewals. --command-takes is the time that the leader's
+command needs to end after SIGTERM.
 """
 import argparse
 import concurrent.futures
@@ -20,12 +21,12 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# More than a takeover takes with the default settings.
+# Time limit in seconds. A takeover with the default settings takes less time.
 PATIENCE = 90
 
 
 def wait_for(what, holds):
-    """Polls until it holds, and gives what it holds."""
+    """Polls until the result of `holds` is true, and returns the result."""
     give_up_at = time.monotonic() + PATIENCE
     while not (value := holds()):
         if time.monotonic() > give_up_at:
@@ -35,7 +36,7 @@ def wait_for(what, holds):
 
 
 def one_kill(binary, takes):
-    """The seconds from one kill to the first line of the next leader's command."""
+    """Returns the seconds from one kill to the first line of the next leader's command."""
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         started, log = folder / "started", folder / "log"
@@ -48,7 +49,8 @@ def one_kill(binary, takes):
                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
                 )
 
-        # Sleeps: polling would slow the measured processes down.
+        # The script of the leader only sleeps, because a script that polls would slow the measured
+        # processes down.
         slow = f"trap 'sleep {takes}; exit' TERM; sleep 1000 & wait"
         leader = run("a", slow if takes else "exec sleep 1000")
         wait_for("a leads", lambda: "elected: epoch 1" in log.read_text())

@@ -24,13 +24,14 @@ trap cleanup EXIT
 
 rss() { sed -n "s/^$1:[^0-9]*\([0-9]*\) kB/\1/p" "/proc/$sidecar/status"; }
 
-# measure NAME PATH COUNT WORDS OPTION...: requests PATH once the log has WORDS on COUNT lines.
+# measure NAME PATH COUNT WORDS OPTION...: starts a sidecar, and requests PATH after the log
+# contains WORDS in COUNT lines.
 measure() {
     local what=$1 path=$2 count=$3 words=$4 had now peak
     shift 4
     "$tenure" serve "$@" --listen 127.0.0.1:0 --validity 3s --grace 0s 2>"$work/log" &
     sidecar=$!
-    # Each lease has been renewed a few times.
+    # Waits until the log contains the lines, for at most 2 minutes.
     for _ in {1..1200}; do
         had=$(grep -c "$words" "$work/log" || true)
         if ((had >= count)); then break; fi

@@ -5,8 +5,8 @@
 #
 #   scripts/release/debian-package.sh [BINARY]
 #
-# Without BINARY it builds one with the profile `dist`, in some minutes. A package of a static
-# binary depends on no other package: `scripts/release/debian-package.sh
+# Without BINARY, the script builds the binary with the profile `dist`, which takes some minutes. A
+# package of a static binary depends on no other package: `scripts/release/debian-package.sh
 # $(scripts/release/static-binary.sh)`. Needs dpkg-deb. Runs lintian if the machine has it. As root,
 # it also installs the package into an empty root.
 set -euo pipefail
@@ -24,13 +24,14 @@ cd "$root"
 
 version=$("$binary" --version | cut -d' ' -f2)
 architecture=$(dpkg --print-architecture)
-# The time of the last commit: the same commit and binary make the same package.
+# All files get the time of the last commit, so the same commit and binary make the same package.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
 export SOURCE_DATE_EPOCH
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# depends: prints the packages of the libraries that the binary needs, and the minimum glibc.
+# depends: prints the packages with the libraries that the binary needs, and the minimum version of
+# glibc.
 depends() {
     local needed library newest
     needed=$(LC_ALL=C readelf -d "$binary" | sed -n 's/.*(NEEDED).*\[\(.*\)\]$/\1/p')
@@ -56,7 +57,7 @@ put() {
 mkdir -p "$work/package" "$out"
 umask 022
 put 755 usr/bin/tenure <"$binary"
-# Also strips a debug build.
+# The binary may be a debug build, so its symbols are stripped.
 strip --strip-unneeded --remove-section=.comment "$work/package/usr/bin/tenure"
 mkdir "$work/man" && "$binary" man "$work/man"
 for page in "$work"/man/*; do gzip -9n <"$page" | put 644 "usr/share/man/man1/${page##*/}.gz"; done
@@ -93,7 +94,7 @@ tenure ($version-1) unstable; urgency=medium
  -- $maintainer  $(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")
 EOF
 depends=$(depends | paste -sd, | sed 's/,/, /g')
-# No `Depends` line without dependencies.
+# A package without dependencies must not have a `Depends` line.
 put 644 DEBIAN/control <<EOF
 Package: tenure
 Version: $version-1
@@ -115,7 +116,7 @@ Description: leader election on object storage
 EOF
 (cd "$work/package" && find usr -type f -print0 | sort -z | xargs -0 md5sum) | put 644 DEBIAN/md5sums
 package=$out/tenure_$version-1_$architecture.deb
-# Debian 11 cannot read zstd.
+# The package uses xz, because Debian 11 cannot read zstd.
 dpkg-deb --root-owner-group -Z"${COMPRESSION:-xz}" --build "$work/package" "$package" >&2
 
 # Checks the installed files.
@@ -133,13 +134,13 @@ dpkg-deb --root-owner-group -Z"${COMPRESSION:-xz}" --build "$work/package" "$pac
     (cd "$work/there" && md5sum --quiet -c "$work/package/DEBIAN/md5sums")
     "$work/there/usr/bin/tenure" --version
     "$work/there/usr/bin/tenure" run --store "file://$work/store" -- echo "it leads"
-    # Without a pipe: grep ends at its first match, and gzip would then fail.
+    # gzip does not write to a pipe, because grep ends at its first match, and gzip would then fail.
     manual=$(gzip -dc "$work/there/usr/share/man/man1/tenure.1.gz")
     grep -qi '^.TH tenure' <<<"$manual"
     bash -n "$work/there/usr/share/bash-completion/completions/tenure"
     [[ $(cat "$work"/there/usr/lib/systemd/system/*.service | grep -c '^ExecStart=/usr/bin/tenure ') == 5 ]]
     if [[ $(id -u) == 0 ]]; then
-        # The root has no other package, so that only a static binary runs there.
+        # The root contains no other package, so only a static binary can run there.
         mkdir -p "$work/root/var/lib/dpkg/"{info,updates,triggers} && touch "$work/root/var/lib/dpkg/status"
         dpkg --root="$work/root" --force-depends --force-script-chrootless --log=/dev/null -i "$package"
         dpkg --root="$work/root" --verify tenure
@@ -148,7 +149,8 @@ dpkg-deb --root-owner-group -Z"${COMPRESSION:-xz}" --build "$work/package" "$pac
         [[ ! -e $work/root/usr/bin/tenure ]] || die "the package leaves its files behind"
     fi
     if command -v lintian >/dev/null; then
-        # The static binary is deliberate, and the package is not one of Debian.
+        # These tags do not apply: the static binary is deliberate, and the package is not part of
+        # Debian.
         lintian --allow-root --fail-on error,warning "$package" --suppress-tags \
             statically-linked-binary,shared-library-lacks-prerequisites,initial-upload-closes-no-bugs
     fi

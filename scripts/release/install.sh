@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the command from the packaged crate files in an empty folder, as `cargo install
 # tenure-cli` does, with the versions in its Cargo.lock, and runs it. Cargo takes the libraries of
-# this repository from their crate files, as no registry has them. The build takes some minutes.
+# this repository from their crate files, because no registry contains them. The build takes some
+# minutes.
 #
 #   scripts/release/install.sh [OPTION OF CARGO INSTALL...]      such as --no-default-features
 set -euo pipefail
@@ -21,7 +22,8 @@ for package in "${libraries[@]}" tenure-cli; do
     config+=(--config "patch.crates-io.$package.path=\"$work/$package\"")
 done
 unset 'config[-1]' 'config[-1]'
-# Each crate file replaces a release. Such a package has no source and no checksum.
+# Each crate file replaces a release of the same name. In a lock file, a package from a folder has
+# no source and no checksum, so these lines are removed.
 lock=$work/tenure-cli/Cargo.lock
 awk '/^name = /{ ours = $3 ~ /^"tenure/ } !(ours && /^(source|checksum) = /)' "$lock" >"$work/lock"
 mv "$work/lock" "$lock"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Prints the licenses of the crates that are linked into the command, with any feature: their terms ask
-for it where a binary is passed on. A crate without a license file of its own has the text of its license
-among those of the others."""
+"""Prints the licenses of all crates that the command may contain, with any feature. The licenses
+require their texts in each distribution of the binary. If a crate contains no license file, the file
+of another crate contains the same text."""
 
 import json
 import os

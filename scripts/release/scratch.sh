@@ -2,8 +2,8 @@
 # Runs the command as the image of deploy/container does: a static binary, uid 65532, no
 # capabilities, in a root with three files: the binary, the certificates, and the resolv.conf that a
 # container gets from its runtime. A name server on 127.0.0.77 resolves the name of the store. Needs
-# root, openssl and some minutes: scripts/release/static-binary.sh builds the binary (or
-# STATIC=BINARY).
+# root and openssl. Takes some minutes, because scripts/release/static-binary.sh builds the binary,
+# unless STATIC=BINARY gives one.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 
@@ -31,7 +31,8 @@ chmod 755 root root/tenure
 
 names=127.0.0.77
 echo "nameserver $names" >root/etc/resolv.conf
-# Serves a bucket that needs no keys, and its name.
+# This program has two servers: a store with a bucket that needs no keys, and a name server for the
+# name of the store.
 port=$(free_port)
 python3 - "$port" "$names" <<'PYTHON' &
 import http.server, socket, ssl, struct, sys, threading
@@ -44,7 +45,7 @@ def names(address):
             end = query.index(b"\0", 12) + 5
             name, kind = query[12:end - 4].lower(), query[end - 4:end - 2]
             known = name == b"\5store\4test\0"
-            # The only address is 127.0.0.1. Other names do not exist.
+            # The name of the store has the address 127.0.0.1. Other names do not exist.
             answer = b"\xc0\x0c\0\1\0\1\0\0\0\0\0\4\x7f\0\0\1" if known and kind == b"\0\1" else b""
             flags = 0x8180 if known else 0x8183
             counts = struct.pack(">HHHHH", flags, 1, 1 if answer else 0, 0, 0)

@@ -4,7 +4,7 @@
 #
 #   scripts/release/static-binary.sh [OPTION OF CARGO...]      such as --features dynamodb
 #
-# LIBC=musl or LIBC=gnu selects the libc, and fails if it is missing.
+# LIBC=musl or LIBC=gnu selects the libc. The script fails if this libc is missing.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 cd "$root"
@@ -13,11 +13,11 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 target=${host/%-gnu/-musl}
 
 has_musl() {
-    # The Rust of a distribution has no rustup, but may have the target.
+    # The Rust package of a distribution has no rustup, but it may contain the target.
     if [[ ! -d $(rustc --print sysroot)/lib/rustlib/$target/lib ]]; then
         command -v rustup >/dev/null && rustup target add "$target" || return
     fi
-    # The compiler for C code in dependencies. On a musl host the default one is right.
+    # C code in dependencies needs a compiler for musl. On a musl host the default compiler is one.
     [[ $host == "$target" ]] || command -v musl-gcc >/dev/null
 }
 
@@ -27,7 +27,8 @@ gnu) target=$host ;;
 '') has_musl >&2 || target=$host ;;
 *) die "LIBC is musl or gnu, not $LIBC" ;;
 esac
-# The flags of the environment come first. glibc is static only with this flag.
+# The flags of the environment precede this flag. With glibc, the binary is static only with this
+# flag.
 export RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static"
 cargo build --locked --profile dist --target "$target" -p tenure-cli "$@"
 
@@ -37,6 +38,6 @@ if grep -q '=>' <<<"$libraries"; then die "$binary is not static: $libraries"; f
 "$binary" --version >&2
 bytes=$(stat -c %s "$binary")
 echo "$target, $bytes bytes, $(sed 's/^[[:space:]]*//' <<<"$libraries")" >&2
-# The bound of docs/start/install.md for the default features.
+# docs/start/install.md promises this maximum size for the default features.
 [[ $# -gt 0 || $bytes -le 12000000 ]] || die "$binary has $bytes bytes, more than 12,000,000"
 echo "$binary"

@@ -17,7 +17,7 @@ export AZURE_STORAGE_USE_EMULATOR=true AZURITE_BLOB_STORAGE_URL=http://127.0.0.1
 export TENURE_TEST_AZURE_CONTAINER=$bucket NO_PROXY=127.0.0.1
 unset "${!AZURE_STORAGE_ACCOUNT@}" "${!AZURE_CLIENT@}" "${!AZURE_TENANT@}"
 
-# Signs the request with the account and the key of every Azurite.
+# Signs the request with the account and the key that every Azurite server accepts.
 make_bucket() {
     python3 - "$AZURITE_BLOB_STORAGE_URL" "$bucket" 2>/dev/null <<'PYTHON'
 import base64, email.utils, hashlib, hmac, sys, urllib.request

@@ -4,8 +4,8 @@
 #
 #   scripts/servers/ceph.sh -- cargo test --test stores s3_server_of_the_environment -- --ignored
 #
-# Needs the packages ceph-mon ceph-mgr ceph-osd radosgw (Debian 12: Ceph 16). As root it installs
-# them. It uses no systemd and writes no file outside of target/.
+# Needs the packages ceph-mon ceph-mgr ceph-osd radosgw (Debian 12: Ceph 16). As root, the script
+# installs these packages. It uses no systemd, and writes no other file outside of target/.
 #
 # The command finds the first gateway in AWS_ENDPOINT_URL, all gateways, separated by commas, in
 # TENURE_TEST_S3_ENDPOINTS, and the name of a bucket in TENURE_TEST_S3_BUCKET. A killed daemon
@@ -13,7 +13,7 @@
 # TENURE_TEST_PIDS; NAME is osd.0 to osd.2, gateway.0 or gateway.1. All daemons end with the
 # command.
 #
-# CEPH_STORE=memstore keeps the objects in memory; a killed OSD then loses its data.
+# With CEPH_STORE=memstore, the OSDs keep the objects in memory, and a killed OSD loses its data.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 
@@ -28,7 +28,7 @@ keepers=()
 stop_cluster() {
     local code=$?
     trap - EXIT
-    # A daemon ends with the process that restarts it.
+    # Only the keepers are killed: when a keeper dies, its daemon gets SIGKILL from the kernel.
     kill -KILL "${keepers[@]}" 2>/dev/null || true
     wait "${keepers[@]}" 2>/dev/null || true
     if [[ $code == 0 ]]; then rm -rf "$folder"; else echo "logs: $folder" >&2; fi
@@ -61,7 +61,7 @@ keep() {
     keepers+=($!)
 }
 
-# Few placement groups, and detection of failures within seconds.
+# The cluster has few placement groups, and detects failures within seconds.
 write_conf() {
     cat >"$conf" <<END
 [global]
@@ -152,7 +152,7 @@ start_gateways() {
         --access-key testing --secret-key testing >>"$folder/setup.log" 2>&1
     s3_environment "${endpoints[0]}"
     export TENURE_TEST_S3_ENDPOINTS TENURE_TEST_PIDS=$folder TENURE_TEST_S3_QUIRKS=
-    # Defects of Ceph 16 and 18 that Ceph 20 fixes.
+    # These options avoid defects of Ceph 16 and 18, which Ceph 20 fixes.
     if [[ $(ceph-mon --version) =~ version\ (1[0-9])\. ]]; then
         TENURE_TEST_S3_QUIRKS=unquoted-etags,missing-is-refused
     fi

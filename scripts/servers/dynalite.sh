@@ -10,7 +10,7 @@ set -euo pipefail
 parse_command "$@"
 install_npm dynalite "dynalite@${DYNALITE_VERSION:-4.0.0}"
 port=$(free_port)
-# In memory. Creates tables without a delay.
+# The server keeps tables in memory, and creates them without a delay.
 server_is_up=speaks_dynamodb
 start_server dynalite "$port" node "$folder/node_modules/dynalite/cli.js" --port "$port" \
     --host 127.0.0.1 --createTableMs 0

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs a command on a failing disk: while a file exists, fsync returns EIO and drops the data. A
-# second folder shows the files that a power loss would leave.
+# Runs a command on a simulated disk that can fail: while a trigger file exists, fsync returns EIO
+# and drops the data. A second folder contains the files that a power loss would leave.
 #
 #   scripts/servers/failing-disk.sh -- cargo test --test chaos on_a_disk_that_fails -- --ignored --nocapture
 #
-# The command finds the directory in DISK_ROOT, the second folder in DISK_IMAGE, and the name of the
-# file that makes fsync fail in DISK_TRIGGER. All three are removed at the end. Needs a C compiler
-# and Linux.
+# The command finds the folder on the disk in DISK_ROOT, the second folder in DISK_IMAGE, and the
+# path of the trigger file in DISK_TRIGGER. All three are removed at the end. Needs a C compiler and
+# Linux.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs a command with the path of libfaketime in TENURE_TEST_FAKETIME. If it is not installed,
-# unpacks the package of Debian under target/. On other systems prints a line and skips the command.
+# Runs a command with the path of libfaketime in TENURE_TEST_FAKETIME. If libfaketime is not
+# installed, unpacks the Debian package under target/. On systems other than Debian, prints a line
+# and skips the command.
 #
 #   scripts/servers/faketime.sh -- cargo test --test chaos stepped -- --ignored --nocapture
 set -euo pipefail
@@ -9,7 +10,7 @@ set -euo pipefail
 parse_command "$@"
 unpacked=$servers/../faketime
 
-# The library for programs with several threads.
+# This variant of the library supports programs with several threads.
 find_library() {
     find /usr/lib "$unpacked" -name libfaketimeMT.so.1 -print -quit 2>/dev/null
 }

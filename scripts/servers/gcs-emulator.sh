@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs a command with gcp-storage-emulator, an emulator of Cloud Storage in Python that ignores
-# preconditions: elections must refuse it. Installs it under target/.
+# preconditions. So elections must refuse this store. Installs the emulator under target/.
 #
 #   scripts/servers/gcs-emulator.sh -- cargo test --test stores emulator -- --ignored
 #
@@ -15,7 +15,7 @@ port=$(free_port)
 export STORAGE_EMULATOR_HOST=http://127.0.0.1:$port NO_PROXY=127.0.0.1
 export TENURE_TEST_GCS_BUCKET=$bucket
 
-# The bucket exists once the server listens.
+# The server itself creates the bucket, so this only checks that the server answers.
 make_bucket() {
     python3 - "$STORAGE_EMULATOR_HOST" 2>/dev/null <<'PYTHON'
 import sys, urllib.request

@@ -14,7 +14,7 @@ parse_command "$@"
 install localstack "localstack-core[runtime]==${LOCALSTACK_VERSION:-4.8.1}" "cbor2<5.8" "pyOpenSSL<25" service-identity
 port=$(free_port)
 mkdir -p "$venv/tmp"
-# Only S3, without telemetry.
+# The server runs only S3, and sends no telemetry.
 start_server localstack "$port" env TMPDIR="$venv/tmp" FILESYSTEM_ROOT="$venv/tmp" SERVICES=s3 \
     XDG_CACHE_HOME="$venv/cache" \
     GATEWAY_LISTEN="127.0.0.1:$port" DNS_ADDRESS=0 DISABLE_EVENTS=1 SKIP_SSL_CERT_DOWNLOAD=1 \

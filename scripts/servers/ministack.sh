@@ -11,7 +11,7 @@ set -euo pipefail
 parse_command "$@"
 install ministack "ministack==${MINISTACK_VERSION:-1.5.33}"
 port=$(free_port)
-# Its files are also under target/.
+# The server writes its files under target/.
 mkdir -p "$venv/tmp"
 start_server ministack "$port" \
     env BIND_HOST=127.0.0.1 GATEWAY_PORT="$port" TMPDIR="$venv/tmp" "$venv/bin/ministack"

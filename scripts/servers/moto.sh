@@ -6,7 +6,8 @@
 # The command finds the server through AWS_ENDPOINT_URL, and the name of a bucket in
 # TENURE_TEST_S3_BUCKET. The server stops with the command.
 #
-# MOTO_AS_IT_IS=1 omits the lock, without which its conditions lose races.
+# MOTO_AS_IT_IS=1 omits the lock for requests. Without this lock, racing conditional writes can all
+# succeed.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 
@@ -14,7 +15,7 @@ parse_command "$@"
 install moto "moto[server]==${MOTO_VERSION:-5.2.5}"
 port=$(free_port)
 
-# moto checks a condition and writes in two steps, so that two racing writers can both win. A lock
+# moto checks a condition and writes in two steps, so two racing writers could both win. This lock
 # admits one request at a time.
 serve='
 import os, sys, threading
@@ -30,7 +31,7 @@ def one_at_a_time(environ, start_response):
     with lock:
         return list(moto(environ, start_response))
 
-# HTTP/1.0, the default, opens a connection for each request.
+# The default is HTTP/1.0, which needs a connection for each request.
 WSGIRequestHandler.protocol_version = "HTTP/1.1"
 run_simple("127.0.0.1", int(sys.argv[1]), one_at_a_time, threaded=True)
 '

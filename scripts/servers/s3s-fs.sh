@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command with s3s-fs, an S3 server in Rust on a folder. Its conditions lose races, so that
-# elections must refuse it. Builds it under target/.
+# Runs a command with s3s-fs, an S3 server in Rust on a folder. Several racing conditional writes
+# can succeed, so elections must refuse this store. Builds the server under target/.
 #
 #   scripts/servers/s3s-fs.sh -- cargo test --test stores only_races_show_it -- --ignored
 set -euo pipefail
