@@ -32,7 +32,7 @@ kinds.election = {
       vacant: ["bad", "○ vacant"],
       unknown: ["warn", "? unknown"],
     };
-    // Between two periods no host leads the election of a job.
+    // The election of a job is vacant between two periods, so its card shows no warning.
     const idle =
       card.state === "vacant" &&
       [...cards.values()].some((it) => it.kind === kinds.job && it.key === card.name);
@@ -69,7 +69,7 @@ kinds.election = {
   },
 };
 
-// The strip has a segment for each epoch and each gap, as wide as it was long.
+// The strip has a segment for each epoch and each gap. The width of a segment shows the duration.
 function drawEpochs(view, epochs) {
   view.drawn = now();
   view.strip.replaceChildren();
@@ -79,7 +79,8 @@ function drawEpochs(view, epochs) {
   for (const epoch of epochs) {
     const until = epoch.until === null ? wall() : epoch.until;
     const led = epoch.from === null ? null : Math.max(0, until - epoch.from);
-    // Between epochs with a compacted one nothing is known.
+    // If epochs are missing between two epochs, the time between the two is unknown, so no gap is
+    // drawn.
     if (before && before.epoch + 1 === epoch.epoch) drawGap(view, before.until, epoch.from);
     const how =
       epoch.end + (epoch.by ? ` by ${epoch.by}` : "") + (epoch.reason ? `: ${epoch.reason}` : "");

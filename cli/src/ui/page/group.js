@@ -66,7 +66,7 @@ function judgeGroup(view, card) {
       : lost === 0
         ? "● all owned"
         : `✕ ${lost} without a live owner`;
-  // Without an answer the owners may have changed.
+  // If the last answer of the store is old, the owners may have changed since.
   if (card.answered_at !== null && now() - card.answered_at > late)
     judge(view, "warn", "? unknown");
   else judge(view, level, card.restoring ? "✕ unfinished restore" : word);

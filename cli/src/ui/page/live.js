@@ -76,8 +76,9 @@ function beat() {
   }
 }
 
-// A browser gives up after an answer that is no stream, and does not notice a silent connection. It
-// opens six connections to one host, so a hidden page closes its stream.
+// The page opens its stream again, because a browser does not retry after a reply that is not a
+// stream, and does not notice a dead connection. A hidden page closes its stream, because a browser
+// opens at most six connections to a host.
 let source = null,
   opened = 0;
 function listen() {
@@ -95,7 +96,8 @@ function listen() {
     const cost =
       tick.dollars_a_month === null ? "" : `, about $${tick.dollars_a_month.toFixed(2)} a month`;
     put($("cost"), `${tick.requests} requests, ${tick.per_minute.toFixed(1)} a minute${cost}`);
-    // A new connection may follow a restart of the server.
+    // The first event of a connection lists all cards. Other cards are removed, because the server
+    // may have restarted.
     if (tick.ids) for (const id of [...cards.keys()]) if (!tick.ids.includes(id)) drop(id);
   });
   source.addEventListener("card", (event) => {

@@ -1,12 +1,12 @@
 "use strict";
-// Times of cards are milliseconds of the server's clock, which never steps. `base` is its value at
-// the local time 0 of performance.now().
+// Times of cards are milliseconds of the server's clock, which never steps. `base` is the time of
+// this clock at the time 0 of performance.now().
 let base = 0,
   wallBase = 0,
   heard = performance.now(),
   late = 30000;
 const cards = new Map();
-// How to build and update the cards of each kind.
+// For each kind of card: the functions that build and update a card.
 const kinds = {};
 const $ = (id) => document.getElementById(id);
 const now = () => base + performance.now();
@@ -39,7 +39,8 @@ function date(ms) {
   return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 }
 
-// A name for each of 12 colours; the letters identify the owner without colour.
+// Returns the letters of a member. The letters identify an owner for readers who cannot distinguish
+// the colours.
 function letters(index) {
   let text = "";
   for (let n = index + 1; n > 0; n = Math.floor((n - 1) / 26))
