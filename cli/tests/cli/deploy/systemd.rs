@@ -194,7 +194,7 @@ fn cmd_and_hooks_do_not_inherit_the_socket() {
 #[test]
 fn a_hanging_systemd_does_not_delay_the_leader() {
     let scene = Scene::new(TENURE);
-    let systemd = Manager::new(&scene);
+    let mut systemd = Manager::new(&scene);
     // Fills the queue, as the messages of other services do.
     let sent = || {
         let sender = UnixDatagram::unbound().expect("a socket");
@@ -206,6 +206,8 @@ fn a_hanging_systemd_does_not_delay_the_leader() {
     let mut leader = scene.start("a", systemd.of(command, Some(Duration::from_secs(1))));
     leader.says("systemd cannot be notified");
     leader.says("elected: epoch 1");
+    systemd.drain();
+    systemd.until("READY=1");
     leader.signal(Signal::SIGTERM);
     assert_eq!(leader.code(), 143, "{}", leader.said());
     assert!(leader.said().contains("resigned epoch 1"), "{}", leader.said());
@@ -270,6 +272,8 @@ fn each_unit_with_notifications_becomes_active() {
         command.env(variable.0, variable.1.replace("/{}", &path.display().to_string()));
         let text = fs::read_to_string(units().join(unit)).expect("a unit");
         assert!(text.contains("\nType=notify\nTimeoutStartSec=infinity\nWatchdogSec="), "{unit}");
+        // Otherwise multi-user.target would wait for the unit.
+        assert!(text.contains("\nAfter=network-online.target multi-user.target\n"), "{unit}");
         let mut service = scene.start("service", systemd.of(command, Some(PATIENCE)));
         systemd.until("READY=1");
         systemd.until("WATCHDOG=1");
