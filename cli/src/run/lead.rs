@@ -1,7 +1,7 @@
 //! One leadership: from the start of CMD to the end of its last descendant.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -10,20 +10,22 @@ use std::time::Duration;
 
 use clap::ValueEnum as _;
 use futures::future::BoxFuture;
-use futures::{Stream, StreamExt as _};
+use futures::{FutureExt as _, Stream, StreamExt as _};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use tenure::{Epoch, EpochEnd, ErrorKind, Leadership, LeadershipEvent, Loss};
+use tenure::{Epoch, EpochEnd, ErrorKind, Leadership, LeadershipEvent, Loss, Process};
 use tracing::{info, warn};
 
 use super::hooks::HooksArgs;
+use super::outcome::{Outcome, loss_text, outcome_of, why_lost};
 use crate::args::common::LayoutArg;
 use crate::args::data_file;
 use crate::cron::Turn;
 use crate::exit::{self, Failure};
-use crate::guard::{Deadlines, Extras, Group, Left, Resignation, Stop};
+use crate::guard::{Deadlines, Extras, Group, Left, Resignation};
 use crate::http::health::{CandidatePhase, ElectionHealth};
 use crate::output::print::{millis, plain};
+use crate::process::app_health::AppHealth;
 use crate::process::cmd::{Cmd, GroupWatch, inside_run, shown};
 use crate::process::signals::{self, Signals};
 use crate::process::timer::pause;
@@ -38,6 +40,7 @@ const NOT_RESIGNED: &str = "not_resigned";
 /// CMD and its supervision in one leadership.
 pub struct Job {
     pub cmd: Cmd,
+    pub app: AppHealth,
     pub health: Arc<ElectionHealth>,
     /// The name of the preferred next leader.
     pub successor: Option<String>,
@@ -79,35 +82,6 @@ impl Job {
     }
 }
 
-/// The outcome of one leadership.
-pub enum Outcome {
-    /// CMD was not started, because a signal arrived, or because this host must not run CMD in the
-    /// period. Contains the exit code.
-    Done(u8),
-    /// CMD ended under a valid lease, without an intervention of the guard.
-    Ended {
-        code: u8,
-        /// True if a signal asked `tenure` to end before CMD ended.
-        asked_to_end: bool,
-    },
-    /// CMD failed under a valid lease with this exit code, and may run again in the same period.
-    Retry(u8),
-    /// CMD was stopped because the lease was lost or at risk, or CMD ended after the end of the
-    /// lease.
-    Lost {
-        why: String,
-        /// True if a signal asked `tenure` to end before CMD ended.
-        asked_to_end: bool,
-    },
-}
-
-impl Outcome {
-    pub fn lost_before_start(epoch: Epoch, loss: &Loss) -> Outcome {
-        let why = format!("lost epoch {epoch} before CMD was started: {}", loss_text(loss));
-        Outcome::Lost { why, asked_to_end: false }
-    }
-}
-
 /// Runs CMD while the lease is valid, and records the end of CMD in `turn`. When this function
 /// returns, CMD and its descendants have ended, and the leadership is resigned or lost. If the end
 /// of the descendants is unknown, the leadership is not resigned.
@@ -131,9 +105,11 @@ pub async fn lead(
         group: &group,
         events: leadership.events(),
         data: Box::pin(data_file::follow(job.data_file.clone(), &leadership, job.data.clone())),
+        app: job.app.until_unhealthy().boxed(),
         signals,
         lost: false,
         at_risk: false,
+        unhealthy: None,
         asked_to_end: false,
     };
     // No task has sent the guard new deadlines during the start of CMD, although the lease may have
@@ -142,9 +118,10 @@ pub async fn lead(
     job.health.enter(CandidatePhase::Leading(leadership.lease()));
     let end = watch.until(group.wait()).await;
     job.health.enter(CandidatePhase::Ending(leadership.lease()));
+    watch.app = pending().boxed();
     let at_the_end = leadership.check();
     let left = watch.end_descendants().await;
-    let mut asked_to_end = watch.asked_to_end;
+    let (mut asked_to_end, unhealthy) = (watch.asked_to_end, watch.unhealthy.take());
     drop(watch);
     let recorded = match &mut turn {
         Some(turn) if end.stop.is_none() && at_the_end.is_ok() => {
@@ -162,8 +139,9 @@ pub async fn lead(
     if end.stop.is_none() && at_the_end.is_ok() {
         return outcome_of(end.exit_code(), turn, recorded, asked_to_end);
     }
-    let why = why_lost(end.stop, at_the_end, loss, epoch)?;
-    Ok(Outcome::Lost { why, asked_to_end })
+    let (is_unhealthy, loss) = (unhealthy.is_some(), at_the_end.err().or(loss));
+    let why = why_lost(end.stop, unhealthy, loss, epoch)?;
+    Ok(Outcome::Lost { why, asked_to_end, unhealthy: is_unhealthy })
 }
 
 /// Starts CMD. Breaks the control flow if the leadership ends before CMD has started.
@@ -204,41 +182,6 @@ fn environment(job: &Job, epoch: Epoch, turn: Option<&Turn>) -> Vec<(&'static st
     environment
 }
 
-/// Returns the text for an outcome `Lost`: the loss of the epoch, or that the lease was at risk.
-/// Fails if the guard has died.
-fn why_lost(
-    stop: Option<Stop>,
-    at_the_end: Result<Epoch, Loss>,
-    loss: Option<Loss>,
-    epoch: Epoch,
-) -> Result<String, Failure> {
-    match (stop, at_the_end.err().or(loss)) {
-        (Some(Stop::Unguarded), _) => {
-            Err(Failure::new(exit::OS, "the guard has died, so CMD was killed"))
-        }
-        (_, Some(loss)) => Ok(format!("lost epoch {epoch}: {}", loss_text(&loss))),
-        (_, None) => Ok(format!("epoch {epoch} was at risk, so CMD was stopped")),
-    }
-}
-
-/// Returns the outcome of a leadership in which CMD ended under a valid lease.
-fn outcome_of(
-    code: u8,
-    turn: Option<Turn>,
-    recorded: Result<(), Failure>,
-    asked_to_end: bool,
-) -> Result<Outcome, Failure> {
-    match recorded {
-        // CMD has succeeded, but its success is not recorded, and another host may run CMD again.
-        // So the command fails.
-        Err(failure) if code == 0 => return Err(failure),
-        Err(failure) => warn!(outcome = "store_failed", "{}", failure.why),
-        Ok(()) => {}
-    }
-    let again = code != 0 && !asked_to_end && turn.is_some_and(|turn| turn.may_retry());
-    Ok(if again { Outcome::Retry(code) } else { Outcome::Ended { code, asked_to_end } })
-}
-
 /// Watches the group of CMD: forwards signals, and sends new deadlines after each renewal.
 struct LeadWatch<'a, E> {
     job: &'a Job,
@@ -247,10 +190,14 @@ struct LeadWatch<'a, E> {
     events: E,
     /// Proclaims each change of the data file. Never completes.
     data: BoxFuture<'a, Infallible>,
+    /// Checks CMD, until CMD is asked to end. Completes with the reason to stop CMD.
+    app: BoxFuture<'a, String>,
     signals: &'a mut Signals,
     /// True after the loss of the leadership. Renewals then no longer change the deadlines.
     lost: bool,
     at_risk: bool,
+    /// The reason to stop a CMD that is not healthy. Renewals no longer change the deadlines.
+    unhealthy: Option<String>,
     /// True if a signal has asked `tenure` to end. SIGHUP does not count, because many daemons
     /// reload their settings at SIGHUP.
     asked_to_end: bool,
@@ -278,6 +225,7 @@ impl<'a, E: Stream<Item = LeadershipEvent> + Unpin> GroupWatch<'a> for LeadWatch
                 loss = self.leadership.lost(), if !self.lost => self.lose(&loss),
                 Some(event) = self.events.next() => self.handle(event),
                 never = &mut self.data => match never {},
+                why = &mut self.app => self.stop(why),
                 signal = self.signals.next() => self.pass_on(signal),
             }
         }
@@ -287,7 +235,7 @@ impl<'a, E: Stream<Item = LeadershipEvent> + Unpin> GroupWatch<'a> for LeadWatch
 impl<E> LeadWatch<'_, E> {
     fn handle(&mut self, event: LeadershipEvent) {
         match event {
-            LeadershipEvent::Renewed { .. } if !self.lost => {
+            LeadershipEvent::Renewed { .. } if !self.lost && self.unhealthy.is_none() => {
                 self.group.set_deadlines(self.job.cmd.margins.deadlines(self.leadership.ends_at()));
                 if std::mem::take(&mut self.at_risk) {
                     info!(outcome = "renewed", "the lease is renewed again");
@@ -308,10 +256,20 @@ impl<E> LeadWatch<'_, E> {
         }
     }
 
+    /// Ends a CMD that is not healthy. The leadership is renewed until its end.
+    fn stop(&mut self, why: String) {
+        let deadlines = self.job.cmd.margins.deadlines(self.leadership.ends_at());
+        self.group.set_deadlines(deadlines.brought_forward(Process::system().now()));
+        self.job.health.enter(CandidatePhase::Ending(self.leadership.lease()));
+        self.app = pending().boxed();
+        self.unhealthy = Some(why);
+    }
+
     /// Ends CMD after the loss of the leadership. If the leader was deposed, CMD gets SIGTERM and
     /// its grace. After any other loss CMD is killed immediately.
     fn lose(&mut self, loss: &Loss) {
         self.lost = true;
+        self.app = pending().boxed();
         self.job.health.enter(CandidatePhase::Ending(self.leadership.lease()));
         if let Loss::Sealed { ended: EpochEnd::Deposed, .. } = loss {
             // After a deposition, the next leader waits for the end of the old lease, so CMD can
@@ -332,6 +290,8 @@ impl<E> LeadWatch<'_, E> {
         info!("{signal} is passed on to CMD");
         if signal != Signal::SIGHUP {
             self.asked_to_end = true;
+            // A CMD that ends on request may show no sign of health.
+            self.app = pending().boxed();
             self.job.health.enter(CandidatePhase::Ending(self.leadership.lease()));
         }
     }
@@ -384,8 +344,4 @@ fn do_not_resign(epoch: Epoch) -> &'static str {
          left the group of CMD may still run"
     );
     NOT_RESIGNED
-}
-
-fn loss_text(loss: &Loss) -> String {
-    plain(&loss.to_string())
 }

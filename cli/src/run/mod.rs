@@ -3,6 +3,7 @@
 mod help;
 mod hooks;
 mod lead;
+mod outcome;
 mod turn;
 
 use std::ffi::OsString;
@@ -26,6 +27,7 @@ use crate::http::health::{CandidatePhase, ElectionHealth, HealthArg, recent};
 use crate::http::metrics::MetricsArg;
 use crate::output::logs::Throttle;
 use crate::output::print::{in_ms, plain};
+use crate::process::app_health::{AppHealth, AppHealthArgs};
 use crate::process::cmd::{Cmd, look_up};
 use crate::process::margins::Margins;
 use crate::process::signals::{self, FORWARDED, Signals};
@@ -34,7 +36,8 @@ use crate::store::open::{IfMissing, Opened, open, prefix};
 use crate::store::patience::{AFTER_A_FAILURE, AT_START, patiently};
 pub use help::AFTER_RUN;
 use hooks::HooksArgs;
-use lead::{Job, Outcome};
+use lead::Job;
+use outcome::{Outcome, code_of_service};
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Election")]
@@ -61,6 +64,8 @@ pub struct RunArgs {
     pub grace: GraceArg,
     #[command(flatten)]
     pub hooks: HooksArgs,
+    #[command(flatten)]
+    pub app: AppHealthArgs,
     #[command(flatten)]
     pub health: HealthArg,
     #[command(flatten)]
@@ -93,6 +98,7 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     let margins = lease.margins(args.grace)?;
     let data = args.own.first_data()?;
     args.cron.rules()?;
+    let app = AppHealth::of_cmd(&args.app).map_err(|why| Failure::new(exit::USAGE, why))?;
     // The settings are checked with a store in memory first, because opening a store in a directory
     // creates the directory.
     let unused = || Arc::new(MemoryStore::new());
@@ -106,20 +112,15 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     args.hooks.prepare()?;
     let recent = recent(args.election.longest_pause(), lease.request_timeout());
     let health = Arc::new(ElectionHealth::new(&name, recent, margins));
-    health.of(run_as(&args, &name, data, margins, &health)).instrument(span).await
+    let job = job(&args, &name, &data, margins, &health, app)?;
+    health.of(run_as(&args, &name, data, &job)).instrument(span).await
 }
 
-async fn run_as(
-    args: &RunArgs,
-    name: &str,
-    data: Value,
-    margins: Margins,
-    health: &Arc<ElectionHealth>,
-) -> Result<u8, Failure> {
+async fn run_as(args: &RunArgs, name: &str, data: Value, job: &Job) -> Result<u8, Failure> {
     // The period must be the period of the start. So it is computed before the waits for the store
     // and for a predecessor.
     let planned = args.cron.rules()?.map(|rules| (rules, rules.period_at(wall())));
-    let job = job(args, name, &data, margins, health)?;
+    let health = &job.health;
     let mut sites = Sites::default();
     args.health.add_to(&mut sites, health);
     args.metrics.add_to(&mut sites)?;
@@ -137,7 +138,7 @@ async fn run_as(
         tokio::select! {
             biased;
             signal = signals.next() => return Ok(signals::exit_code(signal)),
-            () = outlast_predecessor(&election, name, margins) => {}
+            () = outlast_predecessor(&election, name, job.cmd.margins) => {}
         }
     }
     health.opened(&election);
@@ -145,7 +146,7 @@ async fn run_as(
     if let ControlFlow::Break(code) = turn::look_first(once.as_ref(), &mut signals).await? {
         return Ok(code);
     }
-    lead_until_done(args, &job, &election, once, &mut signals).await
+    lead_until_done(args, job, &election, once, &mut signals).await
 }
 
 fn job(
@@ -154,8 +155,10 @@ fn job(
     data: &Value,
     margins: Margins,
     health: &Arc<ElectionHealth>,
+    app: AppHealth,
 ) -> Result<Job, Failure> {
     Ok(Job {
+        app,
         cmd: Cmd::new(&args.command, name, &args.store.store, margins)?,
         health: Arc::clone(health),
         successor: args.successor.clone(),
@@ -178,6 +181,7 @@ async fn lead_until_done(
 ) -> Result<u8, Failure> {
     let [(_, name), (_, store)] = &job.cmd.environment;
     let poll = args.election.lease.look_every();
+    let mut unhealthy = 0;
     loop {
         info!(outcome = "campaigning", "campaigning as {} in {}", plain(name), plain(store));
         let elected = match args.cron.once {
@@ -197,7 +201,7 @@ async fn lead_until_done(
         let turn = turn::lead_in_turn(job, once.as_ref(), leadership, signals);
         let outcome = match turn.instrument(span).await {
             Err(failure) if args.forever && failure.code != exit::USAGE => {
-                Outcome::Lost { why: failure.why, asked_to_end: false }
+                Outcome::Lost { why: failure.why, asked_to_end: false, unhealthy: false }
             }
             outcome => outcome?,
         };
@@ -213,35 +217,17 @@ async fn lead_until_done(
                     return Ok(code);
                 }
             }
-            Outcome::Lost { why, asked_to_end } if asked_to_end || !args.forever => {
+            Outcome::Lost { why, asked_to_end, .. } if asked_to_end || !args.forever => {
                 return Err(Failure::new(exit::LEASE_LOST, why));
             }
-            Outcome::Lost { why, .. } => {
+            Outcome::Lost { why, unhealthy: is_unhealthy, .. } => {
                 warn!(outcome = "lost", "{why}");
-                // Without this pause, the loop would be busy if CMD repeatedly could not be
-                // started.
+                unhealthy = if is_unhealthy { unhealthy + 1 } else { 0 };
                 tokio::select! {
                     signal = signals.next() => return Ok(signals::exit_code(signal)),
-                    () = pause(LOOK_AGAIN_AFTER) => {}
+                    () = pause(turn::pause_after(unhealthy, poll)) => {}
                 }
             }
-        }
-    }
-}
-
-/// Returns the exit code of a service after CMD has ended under a valid lease. The code of CMD is
-/// not passed on, because a supervisor acts on the exit codes of `tenure`, and could confuse them
-/// with a code of CMD.
-fn code_of_service(code: u8, asked_to_end: bool) -> u8 {
-    match code {
-        0 => 0,
-        code if asked_to_end => {
-            info!(outcome = "ended", "CMD was asked to end, and ended with exit code {code}");
-            0
-        }
-        code => {
-            warn!(outcome = "cmd_failed", "CMD ended with exit code {code}");
-            exit::CMD_FAILED
         }
     }
 }

@@ -6,13 +6,19 @@ use std::time::Duration;
 use tenure::{Election, Leadership};
 use tracing::info;
 
-use super::lead::{Job, Outcome, lead, resign};
+use super::lead::{Job, lead, resign};
+use super::outcome::Outcome;
 use crate::cron::{Attempt, OncePer, attempt};
 use crate::exit::Failure;
 use crate::output::print::plain;
 use crate::process::signals::{self, Signals};
 use crate::process::timer::pause;
 use crate::store::patience::{AT_START, patiently};
+
+/// Minimum pause of a service before its next campaign.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+/// Maximum pause of a service after a CMD that was not healthy. Two poll intervals may be longer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Makes one attempt to be elected. Breaks the control flow with an exit code if the attempt does
 /// not win: with `busy` if another candidate leads.
@@ -89,5 +95,30 @@ pub async fn let_others_try(poll: Duration, signals: &mut Signals) -> ControlFlo
         biased;
         signal = signals.next() => ControlFlow::Break(signals::exit_code(signal)),
         () = pause(poll.saturating_mul(2)) => ControlFlow::Continue(()),
+    }
+}
+
+/// Returns the pause before a service campaigns again. Without a pause, repeated failures to start
+/// a process would be a busy loop. If CMD was not healthy, another candidate has two poll intervals
+/// to lead. This pause doubles with each consecutive time, up to a minute.
+pub fn pause_after(unhealthy: u32, poll: Duration) -> Duration {
+    let Some(before) = unhealthy.checked_sub(1) else { return SHORTEST_PAUSE };
+    let first = SHORTEST_PAUSE.max(poll.saturating_mul(2));
+    first.saturating_mul(1 << before.min(6)).min(LONGEST_PAUSE.max(first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unhealthy_service_campaigns_less_often() {
+        let pauses = |poll| {
+            [0, 1, 2, 3, 6, 7, 99]
+                .map(|times| pause_after(times, Duration::from_secs(poll)).as_secs())
+        };
+        assert_eq!(pauses(0), [1, 1, 2, 4, 32, 60, 60]);
+        assert_eq!(pauses(5), [1, 10, 20, 40, 60, 60, 60]);
+        assert_eq!(pauses(600), [1, 1200, 1200, 1200, 1200, 1200, 1200]);
     }
 }

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::app_health::AppHealth;
 use super::body::{LONGEST_PAUSE, bad_body, body_of, millis_of, only, optional, within};
 use super::candidacy::{self, Candidacy, ElectionOrder, ResignOrder};
 use super::groups::api as groups;
@@ -17,6 +16,7 @@ use crate::http::access::Access;
 use crate::http::refusal::Refusal;
 use crate::http::{Answer, HttpRequest, Reply};
 use crate::output::print::millis;
+use crate::process::app_health::AppHealth;
 
 /// The OpenAPI description of the API.
 const OPENAPI: &str = include_str!("../../openapi.json");

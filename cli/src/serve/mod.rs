@@ -2,7 +2,6 @@
 //! which uses an HTTP API.
 
 mod api;
-mod app_health;
 mod body;
 mod campaign;
 mod candidacy;
@@ -33,12 +32,12 @@ use crate::args::common::{LayoutArg, after_help};
 use crate::http::access::{Access, AccessArgs};
 use crate::http::health::{Pulse, recent};
 use crate::http::metrics::MetricsArg;
+use crate::process::app_health::{AppHealth, AppHealthArgs};
 use crate::process::signals::{self, ENDING, Signals};
 use crate::process::timer::pause;
 use crate::store::open::{Opened, prefix};
 use crate::store::patience::{AFTER_A_FAILURE, caught, patiently};
 use api::{Api, MOST_BODY, Served};
-use app_health::{AppHealth, AppHealthArgs};
 use candidacy::Candidacy;
 use groups::GroupsArgs;
 use lease::ServeLeaseArgs;

@@ -2,6 +2,7 @@
 //! stop and terminate.
 #![cfg(target_os = "linux")]
 
+mod app_health;
 mod cron;
 mod group_run;
 mod guard;

@@ -23,6 +23,7 @@ use crate::http::Sites;
 use crate::http::health::recent;
 use crate::http::metrics::MetricsArg;
 use crate::output::print::{millis, plain};
+use crate::process::app_health::{AppHealth, AppHealthArgs};
 use crate::process::cmd::{Cmd, look_up};
 use crate::process::margins::Margins;
 use crate::process::signals::{self, FORWARDED, Signals};
@@ -51,6 +52,8 @@ pub struct GroupRunArgs {
     member: MemberArgs,
     #[command(flatten)]
     grace: GraceArg,
+    #[command(flatten)]
+    app: AppHealthArgs,
     #[command(flatten)]
     health: GroupHealthArg,
     #[command(flatten)]
@@ -110,6 +113,7 @@ pub async fn run(args: GroupRunArgs) -> Result<u8, Failure> {
     // The span adds the name of the member to all log lines.
     let span = error_span!("group", store = %args.store, member = name);
     let margins = args.lease.margins(args.grace)?;
+    let app = AppHealth::of_cmd(&args.app).map_err(|why| Failure::new(exit::USAGE, why))?;
     // Checks the settings with a store in memory first, because opening a store in a directory
     // creates the directory.
     group(&args, &name, Arc::new(MemoryStore::new()), prefix(&args.store))?;
@@ -119,13 +123,14 @@ pub async fn run(args: GroupRunArgs) -> Result<u8, Failure> {
         &name,
         recent(args.lease.longest_pause(), args.lease.request_timeout()),
     ));
-    health.of(run_as(&args, &name, margins, &health)).instrument(span).await
+    health.of(run_as(&args, &name, margins, app, &health)).instrument(span).await
 }
 
 async fn run_as(
     args: &GroupRunArgs,
     name: &str,
     margins: Margins,
+    app: AppHealth,
     health: &Arc<GroupHealth>,
 ) -> Result<u8, Failure> {
     let url = &args.store;
@@ -149,7 +154,7 @@ async fn run_as(
         }
     }
     health.opened(&group);
-    let works = Works::new(cmd, Arc::clone(health));
+    let works = Works::new(cmd, app, Arc::clone(health));
     info!(outcome = "joining", "joining {} as {}", plain(&url.to_string()), plain(name));
     let mut running = pin!(group.run(|partition| works.work(partition)));
     let mut leaving = false;

@@ -5,6 +5,8 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use nix::sys::signal::Signal;
 use tenure::{Moment, Process};
 use tenure_groups::Partition;
@@ -15,6 +17,7 @@ use super::health::GroupHealth;
 use crate::guard::{Extras, Group, GroupEnd, Left, Stop};
 use crate::output::logs::PARTITION_SPAN;
 use crate::output::print::plain;
+use crate::process::app_health::AppHealth;
 use crate::process::cmd::{Cmd, GroupWatch, inside_run, shown};
 use crate::process::margins::Margins;
 use crate::process::timer::pause;
@@ -28,15 +31,16 @@ const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 /// The work on all partitions that this member owns.
 pub struct Works {
     cmd: Cmd,
+    app: AppHealth,
     health: Arc<GroupHealth>,
     signals: broadcast::Sender<Signal>,
     unguarded: Notify,
 }
 
 impl Works {
-    pub fn new(cmd: Cmd, health: Arc<GroupHealth>) -> Works {
+    pub fn new(cmd: Cmd, app: AppHealth, health: Arc<GroupHealth>) -> Works {
         let (signals, _) = broadcast::channel(MOST_SIGNALS);
-        Works { cmd, health, signals, unguarded: Notify::new() }
+        Works { cmd, app, health, signals, unguarded: Notify::new() }
     }
 
     /// Forwards a signal to each CMD. SIGKILL also kills the descendants of each CMD.
@@ -86,7 +90,10 @@ impl Works {
             () = cancelled(partition) => return Ok(()),
             group = started => group?,
         };
+        let app = self.app.of_partition(partition.name());
         let mut watch = WorkWatch {
+            app: app.until_unhealthy().boxed(),
+            unhealthy: None,
             margins: *margins,
             partition,
             group: &group,
@@ -96,20 +103,24 @@ impl Works {
             lost: false,
         };
         let end = watch.until(group.wait()).await;
+        watch.app = pending().boxed();
         if watch.end_descendants().await == Left::Unknown {
             // This future never completes, so the partition is not released while a process of CMD
             // may still run.
             self.unguarded.notify_one();
             pending::<()>().await;
         }
-        outcome_of(end, watch.stopping)?;
+        outcome_of(end, watch.stopping, watch.unhealthy)?;
         info!(outcome = "released", "released: no process of CMD is left");
         Ok(())
     }
 }
 
 /// Interprets the exit status of a CMD. An error means that the work has failed.
-fn outcome_of(end: GroupEnd, stopping: bool) -> Result<(), String> {
+fn outcome_of(end: GroupEnd, stopping: bool, unhealthy: Option<String>) -> Result<(), String> {
+    if let Some(why) = unhealthy {
+        return Err(format!("{why}, so CMD was stopped"));
+    }
     match end.stop {
         Some(Stop::Unguarded) => Err("its guard has died, so CMD was killed".to_owned()),
         None if !stopping && !end.status.success() => {
@@ -126,6 +137,10 @@ async fn cancelled(partition: &Partition) {
 /// Supervises one guard: sends it the signals for CMD, and new deadlines after a renewal or a
 /// revocation.
 struct WorkWatch<'a> {
+    /// Checks CMD, until CMD must end. Completes with the reason to stop CMD.
+    app: BoxFuture<'a, String>,
+    /// The reason to stop a CMD that is not healthy.
+    unhealthy: Option<String>,
     margins: Margins,
     partition: &'a Partition,
     group: &'a Group,
@@ -159,6 +174,10 @@ impl<'a> GroupWatch<'a> for WorkWatch<'a> {
                 biased;
                 value = &mut what => return value,
                 () = cancelled(self.partition), if !self.stopping => self.stop(),
+                why = &mut self.app => {
+                    self.unhealthy = Some(why);
+                    self.stop();
+                }
                 Ok(signal) = self.signals.recv() => self.pass_on(signal),
                 () = pause(between.min(LOOK_AT_LEAST_EVERY)) => self.look(),
             }
@@ -167,14 +186,18 @@ impl<'a> GroupWatch<'a> for WorkWatch<'a> {
 }
 
 impl WorkWatch<'_> {
-    /// Ends CMD, because the partition must move, or because the session is at risk or has ended.
+    /// Ends CMD, because the partition must move, the session is at risk or has ended, or CMD is not
+    /// healthy.
     fn stop(&mut self) {
         self.stopping = true;
+        self.app = pending().boxed();
         self.look();
         if !self.lost {
             let deadlines = self.margins.deadlines(self.partition.ends_at());
             self.group.set_deadlines(deadlines.brought_forward(Process::system().now()));
-            info!(outcome = "revoked", "revoked: CMD gets SIGTERM");
+            if self.unhealthy.is_none() {
+                info!(outcome = "revoked", "revoked: CMD gets SIGTERM");
+            }
         }
     }
 

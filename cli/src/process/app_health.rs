@@ -1,6 +1,7 @@
-//! `--app-health`: checks the application. This process leads and joins groups only while the
-//! application is healthy.
+//! `--app-health`: checks the application. `serve` leads and joins groups only while the
+//! application is healthy. `run` and `group run` stop a CMD that is not healthy.
 
+use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Mutex;
@@ -26,13 +27,16 @@ use crate::store::patience::on_a_thread;
 pub struct AppHealthArgs {
     /// Lead only while the application works: an http:// URL, file:PATH or `heartbeat`.
     ///
-    /// The URL returns 2xx, the application touches the file, or it sends POST /v1/heartbeat. This
-    /// process campaigns and joins groups only while the application works. Once the deadline has
-    /// passed without a sign of health, this process resigns and gives up its sessions. The check
-    /// is no fence: an application that hangs may continue later.
+    /// The URL returns 2xx, the application touches the file, or it sends POST /v1/heartbeat to
+    /// `serve`. Once the deadline has passed without a sign of health, `run` and `group run` stop
+    /// CMD, and `serve` resigns and gives up its sessions. `serve` campaigns and joins groups only
+    /// while the application works. For `serve` the check is no fence: an application that hangs may
+    /// continue later. With `group run`, `{partition}` in the check stands for the partition.
     #[arg(long, value_name = "CHECK", value_parser = str::parse::<Check>, help_heading = "Health")]
     app_health: Option<Check>,
     /// Maximum time without a sign of health: at least 100ms, at most 24h [default: 30s]
+    ///
+    /// After the start of CMD the first sign has the same time.
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(DAY), requires = "app_health")]
     #[arg(help_heading = "Health", hide_short_help = true)]
     app_health_deadline: Option<Duration>,
@@ -40,6 +44,8 @@ pub struct AppHealthArgs {
 
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
 const SHORTEST_DEADLINE: Duration = Duration::from_millis(100);
+/// The text that the name of the partition replaces.
+const PARTITION: &str = "{partition}";
 /// The longest pause between two checks, and the time limit of one check.
 const LONGEST_LOOK: Duration = Duration::from_secs(5);
 
@@ -66,6 +72,23 @@ impl FromStr for Check {
             _ => Err("write http://127.0.0.1:8000/healthz, file:PATH, or heartbeat; https is not \
                       supported, because the application runs on the same machine"
                 .to_owned()),
+        }
+    }
+}
+
+impl Check {
+    fn of_partition(&self, name: &str) -> Check {
+        match self {
+            Check::Url(url) => {
+                // A URL may contain escaped braces.
+                let text = url.as_str().replace("%7Bpartition%7D", name);
+                let of_partition = Url::parse(&text.replace(PARTITION, name));
+                Check::Url(of_partition.unwrap_or_else(|_| url.clone()))
+            }
+            Check::File(path) => {
+                Check::File(path.to_string_lossy().replace(PARTITION, name).into())
+            }
+            Check::Heartbeat => Check::Heartbeat,
         }
     }
 }
@@ -98,6 +121,46 @@ impl AppHealth {
         Ok(AppHealth { check, deadline, process, worked: Mutex::default(), healthy })
     }
 
+    /// Returns the checks of a CMD that this process starts.
+    pub fn of_cmd(args: &AppHealthArgs) -> Result<AppHealth, String> {
+        match args.app_health {
+            Some(Check::Heartbeat) => {
+                Err("--app-health heartbeat needs `serve`: use an http:// URL or file:PATH"
+                    .to_owned())
+            }
+            _ => AppHealth::new(args),
+        }
+    }
+
+    /// Returns the checks of the CMD for this partition, whose name replaces `{partition}` in the
+    /// URL or the path.
+    pub fn of_partition(&self, name: &str) -> AppHealth {
+        let check = self.check.as_ref().map(|check| check.of_partition(name));
+        let (deadline, process) = (self.deadline, self.process.clone());
+        let healthy = watch::Sender::new(true);
+        AppHealth { check, deadline, process, worked: Mutex::default(), healthy }
+    }
+
+    /// Checks a CMD that has started now. Returns the reason to stop CMD once it has shown no sign
+    /// of health for the deadline. Never returns without a check.
+    pub async fn until_unhealthy(&self) -> String {
+        if self.check.is_none() {
+            return pending().await;
+        }
+        *lock(&self.worked) = Some(self.now());
+        self.healthy.send_replace(true);
+        let mut healthy = self.healthy();
+        tokio::select! {
+            () = self.run() => {}
+            _ = healthy.wait_for(|healthy| !healthy) => {}
+        }
+        self.why()
+    }
+
+    fn why(&self) -> String {
+        format!("the application showed no sign of health for {}", in_ms(self.deadline))
+    }
+
     pub fn healthy(&self) -> watch::Receiver<bool> {
         self.healthy.subscribe()
     }
@@ -126,7 +189,7 @@ impl AppHealth {
         };
         match self.check {
             Some(_) => drop(join(looks, self.judge()).await),
-            None => std::future::pending().await,
+            None => pending().await,
         }
     }
 
@@ -147,11 +210,7 @@ impl AppHealth {
             self.healthy.send_if_modified(|was| std::mem::replace(was, healthy) != healthy);
         match changed {
             true if healthy => info!(outcome = "app_healthy", "the application is healthy"),
-            true => warn!(
-                outcome = "app_unhealthy",
-                "the application showed no sign of health for {}",
-                in_ms(self.deadline)
-            ),
+            true => warn!(outcome = "app_unhealthy", "{}", self.why()),
             false => {}
         }
     }
@@ -246,6 +305,18 @@ mod tests {
         assert!(matches!("http://127.0.0.1:1/x?y".parse(), Ok(Check::Url(_))));
         for wrong in ["", "file:", "https://x/", "http:", "/run/ok", "Heartbeat", "ftp://x/"] {
             assert!(wrong.parse::<Check>().is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn each_partition_has_its_own_check() {
+        for (text, check) in [
+            ("file:/run/{partition}/ok", "file:/run/a b/ok"),
+            ("http://127.0.0.1:1/{partition}?of={partition}", "http://127.0.0.1:1/a b?of=a b"),
+            ("http://127.0.0.1:1/x", "http://127.0.0.1:1/x"),
+        ] {
+            let parsed = |text: &str| text.parse::<Check>().expect("a check");
+            assert_eq!(parsed(text).of_partition("a b"), parsed(check), "{text}");
         }
     }
 }
