@@ -257,6 +257,23 @@ await page.unroute("**/events");
 await until("the page recovers from a 502", () => shows("orders", "orders-2"));
 complaints.splice(0, complaints.length, ...complaints.filter((it) => !it.includes("502")));
 
+// With the stream of this page, 64 streams are open. A second page must wait.
+const { port, hostname } = new URL(page.url());
+const streams = Array.from({ length: 63 }, () => connect(port, hostname));
+streams.forEach((stream) => stream.write("GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+await Promise.all(streams.map((stream) => new Promise((read) => stream.once("data", read))));
+const second = await browser.newPage();
+await second.goto(page.url());
+await until("a page over the limit is refused", async () =>
+  (await second.locator("#stale").innerText()).includes("64 pages are open already"),
+);
+check((await page.locator("#live").innerText()).includes("live"), "the other page is live");
+streams.forEach((stream) => stream.destroy());
+await until("the refused page recovers", async () =>
+  (await second.locator("#live").innerText()).includes("live"),
+);
+await second.close();
+
 // The store hangs: the test runs a proxy in front of the store, and the proxy stops forwarding.
 if (process.env.AWS_ENDPOINT_URL) {
   const target = new URL(process.env.AWS_ENDPOINT_URL);

@@ -69,19 +69,23 @@ async fn answer(
         headers: head.headers,
         body,
     };
-    let events = match (server.handler)(asked).await {
+    let (events, full) = match (server.handler)(asked).await {
         Answer::Whole(reply) => {
             stage.send_replace(Stage::Writing);
             return whole(reply);
         }
-        Answer::Events(events) => events,
+        Answer::Events(events) => (events, None),
+        Answer::EventsIfRoom { events, full } => (events, Some(full)),
     };
     const KIND: &str = "text/event-stream";
     if only_head {
         stage.send_replace(Stage::Writing);
         return whole(Reply::new(200, KIND, String::new()));
     }
-    let place = StreamPlace::take(streams);
+    let Some(place) = StreamPlace::take(streams, full.is_none()) else {
+        stage.send_replace(Stage::Writing);
+        return whole(Reply::new(200, KIND, full.unwrap_or_default()));
+    };
     stage.send_replace(Stage::Streaming);
     with_head(200, KIND, Body::events(events, stage.clone(), place))
 }

@@ -40,7 +40,7 @@ pub use socket::{SocketFile, start_unix};
 /// another connection ends.
 pub const MOST_CONNECTIONS: usize = 128;
 /// Maximum number of open streams. Streams do not count as connections. A further stream closes the
-/// oldest stream.
+/// oldest stream, or is refused.
 pub const MOST_STREAMS: usize = 64;
 /// The time limit for receiving the request of a connection. So an idle connection blocks others
 /// for at most this time.
@@ -108,6 +108,12 @@ pub enum Answer {
     /// Lines of server-sent events, sent as the stream yields them. The server wakes the stream at
     /// least every [`CONNECTION_LIMIT`], and closes the connection if the peer does not read.
     Events(BoxStream<'static, String>),
+    /// The same, but if [`MOST_STREAMS`] streams are open, the peer gets only the events `full`, and
+    /// no stream is closed.
+    EventsIfRoom {
+        events: BoxStream<'static, String>,
+        full: String,
+    },
 }
 
 /// A function that answers requests. The returned future must not block.

@@ -1,4 +1,4 @@
-//! The open streams. A new stream over the limit closes the oldest stream.
+//! The open streams. A new stream over the limit closes the oldest stream, or is refused.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -13,8 +13,7 @@ use tracing::warn;
 use super::MOST_STREAMS;
 use crate::process::lock::lock;
 
-/// The open streams. A client that never closes its streams cannot block others, because a new
-/// stream over the limit closes the oldest stream.
+/// The open streams.
 #[derive(Debug, Default)]
 pub(super) struct Streams(Mutex<Open>);
 
@@ -39,13 +38,15 @@ pub(super) struct StreamPlace {
 }
 
 impl StreamPlace {
-    pub(super) fn take(streams: &Arc<Streams>) -> StreamPlace {
+    /// Takes a place. If all places are taken, closes the oldest stream, so that a client that never
+    /// closes its streams cannot block others. Returns `None` instead if `closes_oldest` is false.
+    pub(super) fn take(streams: &Arc<Streams>, closes_oldest: bool) -> Option<StreamPlace> {
         let (open, closed) = oneshot::channel();
         let mut all = lock(&streams.0);
-        all.opened += 1;
-        let number = all.opened;
-        all.places.push_back((number, open));
-        if all.places.len() > MOST_STREAMS {
+        if all.places.len() >= MOST_STREAMS {
+            if !closes_oldest {
+                return None;
+            }
             all.places.pop_front();
             let now = Process::system().now().boot;
             if all.warned.is_none_or(|at| now.saturating_sub(at) >= WARN_AGAIN_AFTER) {
@@ -56,7 +57,10 @@ impl StreamPlace {
                 );
             }
         }
-        StreamPlace { number, closed, streams: Arc::clone(streams) }
+        all.opened += 1;
+        let number = all.opened;
+        all.places.push_back((number, open));
+        Some(StreamPlace { number, closed, streams: Arc::clone(streams) })
     }
 
     /// Returns whether the stream must end. If `false`, the task of `cx` is woken as soon as the

@@ -29,6 +29,8 @@ pub struct Board {
 struct Cards {
     /// Number of changes so far.
     version: u64,
+    /// Version of the last removal of a card.
+    removed: u64,
     cards: BTreeMap<String, Card>,
     stores: Vec<(Arc<ReadCounts>, Option<Prices>)>,
     /// Samples: a time, and the numbers of requests that each store had counted at this time.
@@ -44,8 +46,8 @@ const MOST_SAMPLES: usize = 30;
 #[derive(Debug)]
 struct Card {
     version: u64,
-    /// JSON of the card. `None` after the card was removed.
-    json: Option<String>,
+    /// JSON of the card.
+    json: String,
 }
 
 /// The regular event: the current time, and the cost of the page.
@@ -56,9 +58,6 @@ struct Tick {
     wall: u64,
     /// Age of the last answer of a store, in milliseconds, above which a card is late.
     late: u64,
-    /// Keys of all cards, in the first event of a stream.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ids: Option<Vec<String>>,
     requests: u64,
     per_minute: f64,
     /// Cost of a month at the current rate of requests. Null if the price of a store is unknown.
@@ -84,16 +83,9 @@ impl Board {
 
     /// Shows a card, or replaces it.
     pub fn show(&self, id: &str, card: &impl Serialize) {
-        self.put(id, Some(json_line(card)));
-    }
-
-    pub fn remove(&self, id: &str) {
-        self.put(id, None);
-    }
-
-    fn put(&self, id: &str, json: Option<String>) {
+        let json = json_line(card);
         let mut cards = lock(&self.cards);
-        if cards.cards.get(id).and_then(|card| card.json.as_ref()) == json.as_ref() {
+        if cards.cards.get(id).is_some_and(|card| card.json == json) {
             return;
         }
         cards.version += 1;
@@ -102,40 +94,42 @@ impl Board {
         self.changes.send_replace(version);
     }
 
+    pub fn remove(&self, id: &str) {
+        let mut cards = lock(&self.cards);
+        if cards.cards.remove(id).is_some() {
+            cards.version += 1;
+            cards.removed = cards.version;
+            self.changes.send_replace(cards.version);
+        }
+    }
+
     /// Returns a receiver that sees each change.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Returns the events for the changes after `version`, and the new version.
+    /// Returns the events for the changes after `version`, and the new version. If a card was
+    /// removed, the first event has the keys of all cards, and the page drops the others. So the
+    /// board need not remember removed cards. A new stream has version 0, and gets this event too,
+    /// because a page may open its stream again after a restart of this process.
     pub fn events_since(&self, version: u64) -> (String, u64) {
         let cards = lock(&self.cards);
         let mut text = String::new();
+        if version == 0 || cards.removed > version {
+            let ids: Vec<&String> = cards.cards.keys().collect();
+            text = format!("event: ids\ndata: {}\n\n", json_line(&ids));
+        }
         for (id, card) in cards.cards.iter().filter(|(_, card)| card.version > version) {
-            let id = json_line(id);
-            match &card.json {
-                // A new stream has never sent the removed card, so it need not send the removal.
-                None if version == 0 => Ok(()),
-                Some(json) => {
-                    writeln!(text, "event: card\ndata: {{\"id\":{id},\"card\":{json}}}\n")
-                }
-                None => writeln!(text, "event: gone\ndata: {{\"id\":{id}}}\n"),
-            }
-            .expect("a string takes all text");
+            let (id, json) = (json_line(id), &card.json);
+            writeln!(text, "event: card\ndata: {{\"id\":{id},\"card\":{json}}}\n")
+                .expect("a string takes all text");
         }
         (text, cards.version)
     }
 
     /// Returns the regular event.
     pub fn tick(&self) -> String {
-        tick(&self.cost())
-    }
-
-    /// Returns the first event of a stream, which lists the existing cards.
-    pub fn first_tick(&self) -> String {
-        let shown = |(id, card): (&String, &Card)| card.json.as_ref().map(|_| id.clone());
-        let ids = Some(lock(&self.cards).cards.iter().filter_map(shown).collect());
-        tick(&Tick { ids, ..self.cost() })
+        format!("event: tick\ndata: {}\n\n", json_line(&self.cost()))
     }
 
     /// Records the current numbers of requests. The rate of the last minutes is computed from these
@@ -172,7 +166,6 @@ impl Board {
             now,
             wall: millis(Process::system().now().wall),
             late: millis((self.poll * 2).max(LATE)),
-            ids: None,
             requests: counts.iter().map(|(lists, reads)| lists + reads).sum(),
             per_minute: recent as f64 / minutes,
             dollars_a_month: dollars.map(|dollars| dollars / minutes * MINUTES_A_MONTH),
@@ -185,10 +178,6 @@ impl Cards {
     fn counts(&self) -> Vec<(u64, u64)> {
         self.stores.iter().map(|(counted, _)| counted.counts()).collect()
     }
-}
-
-fn tick(tick: &Tick) -> String {
-    format!("event: tick\ndata: {}\n\n", json_line(tick))
 }
 
 #[cfg(test)]
@@ -204,6 +193,7 @@ mod tests {
         board.show("a", &1);
         board.show("b", &2);
         let (text, seen) = board.events_since(0);
+        assert!(text.starts_with("event: ids\ndata: [\"a\",\"b\"]\n\n"), "{text}");
         assert_eq!(text.matches("event: card").count(), 2);
         board.show("a", &1);
         assert_eq!(board.events_since(seen), (String::new(), seen));
@@ -211,7 +201,23 @@ mod tests {
         let (text, seen) = board.events_since(seen);
         assert_eq!(text, "event: card\ndata: {\"id\":\"a\",\"card\":3}\n\n");
         board.remove("a");
-        assert_eq!(board.events_since(seen).0, "event: gone\ndata: {\"id\":\"a\"}\n\n");
+        board.remove("unknown");
+        let (text, seen) = board.events_since(seen);
+        assert_eq!(text, "event: ids\ndata: [\"b\"]\n\n");
+        assert_eq!(board.events_since(seen), (String::new(), seen));
+    }
+
+    /// Before the fix, the board kept the key of each removed card.
+    #[test]
+    fn regression_removed_cards_need_no_memory() {
+        let board = Board::new(false, Duration::ZERO);
+        for number in 0..1_000 {
+            let id = number.to_string();
+            board.show(&id, &number);
+            board.remove(&id);
+        }
+        assert!(lock(&board.cards).cards.is_empty());
+        assert_eq!(board.events_since(7).0, "event: ids\ndata: []\n\n");
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use futures::StreamExt as _;
 use serde::Serialize;
-use tenure::{Election, Epoch, Error, LastSeen, Layout, Observation};
+use tenure::{Election, Epoch, Error, ErrorKind, LastSeen, Layout, Observation};
 use tenure_history::{LeadershipSpan, Reader};
 
 use super::place::Place;
@@ -191,7 +191,7 @@ async fn observe(
         timeline.update(place, layout, newest).await;
         card.update(observation, seen, election.since_last_answer(), place.board.now());
         card.error = match (&timeline.failed, election.last_failure()) {
-            (_, Some(error)) if card.state == LeaseState::Unknown => {
+            (_, Some(error)) if card.state == LeaseState::Unknown || needs_operator(&error) => {
                 Some(plain(&error.to_string()))
             }
             (failed, _) => failed.as_ref().map(|(error, _)| plain(error)),
@@ -246,6 +246,11 @@ impl ElectionCard {
         self.answered_at =
             settled(self.answered_at, answered_ago.map(|ago| now - millis(ago).min(now)));
     }
+}
+
+/// Returns whether an operator must correct the failure, so that a card shows it without a delay.
+pub fn needs_operator(failure: &Error) -> bool {
+    failure.kind() != ErrorKind::Unavailable
 }
 
 /// Returns the new time. If it differs from the old time only by rounding, returns the old time.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use tenure::Error;
 use tenure_groups::{Group, GroupSnapshot, SessionState};
 
-use super::election::{settled, shortened};
+use super::election::{needs_operator, settled, shortened};
 use super::place::Place;
 use crate::group::view::{PartitionStatus, state_word};
 use crate::output::print::{json_line, millis, plain};
@@ -126,6 +126,8 @@ async fn observe(
             now - millis(ago).min(now)
         });
         card.update(snapshot, &sessions, answered_at, place.board.show_tokens);
+        let failure = group.last_failure().filter(needs_operator);
+        card.error = failure.map(|error| plain(&error.to_string()));
         place.board.show(&place.id, card);
     }
 }
@@ -223,6 +225,5 @@ impl GroupCard {
             || group.partitions.iter().map(|it| it.token.map(|token| token.get())).collect();
         self.tokens = show_tokens.then(tokens);
         self.answered_at = settled(self.answered_at, answered_at);
-        self.error = None;
     }
 }

@@ -9,10 +9,13 @@ mod job;
 mod page;
 mod place;
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use humantime::format_duration;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::args::common::{after_help, positive_duration};
@@ -21,7 +24,7 @@ use crate::http::access::{Access, AccessArgs};
 use crate::http::{Handler, Listen, Server};
 use crate::process::signals::{ENDING, Signals};
 use crate::process::timer::pause;
-use crate::store::url::{StoreUrl, store_url};
+use crate::store::url::{self, StoreUrl, store_url};
 use board::Board;
 use page::Page;
 
@@ -59,9 +62,9 @@ The page shows elections with leader, data, remaining lease and the last 50 epoc
 the owner of each partition; and the last periods of jobs (`run --once-per`). It is updated as the \
 states change. It changes no object: every write of one is refused in this process.
 
-Up to 500 elections, groups and jobs of each store are followed; the names of others are listed. \
-Each is followed once, for up to 64 visible pages. The page shows the number of requests and their \
-cost in a month.
+Up to 500 elections, groups and jobs of all stores are followed; the names of others are listed. \
+Each is followed once, for up to 64 visible pages. A further page is refused until another closes. \
+The page shows the number of requests and their cost in a month.
 
 With --access-key-file a browser asks for a user name and a password: the name is ignored, and the \
 password is the key.",
@@ -93,8 +96,10 @@ pub async fn ui(args: UiArgs) -> Result<u8, Failure> {
     let _serving = server.listen(&args.listen, "the page").await?;
     // All tasks end when this function returns and drops the set.
     let mut places = JoinSet::new();
-    for (number, url) in args.stores.into_iter().enumerate() {
-        places.spawn(place::follow(number, url, args.poll, Arc::clone(&board)));
+    let slots = Arc::new(Semaphore::new(place::MOST_FOLLOWED));
+    for (number, url) in distinct(args.stores).into_iter().enumerate() {
+        let (board, slots) = (Arc::clone(&board), Arc::clone(&slots));
+        places.spawn(place::follow(number, url, args.poll, board, slots));
     }
     loop {
         tokio::select! {
@@ -102,5 +107,48 @@ pub async fn ui(args: UiArgs) -> Result<u8, Failure> {
             _ = signals.next() => return Ok(0),
             () = pause(SAMPLE_EVERY) => board.sample(),
         }
+    }
+}
+
+/// Returns each store once. A slash at the end makes no difference, and a directory may have several
+/// paths.
+fn distinct(mut stores: Vec<StoreUrl>) -> Vec<StoreUrl> {
+    let mut seen = BTreeSet::new();
+    stores.retain(|url| {
+        seen.insert(match url.place() {
+            url::Place::Dir { path, .. } => {
+                let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+                (path, String::new())
+            }
+            url::Place::In { .. } => {
+                (PathBuf::new(), url.to_string().trim_end_matches('/').to_owned())
+            }
+        })
+    });
+    stores
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regression_a_store_that_is_given_twice_is_followed_once() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().display().to_string();
+        std::os::unix::fs::symlink(dir.path(), dir.path().join("link")).expect("a link");
+        let given = [
+            format!("file://{path}"),
+            format!("file://{path}/"),
+            format!("file://{path}/link"),
+            format!("file://{path}/missing"),
+            format!("file://{path}/missing/"),
+            "s3://bucket/a".to_owned(),
+            "s3://bucket/a/".to_owned(),
+            "s3://bucket/b".to_owned(),
+        ];
+        let urls = given.iter().map(|url| url.parse().expect("a URL")).collect();
+        let kept: Vec<_> = distinct(urls).iter().map(ToString::to_string).collect();
+        assert_eq!(kept, [&*given[0], &*given[3], &*given[5], &*given[7]]);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tenure::store::Store;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::board::Board;
@@ -16,11 +17,11 @@ use crate::cost::prices;
 use crate::output::print::plain;
 use crate::process::timer::pause;
 use crate::store::open::{IfMissing, Opened, open};
-use crate::store::patience::caught;
-use crate::store::url::StoreUrl;
+use crate::store::patience::{caught, on_a_thread};
+use crate::store::url::{self, StoreUrl};
 
-/// Maximum number of followed elections, groups and jobs of one store.
-const MOST_FOLLOWED: usize = 500;
+/// Maximum number of followed elections, groups and jobs of all stores.
+pub const MOST_FOLLOWED: usize = 500;
 /// Interval of the searches for new elections, groups and jobs.
 const SEARCH_EVERY: Duration = Duration::from_secs(60);
 /// Maximum number of names on the card of a store.
@@ -58,9 +59,15 @@ pub struct Place {
     pub poll: Duration,
 }
 
-/// Follows all elections, groups and jobs below this URL until the future is dropped. Shows each
-/// error on a card, and retries.
-pub async fn follow(number: usize, url: StoreUrl, poll: Duration, board: Arc<Board>) {
+/// Follows all elections, groups and jobs below this URL until the future is dropped. Each takes one
+/// of the `slots`. Shows each error on a card, and retries.
+pub async fn follow(
+    number: usize,
+    url: StoreUrl,
+    poll: Duration,
+    board: Arc<Board>,
+    slots: Arc<Semaphore>,
+) {
     let shown = plain(&url.to_string());
     let id = format!("{number:03}");
     let requests = Arc::default();
@@ -83,9 +90,9 @@ pub async fn follow(number: usize, url: StoreUrl, poll: Duration, board: Arc<Boa
         pause(RETRY_EVERY).await;
     };
     let store: Arc<dyn Store> = Arc::new(CountedStore { store, requests });
-    let mut followers = Followers { tasks: JoinSet::new(), running: BTreeMap::new() };
+    let mut followers = Followers { tasks: JoinSet::new(), running: BTreeMap::new(), slots };
     loop {
-        let wait = match search(&store, &prefix).await {
+        match search(&store, &prefix).await {
             Ok(search) => {
                 let place = |found: &Found, id| Place {
                     board: Arc::clone(&board),
@@ -105,15 +112,31 @@ pub async fn follow(number: usize, url: StoreUrl, poll: Duration, board: Arc<Boa
                     ..failed(String::new())
                 };
                 board.show(&id, &card);
-                if card.followed == 0 { SEARCH_AGAIN } else { SEARCH_EVERY }
+                let wait = if card.followed == 0 { SEARCH_AGAIN } else { SEARCH_EVERY };
+                tokio::select! {
+                    () = pause(wait) => {}
+                    () = vanished(&url, poll) => {}
+                }
             }
             Err(error) => {
                 let followed = followers.running.len();
                 board.show(&id, &StoreCard { followed, ..failed(error.to_string()) });
-                RETRY_EVERY
+                pause(RETRY_EVERY).await;
             }
-        };
-        pause(wait).await;
+        }
+    }
+}
+
+/// Returns once the directory of the store has vanished. A check of a directory costs no request, so
+/// the page need not wait for the next search. Never returns for other stores.
+async fn vanished(url: &StoreUrl, poll: Duration) {
+    let url::Place::Dir { path, .. } = url.place() else { return std::future::pending().await };
+    loop {
+        pause(poll.min(SEARCH_EVERY)).await;
+        let path = path.clone();
+        if let Ok(Ok(false)) = on_a_thread(move || path.try_exists()).await {
+            return;
+        }
     }
 }
 
@@ -130,6 +153,8 @@ fn name_of(url: &str, searched: &str, prefix: &str) -> String {
 struct Followers {
     tasks: JoinSet<()>,
     running: BTreeMap<Found, AbortHandle>,
+    /// The free slots of all stores.
+    slots: Arc<Semaphore>,
 }
 
 impl Followers {
@@ -158,11 +183,11 @@ impl Followers {
             }
             let id = format!("{id}/{}/{:?}", found.prefix, found.kind);
             let place = place(found, id);
-            if self.running.len() >= MOST_FOLLOWED {
+            let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
                 others.push(place.name);
                 continue;
-            }
-            let task = self.tasks.spawn(follow_place(found.kind, place));
+            };
+            let task = self.tasks.spawn(follow_place(found.kind, place, slot));
             self.running.insert(found.clone(), task);
         }
         others
@@ -181,8 +206,8 @@ impl Drop for ShownCard {
     }
 }
 
-/// Follows one place. If the follower panics, starts it again.
-async fn follow_place(kind: FoundKind, place: Place) {
+/// Follows one place. If the follower panics, starts it again. Returns the slot at its end.
+async fn follow_place(kind: FoundKind, place: Place, _slot: OwnedSemaphorePermit) {
     let _card = ShownCard { board: Arc::clone(&place.board), id: place.id.clone() };
     loop {
         let place = place.clone();
@@ -195,5 +220,48 @@ async fn follow_place(kind: FoundKind, place: Place) {
         };
         caught(followed).await;
         pause(RETRY_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure::store::MemoryStore;
+
+    use super::*;
+
+    fn found(prefixes: &[&str]) -> Search {
+        let job = |prefix: &&str| Found { prefix: (*prefix).to_owned(), kind: FoundKind::Job };
+        Search { found: prefixes.iter().map(job).collect(), complete: true }
+    }
+
+    /// Before the fix, each store had a bound of its own.
+    #[tokio::test]
+    async fn regression_all_stores_share_the_bound() {
+        let slots = Arc::new(Semaphore::new(3));
+        let board = Arc::new(Board::new(false, Duration::ZERO));
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let place = |found: &Found, id| Place {
+            board: Arc::clone(&board),
+            store: Arc::clone(&store),
+            prefix: found.prefix.clone(),
+            name: found.prefix.clone(),
+            id,
+            poll: Duration::from_secs(5),
+        };
+        let new = || Followers {
+            tasks: JoinSet::new(),
+            running: BTreeMap::new(),
+            slots: Arc::clone(&slots),
+        };
+        let (mut one, mut two) = (new(), new());
+        assert!(one.update(&found(&["a", "b"]), "0", place).is_empty());
+        assert_eq!(two.update(&found(&["c", "d", "e"]), "1", place), ["d", "e"]);
+        one.update(&found(&["b"]), "0", place);
+        // The end of a follower frees its slot.
+        while slots.available_permits() == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(two.update(&found(&["c", "d", "e"]), "1", place), ["e"]);
+        assert_eq!((one.running.len(), two.running.len()), (1, 2));
     }
 }

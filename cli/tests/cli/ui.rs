@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use tenure::Process;
 
 use crate::TENURE;
 use crate::bench::tenure;
@@ -180,6 +181,37 @@ fn regression_an_empty_store_is_searched_again_soon() {
     let a = sidecar(&scene, "a", &[]);
     a.leads();
     shows(&ui, "election", "the election", |card| card["leader"] == "a");
+}
+
+/// Before the fix, the card of the store showed the error after a minute, and the card of the
+/// election after half a minute.
+#[test]
+fn regression_a_vanished_directory_is_shown_soon() {
+    let scene = Scene::new(TENURE);
+    let mut a = sidecar(&scene, "a", &[]);
+    a.leads();
+    a.process.signal(Signal::SIGKILL);
+    a.process.code();
+    let ui = ui(&scene, &["--store", &format!("{}/", scene.url())]);
+    shows(&ui, "election", "the election", |card| card["epoch"] == 1 && card["error"].is_null());
+    let now = || Process::system().now().boot;
+    let started = now();
+    fs::rename(scene.path("store"), scene.path("elsewhere")).expect("moved");
+    for kind in ["store", "election"] {
+        let card = shows(&ui, kind, "an error", |card| card["error"].is_string());
+        let error = card["error"].as_str().expect("a text");
+        assert!(error.contains("no directory exists at"), "{card}");
+    }
+    assert!((now() - started).as_secs() < 20, "{:?}", now() - started);
+    fs::rename(scene.path("elsewhere"), scene.path("store")).expect("moved");
+    for kind in ["store", "election"] {
+        shows(&ui, kind, "no error", |card| card["error"].is_null());
+    }
+    let events = ui.events("/events");
+    let (first, _) = events.wait_for("tick", 0);
+    events.wait_for("tick", first + 1);
+    let stores = events.all().into_iter().filter(|(_, event)| event["card"]["kind"] == "store");
+    assert_eq!(stores.count(), 1, "a store that is given twice has one card");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use super::*;
 use crate::process::timer::pause;
 
 mod crowd;
+mod streams;
 
 const ANY_PORT: &str = "127.0.0.1:0";
 
@@ -259,36 +260,6 @@ async fn an_unread_stream_is_closed() {
     // This reads the buffered rest of the stream. The read ends only if the server has closed the
     // stream.
     rest(stream).await;
-}
-
-/// Before the fix, the server refused each stream over the limit.
-#[tokio::test]
-async fn regression_a_stream_over_the_limit_closes_the_oldest() {
-    let handler: Handler = Arc::new(|_| {
-        let first = futures::stream::once(std::future::ready("data: 1\n\n".to_owned()));
-        let events = first.chain(futures::stream::pending()).boxed();
-        Box::pin(std::future::ready(Answer::Events(events)))
-    });
-    let serving = Server { handler, most_body: 0 }.start(any_port()).expect("a free port");
-    let mut streams = Vec::new();
-    for _ in 0..=MOST_STREAMS {
-        let mut stream = open(&serving).await;
-        stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("a write");
-        let mut said = String::new();
-        while !said.contains("data: 1") {
-            let mut part = [0; 1 << 10];
-            let len = stream.read(&mut part).await.expect("the stream is open");
-            assert!(len > 0, "the stream is refused: {said}");
-            said += &String::from_utf8_lossy(&part[..len]);
-        }
-        streams.push(stream);
-    }
-    let oldest = streams.remove(0);
-    timeout(CONNECTION_LIMIT, rest(oldest)).await.expect("the oldest ends");
-    for stream in &mut streams {
-        let more = timeout(Duration::from_millis(1), stream.read(&mut [0; 1])).await;
-        assert!(more.is_err(), "the other streams continue: {more:?}");
-    }
 }
 
 /// Before the fix, two processes could find the same dead socket, and both listened at its path.

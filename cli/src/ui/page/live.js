@@ -61,11 +61,12 @@ function refresh() {
 
 function beat() {
   const silent = performance.now() - heard,
-    stale = silent > 6000;
+    stale = silent > 6000 || refusal !== "";
   document.body.classList.toggle("stale", stale);
   $("stale").hidden = !stale;
-  if (stale) put($("stale"), `This view is ${length(silent)} old: tenure ui does not answer.`);
-  put($("live"), stale ? "✕ stale" : cards.size ? "● live" : "Connecting");
+  const why = refusal || `This view is ${length(silent)} old: tenure ui does not answer.`;
+  if (stale) put($("stale"), why);
+  put($("live"), refusal ? "✕ refused" : stale ? "✕ stale" : cards.size ? "● live" : "Connecting");
   if (silent > 10000 && performance.now() - opened > 10000) listen();
   for (const { view, card, kind } of cards.values())
     if (!view.article.hidden) kind.tick(view, card);
@@ -80,7 +81,8 @@ function beat() {
 // stream, and does not notice a dead connection. A hidden page closes its stream, because a browser
 // opens at most six connections to a host.
 let source = null,
-  opened = 0;
+  opened = 0,
+  refusal = "";
 function listen() {
   if (source) source.close();
   source = null;
@@ -90,22 +92,26 @@ function listen() {
   source.addEventListener("tick", (event) => {
     const tick = JSON.parse(event.data);
     heard = performance.now();
+    refusal = "";
     base = tick.now - heard;
     wallBase = tick.wall - heard;
     late = tick.late;
     const cost =
       tick.dollars_a_month === null ? "" : `, about $${tick.dollars_a_month.toFixed(2)} a month`;
     put($("cost"), `${tick.requests} requests, ${tick.per_minute.toFixed(1)} a minute${cost}`);
-    // The first event of a connection lists all cards. Other cards are removed, because the server
-    // may have restarted.
-    if (tick.ids) for (const id of [...cards.keys()]) if (!tick.ids.includes(id)) drop(id);
+  });
+  source.addEventListener("full", (event) => (refusal = JSON.parse(event.data)));
+  // The event lists all cards after a removal and at the start of a connection. Other cards are
+  // removed: at the start, because the server may have restarted.
+  source.addEventListener("ids", (event) => {
+    const ids = new Set(JSON.parse(event.data));
+    for (const id of [...cards.keys()]) if (!ids.has(id)) drop(id);
   });
   source.addEventListener("card", (event) => {
     const { id, card } = JSON.parse(event.data);
     heard = performance.now();
     show(id, card);
   });
-  source.addEventListener("gone", (event) => drop(JSON.parse(event.data).id));
 }
 
 listen();

@@ -13,7 +13,8 @@ use sha2::{Digest as _, Sha256};
 use super::board::Board;
 use crate::http::access::Access;
 use crate::http::refusal::Refusal;
-use crate::http::{Answer, HttpRequest, Reply};
+use crate::http::{Answer, HttpRequest, MOST_STREAMS, Reply};
+use crate::output::print::json_line;
 use crate::process::timer::pause;
 
 const FRAME: &str = include_str!("frame.html");
@@ -56,7 +57,7 @@ impl Page {
         }
         match &*asked.path {
             "/" => Ok(Answer::Whole(self.html())),
-            "/events" => Ok(Answer::Events(events(&self.board))),
+            "/events" => Ok(Answer::EventsIfRoom { events: events(&self.board), full: full() }),
             _ => Err(Refusal::fixed(404, "not_found", "no resource has this path")),
         }
     }
@@ -83,9 +84,17 @@ fn policy() -> String {
     )
 }
 
+/// Returns the event of a page over the limit. The page opens its stream again after 10 s.
+fn full() -> String {
+    let why = format!(
+        "{MOST_STREAMS} pages are open already: close one of them. This page tries again every 10 s."
+    );
+    format!("retry: 10000\nevent: full\ndata: {}\n\n", json_line(&why))
+}
+
 /// Returns the events of a page: all cards, then each change, and a regular event.
 fn events(board: &Arc<Board>) -> BoxStream<'static, String> {
-    let first = format!("retry: 1000\n\n{}", board.first_tick());
+    let first = format!("retry: 1000\n\n{}", board.tick());
     let state = (Arc::clone(board), board.subscribe(), 0);
     let next = stream::unfold(state, |(board, mut changes, seen)| async move {
         let (mut text, version) = board.events_since(seen);
