@@ -51,7 +51,7 @@ const OTHERS: [&str; 16] = [
 /// Settings that apply to one process only. CMD inherits their variables. A `tenure` process inside
 /// CMD ignores these variables, because it must not use the name or the epoch file of the outer
 /// process.
-const OF_RUN: [&str; 9] = [
+const OF_RUN: [&str; 11] = [
     "TENURE_NAME",
     "TENURE_UNIQUE_NAME",
     "TENURE_DATA",
@@ -61,6 +61,8 @@ const OF_RUN: [&str; 9] = [
     "TENURE_ON_LOST",
     "TENURE_HOOK_TIMEOUT",
     "TENURE_EPOCH_FILE",
+    "TENURE_APP_HEALTH",
+    "TENURE_APP_HEALTH_DEADLINE",
 ];
 /// Settings that a `tenure` process inside the CMD of `watch --exec` ignores, too. In this CMD,
 /// `TENURE_DATA` contains the data of the observed leader, and the outer process already listens on

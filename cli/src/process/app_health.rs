@@ -31,14 +31,15 @@ pub struct AppHealthArgs {
     /// `serve`. Once the deadline has passed without a sign of health, `run` and `group run` stop
     /// CMD, and `serve` resigns and gives up its sessions. `serve` campaigns and joins groups only
     /// while the application works. For `serve` the check is no fence: an application that hangs may
-    /// continue later. With `group run`, `{partition}` in the check stands for the partition.
-    #[arg(long, value_name = "CHECK", value_parser = str::parse::<Check>, help_heading = "Health")]
+    /// continue later. `group run` replaces `{partition}` in the check by the name of the partition.
+    #[arg(long, value_name = "CHECK", value_parser = str::parse::<Check>)]
+    #[arg(env = "TENURE_APP_HEALTH", help_heading = "Health")]
     app_health: Option<Check>,
     /// Maximum time without a sign of health: at least 100ms, at most 24h [default: 30s]
     ///
     /// After the start of CMD the first sign has the same time.
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(DAY), requires = "app_health")]
-    #[arg(help_heading = "Health", hide_short_help = true)]
+    #[arg(env = "TENURE_APP_HEALTH_DEADLINE", help_heading = "Health", hide_short_help = true)]
     app_health_deadline: Option<Duration>,
 }
 
@@ -132,8 +133,8 @@ impl AppHealth {
         }
     }
 
-    /// Returns the checks of the CMD for this partition, whose name replaces `{partition}` in the
-    /// URL or the path.
+    /// Returns the checks of the CMD for this partition. The name of the partition replaces
+    /// `{partition}` in the URL or the path.
     pub fn of_partition(&self, name: &str) -> AppHealth {
         let check = self.check.as_ref().map(|check| check.of_partition(name));
         let (deadline, process) = (self.deadline, self.process.clone());

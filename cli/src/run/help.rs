@@ -63,7 +63,7 @@ token.",
   70  store unsafe, or an object in it corrupt, too new or deleted
   71  the operating system refused to start a process, or the guard has died
   73  with --once-per: a clock is wrong, and CMD was not run
-  75  lost the lease: CMD was stopped, or ended after the lease
+  75  lost or gave up the lease: CMD was stopped, or ended after the lease
   76  with --try: another candidate leads, and CMD was not run; see
       --busy-exit-code
   77  access denied by the store for 10s, or for 60s by the machine's metadata

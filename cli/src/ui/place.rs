@@ -234,7 +234,7 @@ mod tests {
         Search { found: prefixes.iter().map(job).collect(), complete: true }
     }
 
-    /// Before the fix, each store had a bound of its own.
+    /// Before the fix, each store had a separate bound.
     #[tokio::test]
     async fn regression_all_stores_share_the_bound() {
         let slots = Arc::new(Semaphore::new(3));

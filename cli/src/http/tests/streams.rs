@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Opens a stream whose first event has the data 1.
+/// Opens a stream, and reads its first event.
 async fn open_stream(serving: &Serving) -> TcpStream {
     let mut stream = open(serving).await;
     stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("a write");
@@ -16,7 +16,7 @@ async fn open_stream(serving: &Serving) -> TcpStream {
     stream
 }
 
-/// Returns a server whose streams answer as `answer` says.
+/// Returns a server with this answer to each request for a stream.
 fn streaming(answer: fn(BoxStream<'static, String>) -> Answer) -> Serving {
     let handler: Handler = Arc::new(move |_| {
         let first = futures::stream::once(std::future::ready("data: 1\n\n".to_owned()));
