@@ -104,7 +104,7 @@ fn a_stopped_leader_exits_with_75_after_it_continues() {
     // the lapse.
     eventually("the lease has lapsed", || scene.status()["lapsed"] == true);
     let status = scene.status();
-    assert_eq!((&status["state"], &status["epoch"]), (&"held".into(), &first.epoch.into()));
+    assert_eq!((&status["state"], &status["epoch"]), (&"vacant".into(), &first.epoch.into()));
     a.signal(Signal::SIGCONT);
     assert_eq!(a.code(), 75);
     assert!(a.said().contains("lost epoch 1"), "{}", a.said());
