@@ -7,8 +7,8 @@ use tenure::{Error, ErrorKind};
 /// Only with `--exit-code` of `status` and `group status`: the election is vacant, or a partition
 /// has no owner.
 pub const VACANT: u8 = 1;
-/// Only with `run --forever`: CMD ended with a code other than 0. A supervisor could confuse the
-/// code of CMD with the codes below.
+/// Only with `run --forever`: CMD ended with a code other than 0. This code replaces the code of
+/// CMD, because a supervisor could confuse the code of CMD with the codes below.
 pub const CMD_FAILED: u8 = 1;
 /// The arguments or the settings are wrong; nothing was sent.
 pub const USAGE: u8 = 64;

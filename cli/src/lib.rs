@@ -86,7 +86,7 @@ fn run_line() -> u8 {
     })
 }
 
-/// Prints the reason for refused arguments. Clap returns help and the version as errors, too.
+/// Prints the reason for refused arguments. Clap also returns the help and the version as errors.
 fn refuse(refused: Refused, line: &[OsString]) -> u8 {
     match refused {
         Refused::Arguments(error) if !error.use_stderr() => {
@@ -118,7 +118,7 @@ fn complain_of_variables() {
     variables::without_effect().iter().for_each(|why| logs::complain(why));
 }
 
-/// Runs one of the two processes that guard CMD.
+/// Runs the standby or the guard.
 fn run_guard(
     args: &GuardArgs,
     run: impl FnOnce(&Tenure, &GuardArgs, fn(&'static str, &str)) -> io::Result<()>,

@@ -116,7 +116,8 @@ pub fn json(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("the value is not JSON: {error}"))
 }
 
-/// The text below the options of a verb: its additional text, the common text, and its exit codes.
+/// Expands to the text below the options of a verb: an additional text of the verb, the text for
+/// all verbs, and the exit codes of the verb.
 macro_rules! after_help {
     ($codes:literal) => {
         concat!(

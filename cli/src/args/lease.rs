@@ -220,7 +220,8 @@ impl LeaseArgs {
         waiting.max(self.renew_interval())
     }
 
-    /// Returns the times before the end of a lease at which CMD gets SIGTERM and SIGKILL.
+    /// Returns the time from SIGTERM to SIGKILL for CMD, and the time from SIGKILL to the end of
+    /// the lease.
     pub fn margins(&self, grace: GraceArg) -> Result<Margins, Failure> {
         Margins::with(self.validity, self.renew_interval(), self.request_timeout(), grace.grace)
             .map_err(|no_room| Failure::new(exit::USAGE, no_room))

@@ -90,7 +90,8 @@ pub fn parse(line: &[OsString]) -> Result<Args, Refused> {
         .map_err(|error| explain(error, line))
 }
 
-/// Returns the definitions of the arguments, without the variables that have no effect now.
+/// Returns the definitions of the arguments. An argument has no variable if the variable would have
+/// no effect in this process.
 pub fn command() -> Command {
     with_effective_variables(Args::command())
 }
@@ -135,7 +136,7 @@ fn is_of_the_outer_process(name: &OsStr) -> bool {
         || OF_ALL.iter().any(|one| name == *one) && is_set(EPOCH)
 }
 
-/// Adds the name of the variable to an error about its value.
+/// If the value of a variable has caused the error, adds the name of the variable to the error.
 fn explain(error: clap::Error, line: &[OsString]) -> Refused {
     let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) else {
         return Refused::Arguments(error);
@@ -272,7 +273,7 @@ mod tests {
         command().debug_assert();
     }
 
-    /// Errors name the variable of a flag by this rule.
+    /// `explain` computes the name of a variable from the name of the flag.
     #[test]
     fn each_variable_has_the_name_of_its_flag() {
         fn check(verb: &Command) {

@@ -18,7 +18,8 @@ pub struct Prices {
     list: f64,
     /// Price of reads. A poll that finds no change is also a read.
     read: f64,
-    /// Price of deletions of up to 1,000 keys each, or of deleted keys with `delete_by_key`.
+    /// Price of deletions, each of up to 1,000 keys. With `delete_by_key`, the price of deleted
+    /// keys.
     delete: f64,
     #[serde(default)]
     delete_by_key: bool,

@@ -18,8 +18,8 @@ const KEPT: f64 = 10.0;
 const DEPUTIES: f64 = 3.0;
 /// Maximum time between two listings of the assignments by one process.
 const LIST_EVERY: Duration = Duration::from_secs(600);
-/// Maximum number of assignments of one change. A death causes one assignment, and a join that
-/// moves partitions causes three.
+/// Maximum number of assignments that one change causes. A death causes one assignment, and a join
+/// that moves partitions causes three.
 const ASSIGNMENTS: f64 = 4.0;
 
 /// A number of requests for each of [`KINDS`].
@@ -159,7 +159,7 @@ fn per<const N: usize>(time: Duration, intervals: [Duration; N]) -> [f64; N] {
 }
 
 /// Returns four numbers: the runs of the compactor, the epochs or group changes for all runs, the
-/// epochs or group changes for one run, and the runs that find at least one.
+/// epochs or group changes for one run, and the runs that find at least one epoch or group change.
 fn runs(args: &CostArgs, days: f64) -> [f64; 4] {
     let (runs, changes) = (args.compactions_per_day * days, args.elections_per_day * days);
     if runs > 0.0 { [runs, changes, changes / runs, runs.min(changes)] } else { [0.0; 4] }

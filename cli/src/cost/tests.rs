@@ -154,7 +154,8 @@ async fn regression_the_default_poll_of_a_group_follows_the_validity_as_in_the_d
         "--members 3 --validity 12s --poll 2s",
         "--members 6 --validity 60s",
         "--members 8 --validity 20s --poll 20s",
-        // A day and an hour leave 1,200 ended sessions, and their listing has two pages.
+        // With these options, 1,200 sessions end in a day and an hour, so a listing of the sessions
+        // has two pages.
         "--members 2 --elections-per-day 1152 --compactions-per-day 1",
     ];
     compare("--partitions 20 --observers 1", &rows, (1.0, 0.4), async |world| {
@@ -177,7 +178,7 @@ async fn regression_the_default_poll_of_a_group_follows_the_validity_as_in_the_d
     .await;
 }
 
-/// Each leader dies after its election.
+/// In this test, each leader dies immediately after its election.
 #[tokio::test(start_paused = true)]
 async fn takeovers_send_at_most_the_requests_of_the_table() {
     let rows = ["--layout epoch-files", "--layout single-object"];

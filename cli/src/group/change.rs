@@ -93,7 +93,7 @@ impl Names {
 }
 
 impl Operated {
-    /// Refuses a group or a partition that does not exist.
+    /// Opens a group. Fails if the group or one of the partitions `names` does not exist.
     async fn open(at: &GroupStoreArg, names: Option<&Names>) -> Result<Operated, Failure> {
         let group = builder(at).await?.build()?;
         let before = group.snapshot().await?;

@@ -12,7 +12,7 @@ use crate::output::logs::complain;
 use crate::output::print::{ATTENTION, GOOD, NAME, plain, styled};
 use crate::store::open::refuse_election;
 
-/// Digits of a session id shown to people.
+/// Number of digits of a session id that tables show.
 pub const SHOWN_DIGITS: usize = 8;
 
 /// The object that `--json` prints.
@@ -78,7 +78,7 @@ pub async fn status(args: GroupStatusArgs) -> Result<u8, Failure> {
     Ok(if args.exit_code && !status.is_worked_on() { exit::VACANT } else { 0 })
 }
 
-/// Field names of [`GroupStatus`], in its order.
+/// Names of the fields of [`GroupStatus`], in the order of the structure.
 pub const FIELDS: [&str; 5] =
     ["epoch", "members", "partitions", "unattended", "unfinished_restore"];
 

@@ -1,4 +1,5 @@
-//! The deadlines for the end of CMD, and their comparison with times that the caller reads.
+//! The deadlines for the end of CMD, and their comparison with clock times that the caller
+//! provides.
 
 use std::time::Duration;
 

@@ -175,8 +175,8 @@ mod proc {
         // The name in parentheses may contain any character, including a parenthesis.
         let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
         let [state, parent, group, threads] = [0, 1, 2, 17].map(|field| fields.get(field).copied());
-        // A process looks like a zombie after the end of its first thread, but its other threads
-        // run.
+        // After the end of its first thread, a process has the state of a zombie, but its other
+        // threads may still run.
         let threads: u32 = threads?.parse().ok()?;
         let lives = !matches!(state?, "Z" | "X") || threads > 1;
         let number = |field: Option<&str>| Some(Pid::from_raw(field?.parse().ok()?));

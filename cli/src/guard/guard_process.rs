@@ -1,4 +1,5 @@
-//! The connection of `tenure` to guard and standby: a child process and a pipe in each direction.
+//! The connection of `tenure` to the standby and the guard: a child process, and a pipe in each
+//! direction.
 
 use std::ffi::OsString;
 use std::io;
@@ -31,7 +32,7 @@ pub struct GuardProcess {
     exited: bool,
 }
 
-/// A message from the guard, or the end of a process or pipe.
+/// A message from the guard, or the end of the pipe or of the standby.
 #[derive(Debug)]
 pub enum GuardMessage {
     Report(GuardReport),
@@ -63,7 +64,8 @@ impl GuardProcess {
             arguments(pipes, extras.epoch_file.as_ref(), extras.kill_margin.map(millis));
         let mut standby = tenure.command("__standby", &arguments, command);
         standby.fd_mappings(ends.into()).map_err(io::Error::other)?;
-        // The guard and CMD inherit the environment of the standby.
+        // These variables are removed, because the guard and CMD inherit the environment of the
+        // standby.
         for name in OWN_VARIABLES {
             standby.env_remove(name);
         }

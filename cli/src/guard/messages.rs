@@ -33,9 +33,11 @@ pub enum GuardOrder {
     Lease(Deadlines),
     /// Forward this signal to the process group of CMD. The guard answers with `Signalled`.
     Signal(Signal),
-    /// Send SIGTERM to the descendants of CMD that are left. CMD has ended.
+    /// Send SIGTERM to the remaining descendants of CMD. `tenure` sends this order after the end of
+    /// CMD.
     EndRest,
-    /// `tenure` lives and sends no more orders: the end of the pipe does not mean its death.
+    /// `tenure` sends no more orders and closes the pipe, but is alive. So the guard must not
+    /// interpret the end of the pipe as the death of `tenure`.
     Leave,
 }
 
@@ -50,13 +52,13 @@ pub enum GuardReport {
     Started(GroupId),
     /// Number of `Signal` orders that the guard has carried out since its previous report.
     Signalled(u32),
-    /// The group got SIGTERM because the lease was at risk.
+    /// The process group of CMD got SIGTERM because the lease was at risk.
     Terminated,
-    /// Living processes got SIGKILL.
+    /// CMD or at least one of its descendants got SIGKILL.
     Killed,
-    /// CMD has ended with this wait status of the system.
+    /// CMD has ended. The value is the wait status that the system reported.
     Ended(i32),
-    /// The hook has ended with this wait status of the system.
+    /// The hook has ended. The value is the wait status that the system reported.
     HookEnded(i32),
     /// No process of CMD is left. This is the last report.
     Gone,

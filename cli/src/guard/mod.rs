@@ -127,7 +127,7 @@ impl Group {
         self.order(GuardOrder::Signal(signal));
     }
 
-    /// Sends SIGTERM once to each descendant of CMD that is left. Called after the end of CMD.
+    /// Sends SIGTERM once to each remaining descendant of CMD. Called after the end of CMD.
     pub fn end_rest(&self) {
         self.order(GuardOrder::EndRest);
     }

@@ -33,7 +33,7 @@ impl GroupId {
         self.0
     }
 
-    /// Returns whether the group has a process, including zombies.
+    /// Returns whether the group contains at least one process. A zombie counts as a process.
     pub fn exists(self) -> bool {
         // With EPERM, the group has processes, but all of them belong to another user.
         killpg(self.0, None) != Err(Errno::ESRCH)

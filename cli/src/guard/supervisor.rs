@@ -218,9 +218,9 @@ impl Supervisor {
         now.saturating_sub(since) >= STOPPED_AFTER
     }
 
-    /// Handles a check that found no living descendant. If the guard has not reported this end
-    /// after [`SILENT_AFTER`], kills the guard and the standby: one of the two must be stopped,
-    /// because otherwise the report would have come.
+    /// Handles a check that found no living descendant. If the guard does not report the end of all
+    /// descendants within [`SILENT_AFTER`], kills the guard and the standby. One of the two must be
+    /// stopped, because a running guard or standby would have reported the end.
     fn see_no_life(&mut self, now: Duration) {
         let since = *self.lifeless_since.get_or_insert(now);
         if now.saturating_sub(since) < SILENT_AFTER {

@@ -16,7 +16,8 @@ pub struct Tenure {
 }
 
 impl Tenure {
-    /// Returns a command that starts this executable with a verb, its arguments and CMD.
+    /// Returns a command that starts this executable with a verb, the arguments of the verb, and
+    /// CMD.
     pub fn command<A: AsRef<OsStr>>(
         &self,
         verb: &str,

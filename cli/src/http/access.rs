@@ -47,7 +47,7 @@ pub struct Access {
     key: Option<Vec<u8>>,
     /// The allowed names in `Host`, in lower case. `None` disables the check.
     hosts: Option<Vec<String>>,
-    /// Whether a browser may send the key as a password.
+    /// True if a browser may send the key as a password.
     passwords: bool,
 }
 

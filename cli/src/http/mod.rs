@@ -105,8 +105,9 @@ pub enum BadBody {
 /// The answer of a handler.
 pub enum Answer {
     Whole(Reply),
-    /// Lines of server-sent events, sent as the stream yields them. The server wakes the stream at
-    /// least every [`CONNECTION_LIMIT`], and closes the connection if the peer does not read.
+    /// Lines of server-sent events, sent as the stream yields them. The stream must wake its task
+    /// at least every [`CONNECTION_LIMIT`]. The server closes the connection if the peer does not
+    /// read.
     Events(BoxStream<'static, String>),
     /// The same, but if [`MOST_STREAMS`] streams are open, the peer gets only the events `full`, and
     /// no stream is closed.

@@ -18,8 +18,8 @@ use crate::process::timer::pause;
 const LOCK_WITHIN: u32 = 250;
 const LOCK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-/// A server on a socket file. Dropping it ends the server, closes all connections, and removes the
-/// file.
+/// A server on a socket file. Dropping this value ends the server, closes all connections, and
+/// removes the file.
 #[derive(Debug)]
 #[must_use = "dropping it ends the server"]
 pub struct SocketFile {

@@ -83,7 +83,7 @@ pub fn format() -> LogFormat {
     CHOSEN.get().copied().unwrap_or_default()
 }
 
-/// Starts the logs, at the level of `RUST_LOG`, or else at this level.
+/// Starts the logs. Their level is `RUST_LOG`, or `default_level` if `RUST_LOG` is not set.
 pub fn start(default_level: &str) {
     let filter = match std::env::var("RUST_LOG") {
         Ok(text) if !text.is_empty() => EnvFilter::try_new(&text).unwrap_or_else(|error| {
@@ -95,8 +95,8 @@ pub fn start(default_level: &str) {
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| Stderr)
-        // If stderr is closed, the report of an internal error would panic, and the lease would be
-        // lost.
+        // Internal errors are not reported: if stderr is closed, the report would panic, and the
+        // lease would be lost.
         .log_internal_errors(false);
     match format() {
         LogFormat::Text => logs.with_ansi(io::stderr().is_terminal()).event_format(Lines).init(),
@@ -250,7 +250,8 @@ where
             return writeln!(writer, "{}", words.0);
         }
         write!(writer, "{}: ", metadata.target())?;
-        // The text format omits the spans of the command.
+        // Only the spans of libraries are written, because the text format omits the spans of the
+        // command.
         for span in spans().filter(|span| !own(span.metadata().target())) {
             let extensions = span.extensions();
             let fields = extensions.get::<FormattedFields<N>>().map_or("", |f| f.as_str());

@@ -55,7 +55,8 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Runs a watch until it fails or is asked to end. Then ends CMD.
+    /// Runs a watch until it fails, a signal arrives, or the reader of stdout has left. Then ends
+    /// the CMD of `--exec`.
     pub async fn run(
         metrics: MetricsArg,
         (poll, longest_poll): (Duration, Duration),
@@ -84,7 +85,8 @@ impl Watcher {
         end.map_or(Ok(0), Err)
     }
 
-    /// Returns the result of the work. Fails if the watch is asked to end before the work is done.
+    /// Returns the result of the work. Fails if a signal arrives or the reader of stdout leaves
+    /// before the work has ended.
     pub async fn unless_ended<T>(&mut self, work: impl Future<Output = T>) -> Result<T, WatchEnd> {
         tokio::select! {
             biased;

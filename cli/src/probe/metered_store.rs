@@ -202,7 +202,7 @@ impl Meter {
             let call = self.store.list(&self.start, "", PAGE);
             match self.send(RequestKind::List, Determinacy::Determinate, call).await {
                 Ok(page) => keys = page.entries.into_iter().map(|entry| entry.key).collect(),
-                // After a failed listing, assume that all keys remain.
+                // If the listing fails, all keys count as remaining keys.
                 Err(_) => keys = sought.into_iter().collect(),
             }
             left = self.still_there(&keys).await;

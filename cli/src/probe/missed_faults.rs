@@ -1,5 +1,5 @@
-//! The statistical power of a probe that has found no fault: the probability that a fault exists
-//! and its races miss it.
+//! The statistical power of a probe that has found no fault. It is expressed as the probability
+//! that the races of the probe miss a fault.
 
 use serde::Serialize;
 

@@ -181,7 +181,7 @@ fn about(rounds: u32) -> u64 {
     280 + 70 * u64::from(rounds)
 }
 
-/// Returns the prefix in the form of an election: empty, or with a final slash.
+/// Returns the prefix as an election uses it: empty, or with a slash at the end.
 fn normalised(prefix: &str) -> String {
     match prefix.strip_suffix('/').unwrap_or(prefix) {
         "" => String::new(),

@@ -32,7 +32,7 @@ pub struct Finding {
     pub kept: PromiseStatus,
     /// The observed violation, or the reason that the result is unknown.
     pub seen: Option<String>,
-    /// Whether an election in this layout relies on this promise of the store.
+    /// True if an election in this layout relies on this promise of the store.
     pub needed: bool,
     /// Number of attempts that ended with an unclear answer.
     pub unclear: u32,
@@ -114,8 +114,8 @@ impl ProbeReport {
         warnings.extend(advice::all(account, skew, &left_behind));
         let races = || promises.iter().filter_map(|one| one.race.as_ref());
         let rounds = races().map(|tally| tally.rounds).min().unwrap_or_default();
-        // In an undecided race the winner is unknown. It shows nothing about the store, so it is
-        // not counted.
+        // Undecided races are not counted: the winner of an undecided race is unknown, so the race
+        // shows nothing about the store.
         let decided = races().map(|tally| tally.races - tally.undecided).min().unwrap_or_default();
         let (verdict, why) = match not_tried {
             Some(why) => (Verdict::Inconclusive, nothing_tried(&why)),

@@ -52,7 +52,7 @@ pub fn inside_run() -> (&'static str, String) {
     (INSIDE_RUN, "1".to_owned())
 }
 
-/// Returns the executable of this command and the options for its other processes.
+/// Returns the executable of this command, and the options for the standby, the guard and the gate.
 pub fn own() -> io::Result<Tenure> {
     Ok(Tenure { binary: own_binary()?, options: logs::format().options() })
 }

@@ -82,8 +82,8 @@ impl Exec {
     }
 }
 
-/// Changes for which CMD has not run. For each partition, only the newest change is kept. It has
-/// the place in the order that the partition's first waiting change had.
+/// Changes for which CMD has not run. For each partition, only the newest change is kept. It keeps
+/// the place that the partition's first waiting change had in the order.
 struct Waiting {
     changes: UnboundedReceiver<ExecChange>,
     order: VecDeque<u32>,

@@ -1,4 +1,5 @@
-//! The times before the end of a lease at which the group of CMD gets SIGTERM and SIGKILL.
+//! The margins of a lease: the times before its end at which the process group of CMD gets SIGTERM
+//! and SIGKILL.
 
 use std::time::Duration;
 

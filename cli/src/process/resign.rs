@@ -24,9 +24,9 @@ const MOST_BYTES: u64 = 64 * 1024;
 /// the lease if the machine is suspended.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
-/// Unblocks all signals, so that they can end this process. Without this call they are blocked,
-/// because this process inherits the signal mask of the guard. Must be called before the start of
-/// other threads.
+/// Unblocks all signals, so that they can end this process. Without this call all signals are
+/// blocked, because this process inherits the signal mask of the guard. Must be called before the
+/// start of other threads.
 pub fn unblock_signals() -> Result<(), Failure> {
     let failed = |error| Failure::new(exit::OS, format!("cannot unblock signals: {error}"));
     SigSet::all().thread_unblock().map_err(failed)

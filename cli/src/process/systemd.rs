@@ -1,7 +1,7 @@
 //! Messages to systemd: readiness, a status text, the watchdog and the end. See sd_notify(3).
 //!
-//! A send never blocks. The main task must continue while systemd hangs and its queue is full. The
-//! crate `sd-notify` would block there.
+//! A send never blocks, because the main task must continue while systemd hangs and the queue of
+//! its socket is full. A send of the crate `sd-notify` would block in this case.
 
 use std::env;
 use std::ffi::OsString;
@@ -15,19 +15,21 @@ use tracing::warn;
 use super::lock::lock;
 use crate::output::print::plain;
 
-/// The variables with which systemd addresses this process. CMD and hooks do not inherit them. They
-/// would notify in the name of this process.
+/// The environment variables that systemd sets for this process. CMD and hooks do not inherit these
+/// variables, because CMD or a hook could otherwise send messages to systemd on behalf of this
+/// process.
 pub const OWN_VARIABLES: [&str; 3] = [SOCKET, "WATCHDOG_PID", WATCHDOG];
 const SOCKET: &str = "NOTIFY_SOCKET";
 const WATCHDOG: &str = "WATCHDOG_USEC";
 
-/// The greatest number of characters in a status text. systemd drops a message of 4 KiB.
+/// Maximum length of a status text in characters. systemd drops a message of 4 KiB.
 const MOST_TEXT: usize = 400;
 
 /// The state of this process, as systemd shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceState {
-    /// True once this process does its work. systemd does not forget the first `true`.
+    /// True if this process does its work. After the first `true`, systemd considers the service
+    /// ready until it ends.
     pub ready: bool,
     /// A line such as `held: leading epoch 7, 42s left`.
     pub text: String,
@@ -70,8 +72,9 @@ impl Systemd {
         self.watchdog.map(|time| time / 2)
     }
 
-    /// Sends the state if it has changed, and a sign of life if systemd waits for one. Called by
-    /// the task that must not hang, and by no other task.
+    /// Sends the state if it has changed, and a sign of life if systemd waits for one. Only the
+    /// main task may call this function, so that systemd gets no sign of life while the main task
+    /// hangs.
     pub fn tell(&self, state: impl FnOnce() -> ServiceState) {
         let Some(socket) = &self.socket else { return };
         let ServiceState { ready, text } = state();
@@ -106,7 +109,7 @@ impl Systemd {
     /// Announces the end of this process.
     pub fn tell_stopping(&self) {
         if let Some(socket) = &self.socket {
-            // systemd notices the end of the process, too.
+            // The error is ignored, because systemd also notices the end of the process.
             let _ = send(socket, "STOPPING=1");
         }
     }

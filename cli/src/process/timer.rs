@@ -8,7 +8,8 @@ pub async fn pause(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
-/// Blocks the thread. Only for processes that have no other work, such as the standby.
+/// Blocks the thread. Only processes without other work, such as the standby, may call this
+/// function.
 #[allow(clippy::disallowed_methods, reason = "the guard and the standby run no async code")]
 pub fn block_for(duration: Duration) {
     thread::sleep(duration);

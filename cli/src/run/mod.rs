@@ -79,8 +79,8 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
-/// Interval between reads of the record during the wait for a predecessor. Also the pause after a
-/// lost leadership.
+/// Interval between reads of the record during the wait for a predecessor. This is also the pause
+/// after a lost leadership.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 impl RunArgs {
@@ -117,8 +117,8 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
 }
 
 async fn run_as(args: &RunArgs, name: &str, data: Value, job: &Job) -> Result<u8, Failure> {
-    // The period must be the period of the start. So it is computed before the waits for the store
-    // and for a predecessor.
+    // The period is the period in which `tenure` was started. So it is computed before the waits
+    // for the store and for a predecessor.
     let planned = args.cron.rules()?.map(|rules| (rules, rules.period_at(wall())));
     let health = &job.health;
     let mut sites = Sites::default();

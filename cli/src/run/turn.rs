@@ -20,8 +20,8 @@ const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum pause of a service after a CMD that was not healthy. Two poll intervals may be longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Makes one attempt to be elected. Breaks the control flow with an exit code if the attempt does
-/// not win: with `busy` if another candidate leads.
+/// Makes one attempt to be elected. If another candidate leads, breaks the control flow with the
+/// exit code `busy`. A signal also breaks the control flow, with the exit code for the signal.
 pub async fn try_once(
     election: &Election,
     look_every: Duration,

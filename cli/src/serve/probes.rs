@@ -52,8 +52,8 @@ fn readyz(served: &Served, recent: Duration) -> Reply {
     Reply::text(200, "ok")
 }
 
-/// Returns the state of this process for systemd. Ready means that the stores are open and the API
-/// is served.
+/// Returns the state of this process for systemd. The state is ready if the stores are open and the
+/// API is served.
 pub fn service_state(served: Option<&Served>, recent: Duration) -> ServiceState {
     let Some(served) = served else {
         return ServiceState { ready: false, text: "unknown: starting".to_owned() };

@@ -37,7 +37,8 @@ pub async fn on_a_thread<T: Send + 'static>(
 
 /// Time limit of the retries at the start of a verb.
 pub const AT_START: Duration = Duration::from_secs(10);
-/// Minimum time limit of the retries for the machine's metadata service, as in the library.
+/// Minimum time limit of the retries after a refusal by the machine's metadata service. The library
+/// uses the same value.
 const OF_THE_MACHINE: Duration = Duration::from_secs(60);
 /// Pause of a service before a retry after an error that an operator must correct.
 pub const AFTER_A_FAILURE: Duration = Duration::from_secs(10);

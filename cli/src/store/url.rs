@@ -34,11 +34,13 @@ fn url_of(path: &str) -> Result<String, String> {
     let mut has_name = false;
     for part in Path::new(path).components() {
         match part {
-            // The name before it may be a symbolic link, so the meaning depends on the reader.
+            // The name before the `..` may be a symbolic link, so programs could interpret the path
+            // differently.
             Component::ParentDir if has_name => {
                 return Err("the path must not contain `..` after a name".to_owned());
             }
-            // The working directory contains no symbolic link.
+            // The path of the working directory contains no symbolic link, so `..` removes its last
+            // part.
             Component::ParentDir => _ = whole.pop(),
             Component::CurDir => {}
             part => {

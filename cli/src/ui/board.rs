@@ -103,7 +103,7 @@ impl Board {
         }
     }
 
-    /// Returns a receiver that sees each change.
+    /// Returns a receiver that is notified of each change.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }

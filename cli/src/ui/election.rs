@@ -26,8 +26,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 /// Interval of the checks for changes that no event reports.
 const LOOK: Duration = Duration::from_secs(1);
 const RETRY_EVERY: Duration = Duration::from_secs(10);
-/// Two times with a smaller difference count as equal, because they differ only by rounding. In
-/// milliseconds.
+/// Minimum difference between two different times, in milliseconds. A smaller difference results
+/// from rounding.
 const JITTER: u64 = 250;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -39,7 +39,7 @@ struct ElectionCard {
     leader: Option<String>,
     data: Option<String>,
     validity_ms: Option<u64>,
-    /// Time at which the lease lapses without a renewal.
+    /// Time at which the lease lapses if no renewal follows.
     lapses_at: Option<u64>,
     answered_at: Option<u64>,
     /// End of the newest epoch, if it has ended.

@@ -36,7 +36,7 @@ pub struct Found {
     pub kind: FoundKind,
 }
 
-/// Maximum number of LISTs of one search. Each returns up to 1,000 keys.
+/// Maximum number of LISTs of one search. Each LIST returns up to 1,000 keys.
 const MOST_PAGES: usize = 200;
 const PAGE: usize = 1_000;
 /// Time limit of a LIST, and of opening a store.

@@ -57,7 +57,7 @@ struct Watched {
 const LEASES: u32 = 3;
 
 impl Watched {
-    /// Starts a watch; `None` if the leader is alive.
+    /// Starts the watch of a leader. Returns `None` if the leader is alive.
     fn start(leader: &Leader, snapshot: &Snapshot, now: Duration) -> Option<Watched> {
         // A lease that never lapses cannot be taken over.
         let validity = leader.validity?;

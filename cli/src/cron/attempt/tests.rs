@@ -74,8 +74,8 @@ impl Scene {
             .expect("settings that fit")
     }
 
-    /// Makes one attempt of a new process. Returns the leadership, or `None` if another candidate
-    /// leads, and the duration.
+    /// Makes one attempt with a new process. Returns the leadership, or `None` if another candidate
+    /// leads. Also returns the duration of the attempt.
     async fn attempt(&self, seed: u64) -> (Option<Leadership>, Duration) {
         let started = self.clock.now().boot;
         let outcome = attempt(&self.election("b", seed), POLL).await;

@@ -83,7 +83,7 @@ impl OncePer {
         self.failed.unwrap_or(other)
     }
 
-    /// Notes that CMD has failed on this host and may run again.
+    /// Records that CMD has failed on this host and may run again.
     pub fn failed_with(&mut self, code: u8) {
         self.failed = Some(code);
     }
@@ -338,7 +338,7 @@ impl Turn {
     }
 }
 
-/// Returns the signal, one second after its arrival.
+/// Waits for a signal, and returns it one second after its arrival.
 async fn hurried(signals: &mut Signals, earlier: Option<Signal>) -> Signal {
     let signal = match earlier {
         Some(signal) => signal,

@@ -27,7 +27,7 @@ fn host(store: &(impl Store + Clone), retries: u32, name: &str) -> OncePer {
     host_since(wall(), rules(retries), store, name)
 }
 
-/// Returns a host that was started at this time of its clock.
+/// Returns a host whose clock showed `started` when `tenure` was started on it.
 fn host_since(
     started: Duration,
     rules: PeriodRules,

@@ -22,7 +22,7 @@ pub struct PeriodRules {
     pub tolerance: Option<Duration>,
     /// Maximum number of attempts in a period after the first.
     pub retries: u32,
-    /// Maximum lead of this host's clock over others.
+    /// Maximum lead of this host's clock over other clocks.
     pub clock_ahead_max: Duration,
 }
 

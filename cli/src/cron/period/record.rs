@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Period, date, since_epoch};
 
-/// The format that this version writes, and the newest that it reads.
+/// The format that this version writes, and the newest format that it reads.
 const FORMAT: u64 = 1;
 
 /// The latest period that any host has begun: the body of the fenced object.

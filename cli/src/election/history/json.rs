@@ -31,8 +31,8 @@ pub struct EpochLine<'a> {
     /// Lower bound of the time for which the candidate has led. It is valid even if the store's
     /// dates are rounded.
     led_at_least_ms: Option<u64>,
-    /// Upper bound of the time for which the candidate has led. It is also null if the start has no
-    /// bound.
+    /// Upper bound of the time for which the candidate has led. Null if the earliest possible start
+    /// is unknown.
     led_at_most_ms: Option<u64>,
     validity_ms: Option<u64>,
     heartbeat: u64,
@@ -40,7 +40,8 @@ pub struct EpochLine<'a> {
     unreadable: Option<&'a str>,
 }
 
-/// Times from the record and the store. Each time comes from the clock of its writer.
+/// Times from the record and the store. Each time comes from the clock of the process that wrote
+/// it.
 #[derive(Debug, Serialize)]
 struct Recorded {
     elected_at: Option<String>,

@@ -81,7 +81,7 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
     Ok(if args.exit_code && !is_well { exit::VACANT } else { 0 })
 }
 
-/// Field names of [`Status`], in its order.
+/// Names of the fields of [`Status`], in the order of the structure.
 const FIELDS: [&str; 11] = [
     "state",
     "epoch",
@@ -145,7 +145,7 @@ impl Status {
     }
 }
 
-/// Describes the end of the newest epoch. Empty while the epoch is held.
+/// Returns a text about the end of the newest epoch. The text is empty while the epoch is held.
 fn reason(snapshot: &Snapshot) -> String {
     let by = snapshot.forced_by.as_ref().or(snapshot.sealed_by.as_ref());
     let leader = snapshot.leader.as_ref().and_then(|leader| leader.candidate.as_ref());

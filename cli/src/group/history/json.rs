@@ -62,7 +62,8 @@ pub struct AssignmentsSummary {
     kind: &'static str,
     assignments: usize,
     left_out: u64,
-    /// Pairs of the first and the last number without an object.
+    /// Ranges of assignments without an object. Each pair contains the first and the last number of
+    /// a range.
     missing: Vec<[u64; 2]>,
     now: String,
     members: usize,

@@ -101,7 +101,8 @@ pub async fn read(
     while let Some((epoch, age, read)) = reads.next().await {
         done += 1;
         told(done, count);
-        // An assignment may have been compacted since the listing.
+        // A compaction may have deleted the assignment since the listing, so a missing object is
+        // skipped.
         let Some(object) = read? else { continue };
         now = now.max(object.served_at);
         let created = object.created.or_else(|| back(listed_at, age?));

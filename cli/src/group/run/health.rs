@@ -108,12 +108,12 @@ impl GroupHealth {
         lock(&self.state).running.is_empty()
     }
 
-    /// Runs the task, and records and reports that it runs.
+    /// Runs the main task. Records that the task runs, for `/livez`, and reports this to systemd.
     pub async fn of<T>(&self, task: impl Future<Output = T>) -> T {
         self.pulse.of(|| self.service_state(), task).await
     }
 
-    /// Returns the state of this process for systemd. Ready means that this member has joined.
+    /// Returns the state of this process for systemd. The state is ready if this member has joined.
     fn service_state(&self) -> ServiceState {
         let state = lock(&self.state);
         let name = state.name();

@@ -54,7 +54,8 @@ impl Works {
         self.unguarded.notified().await;
     }
 
-    /// Runs CMD while the partition is owned. All descendants of CMD have ended when this returns.
+    /// Runs CMD while the partition is owned. All descendants of CMD have ended when this function
+    /// returns.
     pub async fn work(&self, partition: Partition) -> Result<(), Box<dyn StdError + Send + Sync>> {
         let (name, epoch) = (plain(partition.name()), partition.token().get());
         let span = error_span!(PARTITION_SPAN, partition = %name, epoch);

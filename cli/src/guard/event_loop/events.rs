@@ -50,7 +50,8 @@ pub fn read_orders(from: File, events: Sender<GuardEvent>) -> io::Result<()> {
 pub fn reap_children(events: Sender<GuardEvent>) -> io::Result<()> {
     thread::Builder::new().name("reaper".to_owned()).spawn(move || {
         loop {
-            // nix cannot represent the status of a process that a real-time signal killed.
+            // This calls rustix, because nix cannot represent the status of a process that a
+            // real-time signal killed.
             let event = match rustix::process::wait(WaitOptions::empty()) {
                 Ok(Some((pid, status))) => {
                     GuardEvent::Reaped(Pid::from_raw(pid.as_raw_nonzero().get()), status.as_raw())

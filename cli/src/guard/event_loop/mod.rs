@@ -217,8 +217,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
     }
 
-    /// Removes the epoch file after CMD has ended or must end, because readers of the file must not
-    /// act for the epoch any more.
+    /// Removes the epoch file. CMD has ended or must end, so readers of the file must not act for
+    /// the epoch any more.
     fn remove_epoch_file(&mut self) {
         if self.removal.is_none() {
             self.removal = self.epoch_file.as_ref().map(EpochFile::remove);

@@ -136,12 +136,12 @@ impl ElectionHealth {
         lock(&self.state).failed = Some(error.clone());
     }
 
-    /// Runs the main task, and records and reports that it runs.
+    /// Runs the main task. Records that the task runs, for `/livez`, and reports this to systemd.
     pub async fn of<T>(&self, task: impl Future<Output = T>) -> T {
         self.pulse.of(|| self.service_state(), task).await
     }
 
-    /// Returns the state of this process for systemd. Ready means that `/leader` returns 200.
+    /// Returns the state of this process for systemd. The state is ready if `/leader` returns 200.
     fn service_state(&self) -> ServiceState {
         let view = self.view();
         let election = lock(&self.state).election.clone();
@@ -249,7 +249,8 @@ fn silence(ago: Option<Duration>, recent: Duration) -> Option<String> {
 }
 
 /// Returns the state of an election in a line, such as `held: leading epoch 7, 42s left`. `role` is
-/// the state of this candidate. `own` has its epoch and the time left of its lease, if it leads.
+/// the state of this candidate. If this candidate leads, `own` contains its epoch and the time left
+/// of its lease.
 pub fn in_a_line(
     role: &str,
     own: Option<(u64, Duration)>,

@@ -36,8 +36,9 @@ impl Pulse {
         Pulse { clock: Arc::clone(clock), turned, systemd, changed: Notify::new() }
     }
 
-    /// Runs the main task and records each second in which it runs. Reports the state to systemd,
-    /// each second and after each change, in the same task: a task that hangs reports nothing.
+    /// Runs the main task and records each second in which it runs. Each second and after each
+    /// change, the same task reports the state to systemd. So if the main task hangs, systemd gets
+    /// no reports.
     pub async fn of<T>(
         &self,
         state: impl Fn() -> ServiceState,
@@ -59,7 +60,7 @@ impl Pulse {
         value
     }
 
-    /// Makes the task report its state to systemd without a pause.
+    /// Makes the main task report the state to systemd immediately.
     pub fn change(&self) {
         self.changed.notify_one();
     }

@@ -6,11 +6,11 @@ use tenure::store::{
 
 use super::advice::{Advice, Setting};
 
-/// Maximum length of a record.
+/// Maximum length of a record in bytes.
 const MOST_BYTES: i64 = 64 * 1024;
-/// Maximum length of an assignment.
+/// Maximum length of an assignment in bytes.
 const MOST_OF_ASSIGNMENTS: i64 = 4 * 1024 * 1024;
-/// Minimum length of a record: `{"expired":false}`.
+/// Minimum length of a record in bytes: the length of `{"expired":false}`.
 const LEAST_BYTES: i64 = 17;
 
 /// Returns the settings, and warnings with remedies.

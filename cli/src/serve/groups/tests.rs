@@ -267,8 +267,8 @@ async fn a_leaving_member_waits_for_its_application_and_does_not_join() {
     assert_eq!(a.leave(Leave::default()).await.map_err(|it| it.code), Err("not_member"));
 }
 
-/// Another member may own a partition only after replies have reported the loss to the application
-/// for the time of the margin.
+/// Another member may own a partition only after replies have reported the loss for at least the
+/// margin, because the application has this time to react.
 #[tokio::test(start_paused = true)]
 async fn an_unhealthy_application_loses_all_partitions_after_the_margin() {
     let world = World::new();
