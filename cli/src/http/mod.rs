@@ -39,8 +39,8 @@ pub use socket::{SocketFile, start_unix};
 /// Maximum number of open connections that are not streams. A further connection waits until
 /// another connection ends.
 pub const MOST_CONNECTIONS: usize = 128;
-/// Maximum number of open streams. Streams do not count as connections. A further stream closes the
-/// oldest stream, or is refused.
+/// Maximum number of open streams. Streams do not count as connections. A further stream either
+/// closes the oldest stream, or is refused: the handler decides.
 pub const MOST_STREAMS: usize = 64;
 /// The time limit for receiving the request of a connection. So an idle connection blocks others
 /// for at most this time.
@@ -109,8 +109,8 @@ pub enum Answer {
     /// at least every [`CONNECTION_LIMIT`]. The server closes the connection if the peer does not
     /// read.
     Events(BoxStream<'static, String>),
-    /// The same, but if [`MOST_STREAMS`] streams are open, the peer gets only the events `full`, and
-    /// no stream is closed.
+    /// Like `Events`, but if [`MOST_STREAMS`] streams are open, no stream is closed: the peer gets
+    /// only the text `full`, and the reply ends.
     EventsIfRoom {
         events: BoxStream<'static, String>,
         full: String,

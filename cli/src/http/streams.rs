@@ -1,4 +1,4 @@
-//! The open streams. A new stream over the limit closes the oldest stream, or is refused.
+//! The open streams. A new stream over the limit either closes the oldest stream, or is refused.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -38,8 +38,9 @@ pub(super) struct StreamPlace {
 }
 
 impl StreamPlace {
-    /// Takes a place. If all places are taken, closes the oldest stream, so that a client that never
-    /// closes its streams cannot block others. Returns `None` instead if `closes_oldest` is false.
+    /// Takes a place. If no place is free and `closes_oldest` is true, closes the oldest stream. So
+    /// a client that never closes its streams cannot block others. If no place is free and
+    /// `closes_oldest` is false, returns `None`.
     pub(super) fn take(streams: &Arc<Streams>, closes_oldest: bool) -> Option<StreamPlace> {
         let (open, closed) = oneshot::channel();
         let mut all = lock(&streams.0);

@@ -45,7 +45,7 @@ pub struct AppHealthArgs {
 
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
 const SHORTEST_DEADLINE: Duration = Duration::from_millis(100);
-/// The text that the name of the partition replaces.
+/// The text in a URL or a path in place of which the name of the partition is inserted.
 const PARTITION: &str = "{partition}";
 /// The longest pause between two checks, and the time limit of one check.
 const LONGEST_LOOK: Duration = Duration::from_secs(5);
@@ -81,7 +81,7 @@ impl Check {
     fn of_partition(&self, name: &str) -> Check {
         match self {
             Check::Url(url) => {
-                // A URL may contain escaped braces.
+                // The parser of URLs may have escaped the braces.
                 let text = url.as_str().replace("%7Bpartition%7D", name);
                 let of_partition = Url::parse(&text.replace(PARTITION, name));
                 Check::Url(of_partition.unwrap_or_else(|_| url.clone()))
@@ -122,7 +122,8 @@ impl AppHealth {
         Ok(AppHealth { check, deadline, process, worked: Mutex::default(), healthy })
     }
 
-    /// Returns the checks of a CMD that this process starts.
+    /// Returns the health of a CMD that this process will start. Refuses `heartbeat`, because only
+    /// `serve` has an API for it.
     pub fn of_cmd(args: &AppHealthArgs) -> Result<AppHealth, String> {
         match args.app_health {
             Some(Check::Heartbeat) => {
@@ -133,8 +134,8 @@ impl AppHealth {
         }
     }
 
-    /// Returns the checks of the CMD for this partition. The name of the partition replaces
-    /// `{partition}` in the URL or the path.
+    /// Returns the health of the CMD for this partition. In the URL or the path of the check, the
+    /// name of the partition replaces `{partition}`.
     pub fn of_partition(&self, name: &str) -> AppHealth {
         let check = self.check.as_ref().map(|check| check.of_partition(name));
         let (deadline, process) = (self.deadline, self.process.clone());
@@ -142,8 +143,9 @@ impl AppHealth {
         AppHealth { check, deadline, process, worked: Mutex::default(), healthy }
     }
 
-    /// Checks a CMD that has started now. Returns the reason to stop CMD once it has shown no sign
-    /// of health for the deadline. Never returns without a check.
+    /// Checks a CMD that has just started. Returns when CMD has shown no sign of health until the
+    /// deadline. The result is the text about the reason to stop CMD. If there is no check, never
+    /// returns.
     pub async fn until_unhealthy(&self) -> String {
         if self.check.is_none() {
             return pending().await;

@@ -190,13 +190,14 @@ struct LeadWatch<'a, E> {
     events: E,
     /// Proclaims each change of the data file. Never completes.
     data: BoxFuture<'a, Infallible>,
-    /// Checks CMD, until CMD is asked to end. Completes with the reason to stop CMD.
+    /// Checks the health of CMD, and completes with the reason to stop CMD. After a request to end
+    /// CMD, never completes.
     app: BoxFuture<'a, String>,
     signals: &'a mut Signals,
     /// True after the loss of the leadership. Renewals then no longer change the deadlines.
     lost: bool,
     at_risk: bool,
-    /// The reason to stop a CMD that is not healthy. Renewals no longer change the deadlines.
+    /// The reason to stop CMD, if CMD is not healthy. Renewals then no longer change the deadlines.
     unhealthy: Option<String>,
     /// True if a signal has asked `tenure` to end. SIGHUP does not count, because many daemons
     /// reload their settings at SIGHUP.
@@ -256,7 +257,7 @@ impl<E> LeadWatch<'_, E> {
         }
     }
 
-    /// Ends a CMD that is not healthy. The leadership is renewed until its end.
+    /// Ends a CMD that is not healthy. The lease is still renewed until the end of CMD.
     fn stop(&mut self, why: String) {
         let deadlines = self.job.cmd.margins.deadlines(self.leadership.ends_at());
         self.group.set_deadlines(deadlines.brought_forward(Process::system().now()));
@@ -290,7 +291,8 @@ impl<E> LeadWatch<'_, E> {
         info!("{signal} is passed on to CMD");
         if signal != Signal::SIGHUP {
             self.asked_to_end = true;
-            // A CMD that ends on request may show no sign of health.
+            // The health is not checked any more, because a CMD that is about to end may show no
+            // sign of health.
             self.app = pending().boxed();
             self.job.health.enter(CandidatePhase::Ending(self.leadership.lease()));
         }

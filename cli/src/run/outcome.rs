@@ -21,8 +21,8 @@ pub enum Outcome {
     },
     /// CMD failed under a valid lease with this exit code, and may run again in the same period.
     Retry(u8),
-    /// CMD was stopped because the lease was lost or at risk, or because CMD was not healthy. Or CMD
-    /// ended after the end of the lease.
+    /// CMD was stopped because the lease was lost or at risk, or because CMD was not healthy. This
+    /// is also the outcome if CMD ended after the end of the lease.
     Lost {
         why: String,
         /// True if a signal asked `tenure` to end before CMD ended.
@@ -56,8 +56,8 @@ pub fn code_of_service(code: u8, asked_to_end: bool) -> u8 {
     }
 }
 
-/// Returns the text for an outcome `Lost`: that CMD was not healthy, the loss of the epoch, or that
-/// the lease was at risk. Fails if the guard has died.
+/// Returns the text for an outcome `Lost`. The text says that CMD was not healthy, that the epoch
+/// was lost, or that the lease was at risk. Fails if the guard has died.
 pub fn why_lost(
     stop: Option<Stop>,
     unhealthy: Option<String>,

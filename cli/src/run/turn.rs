@@ -17,7 +17,8 @@ use crate::store::patience::{AT_START, patiently};
 
 /// Minimum pause of a service before its next campaign.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
-/// Maximum pause of a service after a CMD that was not healthy. Two poll intervals may be longer.
+/// Maximum pause of a service after a CMD that was not healthy. If two poll intervals are longer,
+/// the pause is two poll intervals.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Makes one attempt to be elected. If another candidate leads, breaks the control flow with the
@@ -99,8 +100,9 @@ pub async fn let_others_try(poll: Duration, signals: &mut Signals) -> ControlFlo
 }
 
 /// Returns the pause before a service campaigns again. Without a pause, repeated failures to start
-/// a process would be a busy loop. If CMD was not healthy, another candidate has two poll intervals
-/// to lead. This pause doubles with each consecutive time, up to a minute.
+/// a process would be a busy loop. After a CMD that was not healthy, the pause is two poll
+/// intervals, so that another candidate can be elected. It doubles with each consecutive CMD that
+/// was not healthy, up to a minute. `unhealthy` is the number of these CMDs.
 pub fn pause_after(unhealthy: u32, poll: Duration) -> Duration {
     let Some(before) = unhealthy.checked_sub(1) else { return SHORTEST_PAUSE };
     let first = SHORTEST_PAUSE.max(poll.saturating_mul(2));

@@ -109,9 +109,10 @@ impl Board {
     }
 
     /// Returns the events for the changes after `version`, and the new version. If a card was
-    /// removed, the first event has the keys of all cards, and the page drops the others. So the
-    /// board need not remember removed cards. A new stream has version 0, and gets this event too,
-    /// because a page may open its stream again after a restart of this process.
+    /// removed, the first event contains the keys of all cards, and the page removes all other
+    /// cards. So the board need not keep the keys of removed cards. A new stream has version 0, and
+    /// also gets this event, because a page may open its stream again after a restart of this
+    /// process.
     pub fn events_since(&self, version: u64) -> (String, u64) {
         let cards = lock(&self.cards);
         let mut text = String::new();

@@ -248,7 +248,8 @@ impl ElectionCard {
     }
 }
 
-/// Returns whether an operator must correct the failure, so that a card shows it without a delay.
+/// Returns whether an operator must correct the failure. If so, a card shows the failure without a
+/// delay.
 pub fn needs_operator(failure: &Error) -> bool {
     failure.kind() != ErrorKind::Unavailable
 }

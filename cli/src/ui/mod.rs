@@ -110,8 +110,8 @@ pub async fn ui(args: UiArgs) -> Result<u8, Failure> {
     }
 }
 
-/// Returns each store once. A slash at the end makes no difference, and a directory may have several
-/// paths.
+/// Returns each store once. URLs that differ only in a slash at the end name the same store, and so
+/// do several paths of one directory.
 fn distinct(mut stores: Vec<StoreUrl>) -> Vec<StoreUrl> {
     let mut seen = BTreeSet::new();
     stores.retain(|url| {

@@ -59,8 +59,8 @@ pub struct Place {
     pub poll: Duration,
 }
 
-/// Follows all elections, groups and jobs below this URL until the future is dropped. Each takes one
-/// of the `slots`. Shows each error on a card, and retries.
+/// Follows all elections, groups and jobs below this URL until the future is dropped. Each follower
+/// takes one of the `slots`. Shows each error on a card, and retries.
 pub async fn follow(
     number: usize,
     url: StoreUrl,
@@ -127,8 +127,8 @@ pub async fn follow(
     }
 }
 
-/// Returns once the directory of the store has vanished. A check of a directory costs no request, so
-/// the page need not wait for the next search. Never returns for other stores.
+/// Returns after the directory of the store was deleted. Never returns for other stores. The check
+/// of a directory is free of charge, so the page shows the deletion before the next search.
 async fn vanished(url: &StoreUrl, poll: Duration) {
     let url::Place::Dir { path, .. } = url.place() else { return std::future::pending().await };
     loop {
@@ -153,7 +153,7 @@ fn name_of(url: &str, searched: &str, prefix: &str) -> String {
 struct Followers {
     tasks: JoinSet<()>,
     running: BTreeMap<Found, AbortHandle>,
-    /// The free slots of all stores.
+    /// The free slots, which the followers of all stores share.
     slots: Arc<Semaphore>,
 }
 
@@ -206,7 +206,8 @@ impl Drop for ShownCard {
     }
 }
 
-/// Follows one place. If the follower panics, starts it again. Returns the slot at its end.
+/// Follows one place. If the follower panics, starts it again. The slot is free again after the end
+/// of this task.
 async fn follow_place(kind: FoundKind, place: Place, _slot: OwnedSemaphorePermit) {
     let _card = ShownCard { board: Arc::clone(&place.board), id: place.id.clone() };
     loop {
@@ -234,7 +235,7 @@ mod tests {
         Search { found: prefixes.iter().map(job).collect(), complete: true }
     }
 
-    /// Before the fix, each store had a separate bound.
+    /// Before the fix, each store had its own maximum number of followers.
     #[tokio::test]
     async fn regression_all_stores_share_the_bound() {
         let slots = Arc::new(Semaphore::new(3));

@@ -138,9 +138,10 @@ async fn cancelled(partition: &Partition) {
 /// Supervises one guard: sends it the signals for CMD, and new deadlines after a renewal or a
 /// revocation.
 struct WorkWatch<'a> {
-    /// Checks CMD, until CMD must end. Completes with the reason to stop CMD.
+    /// Checks the health of CMD, and completes with the reason to stop CMD. After a request to end
+    /// CMD, never completes.
     app: BoxFuture<'a, String>,
-    /// The reason to stop a CMD that is not healthy.
+    /// The reason to stop CMD, if CMD is not healthy.
     unhealthy: Option<String>,
     margins: Margins,
     partition: &'a Partition,

@@ -16,7 +16,8 @@ async fn open_stream(serving: &Serving) -> TcpStream {
     stream
 }
 
-/// Returns a server with this answer to each request for a stream.
+/// Returns a server that replies to each request with an endless stream. `answer` makes the answer
+/// from the events.
 fn streaming(answer: fn(BoxStream<'static, String>) -> Answer) -> Serving {
     let handler: Handler = Arc::new(move |_| {
         let first = futures::stream::once(std::future::ready("data: 1\n\n".to_owned()));
@@ -46,7 +47,8 @@ async fn regression_a_stream_over_the_limit_closes_the_oldest() {
     continue_all(&mut streams).await;
 }
 
-/// Before the fix, the 65th open page closed the stream of the first, which opened it again.
+/// Before the fix, the 65th open page closed the stream of the first page. The first page then
+/// opened a new stream, which closed the stream of another page.
 #[tokio::test]
 async fn regression_a_stream_over_the_limit_closes_no_page() {
     const FULL: &str = "data: full\n\n";
@@ -61,7 +63,8 @@ async fn regression_a_stream_over_the_limit_closes_no_page() {
     assert!(said.ends_with(FULL) && !said.contains("data: 1"), "{said}");
     continue_all(&mut streams).await;
     drop(streams.pop());
-    // The server notices the end of a connection only at its next poll.
+    // The server notices the end of the dropped connection only at its next poll, so the test
+    // retries.
     timeout(CONNECTION_LIMIT, async {
         loop {
             let mut stream = open(&serving).await;

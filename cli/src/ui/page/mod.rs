@@ -84,7 +84,8 @@ fn policy() -> String {
     )
 }
 
-/// Returns the event of a page over the limit. The page opens its stream again after 10 s.
+/// Returns the event for a page that is over the limit of streams. After this event the page waits
+/// 10 s, and opens its stream again.
 fn full() -> String {
     let why = format!(
         "{MOST_STREAMS} pages are open already: close one of them. This page tries again every 10 s."
