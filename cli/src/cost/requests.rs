@@ -144,7 +144,8 @@ fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<RequestRow> {
         // A run of the compactor lists the last possible assignment, all assignments, and the
         // sessions.
         ("compactor", None, runs, [0.0, 1.0 + assignments + sessions, 0.0, 0.0, 0.0]),
-        // A run reads each old session. Before it deletes sessions, it lists the assignments again.
+        // A run of the compactor reads each old session. Before a run deletes sessions, it lists
+        // the assignments again.
         ("compactor", None, busy * with_ended, [0.0, 1.0, 0.0, 0.0, 0.0]),
         ("compactor", None, batches, [0.0, 0.0, 1.0, 1.0, 0.0]),
         ("compactor", None, deleted, [0.0, 0.0, 1.0, 0.0, ASSIGNMENTS + 1.0]),

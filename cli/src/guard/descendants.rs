@@ -58,9 +58,9 @@ impl KillPace {
 
 /// Sends SIGKILL to all descendants of this process. Returns whether any descendant got the signal.
 pub fn kill_own(group: Option<GroupId>) -> bool {
-    // If a process repeatedly forks and ends, the newest fork is always an orphan, and so a child
-    // of this process. The fork may end before a read of all processes is complete, so these rounds
-    // read only the children.
+    // A program may fork repeatedly, and end each parent. The newest process is then always an
+    // orphan, and so a child of this process. It may end before a read of all processes is
+    // complete, so these rounds read only the children.
     let children = (0..LOOKS_AT_CHILDREN).filter(|_| {
         let children = proc::children();
         children.iter().filter(|child| kill(**child, Signal::SIGKILL).is_ok()).count() > 0

@@ -129,7 +129,8 @@ async fn unclear_answers_are_retried_and_reported() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_with_few_clear_answers_is_inconclusive() {
-    // The faults are a 409, a 500 with and without an effect, and no response.
+    // The faults are a 409, a 500 after the write took effect, a 500 without an effect, and no
+    // response.
     for fault in [Fault::Conflict, Fault::FailAfter, Fault::FailBefore, Fault::Hang] {
         let probed = faulty(|store| store.on(Call::Create).always().fault(fault)).await;
         assert_eq!(probed.report.verdict, Verdict::Inconclusive, "{fault:?}");

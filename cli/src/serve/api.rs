@@ -20,7 +20,7 @@ use crate::process::app_health::AppHealth;
 
 /// The OpenAPI description of the API.
 const OPENAPI: &str = include_str!("../../openapi.json");
-/// The greatest length of a request body in bytes: the data of a record and its JSON frame.
+/// Maximum length of a request body in bytes. A body with the longest data of a record is shorter.
 pub const MOST_BODY: usize = 64 * 1024;
 
 /// The API: its access rules, the application's health, the elections and the groups.

@@ -1,4 +1,4 @@
-//! One election of a sidecar. Each reply is computed from the lease when the request arrives.
+//! One election of a sidecar. Each reply is computed from the current state of the lease.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -153,7 +153,7 @@ impl Candidacy {
         self.leads(&mut lock(&self.state), at)
     }
 
-    /// Ends the leadership in all later replies, which give `reason` as the reason.
+    /// Records the end of the leadership and its reason. All later replies report both.
     pub fn give_up(&self, reason: &'static str) {
         let at = self.common.boot();
         let mut state = lock(&self.state);

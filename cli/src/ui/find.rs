@@ -50,8 +50,8 @@ pub struct Search {
     pub complete: bool,
 }
 
-/// Searches all keys below `prefix`. After the first object of a place, continues behind all
-/// objects of the same kind at this place. So a long history costs one LIST.
+/// Searches all keys below `prefix`. After the first object of an election, a group or a job, skips
+/// all its other objects of the same kind. So a long history costs one LIST.
 pub async fn search(store: &Arc<dyn Store>, prefix: &str) -> Result<Search, StoreError> {
     let below = match prefix.trim_end_matches('/') {
         "" => String::new(),

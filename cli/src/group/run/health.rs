@@ -76,8 +76,8 @@ struct OwnedView {
 }
 
 impl GroupHealth {
-    /// Returns the state before the store is open. `recent` is the maximum age of the store's last
-    /// answer while the member is ready.
+    /// Returns the health of a member that has not opened its store. `recent` is the maximum age of
+    /// the store's last answer while the member is ready.
     pub fn new(member: &str, recent: Duration) -> GroupHealth {
         let clock: Arc<dyn Clock> = Arc::new(Process::system());
         let pulse = Pulse::new(&clock);

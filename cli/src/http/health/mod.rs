@@ -95,8 +95,8 @@ struct ElectionHealthView {
 }
 
 impl ElectionHealth {
-    /// Returns the state at the start of the process. `recent` is the maximum age of the store's
-    /// last answer while the candidate is ready.
+    /// Returns the health of a candidate that has not opened its store. `recent` is the maximum age
+    /// of the store's last answer while the candidate is ready.
     pub fn new(candidate: &str, recent: Duration, margins: Margins) -> ElectionHealth {
         ElectionHealth::by(Arc::new(Process::system()), candidate, recent, margins)
     }

@@ -205,7 +205,7 @@ mod tests {
         said(&mut sent, &member, &[(1, 4, true), (2, 6, false)]);
         let next = said(&mut sent, &member, &[(1, 7, false), (2, 9, true)]);
         // The member knows the reason only for the last loss of each partition. The partition p2
-        // was lost again since, so the event has no reason.
+        // was later lost with another token, so the event for token 6 has no reason.
         assert_eq!(next, "lost p1 4 released, lost p2 6, granted p1 7, granted p2 9, revoked p2 9");
     }
 

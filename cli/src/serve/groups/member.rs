@@ -1,5 +1,5 @@
-//! This process as a member of one group. Each reply is computed from the lease when the request
-//! arrives.
+//! This process as a member of one group. Each reply is computed from the current state of the
+//! lease.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -126,7 +126,7 @@ impl Member {
         (Member { common, group, leave_for: None, state: Mutex::new(state) }, orders)
     }
 
-    /// Returns a value that differs from its previous result if a stream has new events to send.
+    /// Returns a value that changes if a stream has new events to send.
     pub fn change(&self) -> (u64, bool) {
         let at_risk = self.now().at_risk;
         (self.common.changes.count(), at_risk)
@@ -148,7 +148,7 @@ impl Member {
     }
 
     /// Records that this member leaves, and takes no more partitions. The session ends after the
-    /// release of the last partition, and replies then give `reason` as the reason.
+    /// release of the last partition. Later replies report `reason` as the reason for this end.
     pub fn leaves(&self, reason: &'static str, role: ServedRole) {
         let mut state = lock(&self.state);
         if let Some(session) = &mut state.session {
@@ -263,9 +263,9 @@ impl Member {
         self.common.changes.notify();
     }
 
-    /// Ends the session in all later replies, which give `reason` as the reason. Returns the
-    /// partitions that this member owned, without releasing them. Returns `None` if the end of the
-    /// session was already recorded. The partitions of this session can then no longer be released.
+    /// Records the end of the session and its reason. All later replies report both. Returns the
+    /// partitions that this member owned, without releasing them. If the end of the session was
+    /// already recorded, returns `None`, and the partitions can no longer be released.
     pub fn give_up(&self, reason: &'static str) -> Option<Vec<Partition>> {
         let at = self.common.boot();
         let mut state = lock(&self.state);

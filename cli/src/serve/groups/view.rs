@@ -20,7 +20,7 @@ pub struct MemberView {
     /// The name of this member.
     pub member: String,
     pub session: Option<String>,
-    /// Time for which the session and its partitions last without a further renewal.
+    /// Time for which this member keeps the session and its partitions if no renewal follows.
     pub lease_remaining_ms: Option<u64>,
     /// Age of the known assignment.
     pub store_answered_ms_ago: Option<u64>,
