@@ -11,8 +11,8 @@ pub const KINDS: [&str; 5] = ["writes", "lists", "reads", "deletes", "deleted_ke
 
 /// Maximum number of keys on a page of a listing, and in a deletion.
 const PAGE_KEYS: f64 = 1_000.0;
-/// Number of the newest objects that `tenure compact` keeps by default. It also keeps all objects
-/// of the last hour.
+/// Number of the newest objects that `tenure compact` keeps by default. The command also keeps all
+/// objects of the last hour.
 const KEPT: f64 = 10.0;
 /// Maximum number of deputies. A deputy takes over from a dead coordinator.
 const DEPUTIES: f64 = 3.0;
@@ -86,8 +86,8 @@ fn election(args: &CostArgs, time: Duration) -> Vec<RequestRow> {
         ("observer", Some(observers * elections), polls, [0.0, 0.0, 1.0, 0.0, 0.0]),
         ("elections", None, takeovers, winner),
         ("elections", None, takeovers * followers, other),
-        // A run of the compactor lists the last possible epoch, and then all epochs. It reads the
-        // newest listed epoch before each deletion.
+        // A run of the compactor lists the last possible epoch, and then all epochs. Before each
+        // deletion, the run reads the newest listed epoch.
         ("compactor", compactors, runs * compacted, [0.0, 1.0 + pages(epochs), 0.0, 0.0, 0.0]),
         ("compactor", compactors, batches * compacted, [0.0, 0.0, 1.0, 1.0, 0.0]),
         ("compactor", compactors, deleted * compacted, [0.0, 0.0, 0.0, 0.0, 1.0]),

@@ -245,7 +245,7 @@ async fn a_search_among_thousands_of_epochs_sends_at_most_the_listings_of_the_ta
     let rows = ["10800", "13200", "24012", "35988", "48036", "114000"];
     compare("--candidates 1 --elections-per-day", &rows, (0.0, 0.0), async |world| {
         // Half of the epochs were created after the last compaction. The last compaction kept the
-        // other half, because they were too young.
+        // other half, because these epochs were too young.
         let epochs = (world.args.elections_per_day / 12.0) as u64;
         world.epochs(1..epochs + 1).await;
         let store = world.kit.another_way();

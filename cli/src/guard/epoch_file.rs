@@ -177,8 +177,8 @@ mod tests {
         file.write().expect("a new file");
         assert_eq!(fs::read_to_string(&precious).expect("the file exists"), "data");
         assert_eq!(fs::read_to_string(&path).expect("the file exists"), "7\n");
-        // If the path itself is a symbolic link, the write replaces the link. Each new file has
-        // another name.
+        // If the path itself is a symbolic link, the write replaces the link. Each write creates a
+        // new file with a different random name.
         symlink(&precious, dir.path().join("link")).expect("a link");
         EpochFile { path: dir.path().join("link"), epoch: 8 }.write().expect("over the link");
         assert_eq!(fs::read_to_string(&precious).expect("the file exists"), "data");

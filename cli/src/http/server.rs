@@ -28,7 +28,7 @@ pub struct Serving {
     _accepting: Accepting,
 }
 
-/// The tasks of the server. They end when this value is dropped.
+/// The tasks of the server. The tasks end when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Accepting(JoinHandle<()>);
 

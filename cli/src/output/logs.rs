@@ -213,9 +213,9 @@ impl FormatTime for Utc {
     }
 }
 
-/// The format `2026-11-20T23:12:00Z tenure: elected: epoch 3`. The text after `tenure:` begins with
-/// the level unless it is INFO. For an event of a library, the text also contains the target and
-/// the spans.
+/// Formats an event in a line such as `2026-11-20T23:12:00Z tenure: elected: epoch 3`. The text
+/// after `tenure:` begins with the level unless it is INFO. For an event of a library, the text
+/// also contains the target and the spans.
 struct Lines;
 
 impl<S, N> FormatEvent<S, N> for Lines

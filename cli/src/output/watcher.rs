@@ -25,7 +25,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Returns the validity of an observer that polls at this interval. The validity is longer than the
-/// interval. It is rounded to whole seconds, because a validity must not have fractions of a
+/// interval. The validity has whole seconds, because a validity must not have fractions of a
 /// millisecond.
 pub fn validity(poll: Duration, longest: Duration) -> Duration {
     PATIENCE.max(Duration::from_secs(poll.as_secs() + 1).min(longest))

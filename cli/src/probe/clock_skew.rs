@@ -35,8 +35,8 @@ impl Sighting {
         }
         let nanos = date.timestamp_subsec_nanos();
         let date = date.timestamp() as f64 + f64::from(nanos) / 1e9;
-        // A date without a fraction comes from an HTTP header. It has whole seconds, so it may be
-        // up to a second too old.
+        // A date without a fraction comes from an HTTP header. HTTP dates have whole seconds, so
+        // the date may be up to a second too old.
         let coarse = if nanos == 0 { 1.0 } else { 0.0 };
         Some(Sighting {
             least: date - received.as_secs_f64(),

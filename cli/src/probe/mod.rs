@@ -125,8 +125,8 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
                 signal = Some(by);
                 stop.cancel();
                 complain("stopping: the keys of the probe are deleted after requests in flight");
-                // Requests in flight must end before the cleanup. Otherwise they could write
-                // objects after the cleanup.
+                // Requests in flight must end before the cleanup. Otherwise a request could write
+                // an object after the cleanup.
                 break probing.await;
             }
             () = pause(PROGRESS_EVERY) => {

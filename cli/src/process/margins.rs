@@ -15,7 +15,8 @@ const SHORTEST_KILL_MARGIN: Duration = Duration::from_millis(200);
 pub struct Margins {
     /// Time from SIGTERM to SIGKILL.
     pub grace: Duration,
-    /// Time from SIGKILL to the end of the lease. It allows for delays of the kernel and the guard.
+    /// Time from SIGKILL to the end of the lease. This time allows for delays of the kernel and the
+    /// guard.
     pub kill_margin: Duration,
 }
 

@@ -29,7 +29,7 @@ const MOST_TEXT: usize = 400;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceState {
     /// True if this process does its work. After the first `true`, systemd considers the service
-    /// ready until it ends.
+    /// ready until the service ends.
     pub ready: bool,
     /// A line such as `held: leading epoch 7, 42s left`.
     pub text: String,

@@ -146,7 +146,8 @@ impl<O> Common<O> {
         if left.is_zero() { Err(NOT_RENEWED) } else { Ok(left) }
     }
 
-    /// Returns whether less than a quarter of the validity is left.
+    /// Returns whether less than a quarter of the validity is left. `left` is the time left without
+    /// the margin.
     pub fn is_at_risk(&self, left: Duration) -> bool {
         left + self.margin <= self.validity / 4
     }
@@ -164,7 +165,7 @@ impl<O> Common<O> {
 /// An election or a group of a sidecar. Its task changes the role. A reply combines the role and
 /// the current lease.
 pub trait Machine: Sized + Send + Sync + 'static {
-    /// An order of a client to the task.
+    /// The type of the orders of clients to the task.
     type Order: Send;
 
     /// The subject of the log line about a failed campaign or join.

@@ -190,8 +190,8 @@ async fn campaign_and_join(
     ended
 }
 
-/// Refuses invalid settings before a store is opened. Returns the time between the end of a
-/// leadership and the end of its lease.
+/// Refuses invalid settings before a store is opened. Returns the margin: the time between the
+/// reported end of a leadership and the end of its lease.
 fn check(args: &ServeArgs, name: &str) -> Result<Duration, Failure> {
     let usage = |why| Failure::new(exit::USAGE, why);
     if args.elections.is_empty() && args.groups.groups.is_empty() {

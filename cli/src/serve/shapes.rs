@@ -22,10 +22,10 @@ use crate::output::print::json_line;
 #[derive(Debug, Clone, Serialize)]
 pub struct Leader {
     name: String,
-    /// The time at which `name` was known. For a leadership of this candidate it is the current
-    /// time. For another leader it is the time of the last answer of the store. Before the first
-    /// answer it is the start of the Unix epoch: all clients can parse it, and it marks the empty
-    /// name as old.
+    /// The time at which `name` was known. If this candidate leads, the time is the current time.
+    /// For another leader, the time is the time of the last answer of the store. Before the first
+    /// answer, the time is the start of the Unix epoch, because all clients can parse it, and it
+    /// marks the empty name as old.
     last_update: String,
 }
 

@@ -20,8 +20,8 @@ const SHORTEST_VALIDITY: Duration = Duration::from_secs(30);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 const LOOK: Duration = Duration::from_secs(1);
 const RETRY_EVERY: Duration = Duration::from_secs(10);
-/// Number of members that can take over from the coordinator first. They follow the coordinator in
-/// the order of members.
+/// Number of members that can take over from the coordinator first. These members follow the
+/// coordinator in the order of the assignment.
 const DEPUTIES: usize = 3;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -25,8 +25,8 @@ pub struct PeriodRecord {
     pub epoch: u64,
     pub started_at: DateTime<Utc>,
     pub ended_at: Option<DateTime<Utc>>,
-    /// Exit code of the last attempt; 0 if the period is completed. Null while CMD runs. It
-    /// remains null if the host died or lost its lease: then the attempt has failed.
+    /// Exit code of the last attempt; 0 if the period is completed. Null while CMD runs. The field
+    /// remains null if the host died or lost its lease, and the attempt then counts as failed.
     pub exit_code: Option<u8>,
     /// Start of the last completed period, which may be this period.
     pub last_completed: Option<DateTime<Utc>>,

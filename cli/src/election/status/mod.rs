@@ -1,4 +1,4 @@
-//! `tenure status`: the newest epoch object.
+//! `tenure status`: shows the newest epoch.
 
 mod period;
 

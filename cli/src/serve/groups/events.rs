@@ -40,8 +40,8 @@ enum Batch {
 pub fn events(member: &Arc<Member>) -> BoxStream<'static, String> {
     let mut sent = SentMember::default();
     event_stream::events(member, move |member| {
-        // Most polls find no change. They return before the list of partitions is read, because a
-        // member may own thousands of partitions.
+        // If nothing has changed, as in most polls, the partitions are not read, because a member
+        // may own thousands of partitions.
         let change = Some(member.change());
         if sent.change == change {
             return String::new();

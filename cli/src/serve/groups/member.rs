@@ -80,7 +80,7 @@ pub struct MemberNow {
 /// A partition that this member owns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnedNow {
-    /// The name, shared by all streams.
+    /// The name of the partition. All streams share this text.
     pub name: Arc<str>,
     pub number: u32,
     pub token: u64,

@@ -194,8 +194,8 @@ async fn regression_a_session_that_a_reply_ended_is_not_kept() {
     assert!(a.task.is_finished());
 }
 
-/// A member with a unique name seals its former session as soon as it joins again. It must not seal
-/// the session before the margin has passed.
+/// A member with a unique name seals its former session as soon as it joins again. The member must
+/// not seal the session before the margin has passed.
 #[tokio::test(start_paused = true)]
 async fn regression_a_lost_session_is_not_sealed_within_the_margin() {
     let world = World::new();
