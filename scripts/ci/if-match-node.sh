@@ -15,5 +15,5 @@ if [[ -z ${TENURE:-} ]]; then
     cargo build --quiet
     export TENURE=${CARGO_TARGET_DIR:-target}/debug/tenure
 fi
-# moto installs the SDK for Python.
+# scripts/servers/moto.sh has installed the SDK for Python.
 exec "${CARGO_TARGET_DIR:-target}/s3-servers/moto/bin/python" scripts/ci/if-match-node.py

@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$root"
 
 bucket=${TENURE_TEST_S3_BUCKET:?run it with scripts/servers/moto.sh or its like}
-# A new prefix for each run, so that the runs can share a server.
+# Each run uses a new prefix, so several runs can share a server.
 store=s3://$bucket/main-job-$$
 tenure=${TENURE:-${CARGO_TARGET_DIR:-target}/debug/tenure}
 work=$(mktemp -d)

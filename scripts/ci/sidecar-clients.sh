@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs each client of examples/sidecar beside two sidecars of one election. At first, only the
-# client of the leader may write, with epoch 1. After the leader has resigned, only the client of
-# the other sidecar may write, with a greater epoch.
+# Runs each client of examples/sidecar with two sidecars of one election. At first, only the client
+# of the leader may write, with epoch 1. After the leader has resigned, only the client of the other
+# sidecar may write, with a greater epoch.
 #
 #   scripts/ci/sidecar-clients.sh [TENURE]
 #

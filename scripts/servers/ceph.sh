@@ -152,7 +152,7 @@ start_gateways() {
         --access-key testing --secret-key testing >>"$folder/setup.log" 2>&1
     s3_environment "${endpoints[0]}"
     export TENURE_TEST_S3_ENDPOINTS TENURE_TEST_PIDS=$folder TENURE_TEST_S3_QUIRKS=
-    # These options avoid defects of Ceph 16 and 18, which Ceph 20 fixes.
+    # The tests must accept these defects of Ceph 16 and 18, which Ceph 20 fixes.
     if [[ $(ceph-mon --version) =~ version\ (1[0-9])\. ]]; then
         TENURE_TEST_S3_QUIRKS=unquoted-etags,missing-is-refused
     fi

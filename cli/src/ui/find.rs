@@ -79,7 +79,7 @@ pub async fn search(store: &Arc<dyn Store>, prefix: &str) -> Result<Search, Stor
     Ok(search)
 }
 
-/// Returns the result of the call, or `None` if the store does not answer within [`ANSWER_WITHIN`].
+/// Returns the result of the call, or `None` if the store does not answer within `ANSWER_WITHIN`.
 pub async fn within<T>(call: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;

@@ -101,8 +101,8 @@ function listen() {
     put($("cost"), `${tick.requests} requests, ${tick.per_minute.toFixed(1)} a minute${cost}`);
   });
   source.addEventListener("full", (event) => (refusal = JSON.parse(event.data)));
-  // The event lists all cards after a removal and at the start of a connection. Other cards are
-  // removed: at the start, because the server may have restarted.
+  // The server sends the keys of all cards after a removal and at the start of a connection. The
+  // page then removes all other cards: the server may also have restarted before the connection.
   source.addEventListener("ids", (event) => {
     const ids = new Set(JSON.parse(event.data));
     for (const id of [...cards.keys()]) if (!ids.has(id)) drop(id);
