@@ -162,7 +162,7 @@ pub async fn follow(place: Place, layout: Layout) {
     }
 }
 
-/// Observes the election until an error.
+/// Observes the election until an error occurs.
 async fn observe(
     election: &Election,
     place: &Place,

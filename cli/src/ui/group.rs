@@ -88,10 +88,10 @@ pub async fn follow(place: Place) {
     }
 }
 
-/// Observes the group until an error. An assignment names dead members until a coordinator removes
-/// them, so the observer also reads the sessions. It reads them after each new assignment, and when
-/// the first session would lapse without a renewal: about once in two thirds of the validity, or
-/// once per poll if a member is dead.
+/// Observes the group until an error occurs. An assignment names dead members until a coordinator
+/// removes them, so the observer also reads the sessions. It reads them after each new assignment,
+/// and when the first session would lapse without a renewal: about once in two thirds of the
+/// validity, or once per poll if a member is dead.
 async fn observe(
     group: &Group,
     place: &Place,

@@ -7,7 +7,7 @@ use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 
 use super::*;
 
-/// The clock of a store, behind this host's clock by this duration.
+/// The clock of a store. It is behind this host's clock by this duration.
 #[derive(Debug)]
 struct Behind(Duration);
 

@@ -92,7 +92,7 @@ impl PeriodRecord {
         all
     }
 
-    /// Returns the earlier periods and this one, in ascending order.
+    /// Returns the earlier periods and the period of this record, in ascending order.
     pub fn periods(&self) -> Vec<EarlierPeriod> {
         let newest = EarlierPeriod {
             start: self.period_start,
