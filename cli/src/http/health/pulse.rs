@@ -111,7 +111,7 @@ mod tests {
             count += 1;
             assert!(count < 100, "signs of life without an end");
         }
-        assert!(count >= 3, "{count} signs of life before the task hung");
+        assert!(count > 0, "no sign of life before the task hung");
         drop(release);
         assert!(hung.join().expect("no panic").is_err());
         assert!(next(), "the end is announced");

@@ -181,3 +181,26 @@ async fn a_blocked_main_task_is_dead() {
     };
     bench.health.of(task).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn systemd_sees_held_vacant_or_unknown() {
+    let bench = Bench::new();
+    let shows = |ready, text: &str| {
+        let state = ServiceState { ready, text: text.to_owned() };
+        assert_eq!(bench.health.service_state(), state);
+    };
+    shows(false, "unknown: starting");
+    bench.health.opened(&bench.election);
+    bench.health.enter(CandidatePhase::Campaigning);
+    shows(false, "unknown: the store has not answered yet");
+    let lead = bench.elected().await;
+    bench.health.enter(CandidatePhase::Elected(lead.lease()));
+    shows(false, "held: elected epoch 1, 30s left");
+    bench.health.enter(CandidatePhase::Leading(lead.lease()));
+    shows(true, "held: leading epoch 1, 30s left");
+    lead.resign().await.expect("resigned");
+    bench.health.enter(CandidatePhase::Campaigning);
+    shows(false, "vacant: campaigning");
+    bench.hand.boot(Duration::from_secs(40));
+    shows(false, "unknown: the store has not answered for 40s");
+}
