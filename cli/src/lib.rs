@@ -61,6 +61,7 @@ fn run_line() -> u8 {
         Err(refused) => return refuse(refused, &line),
     };
     args.log_format.choose();
+    let (levels, quiet) = (args.log_levels(), args.quiet);
     let outcome = match args.verb {
         // The standby, the guard and the gate start no logs and no runtime, because a failure of
         // the logs or of the runtime would end these processes.
@@ -72,8 +73,10 @@ fn run_line() -> u8 {
             carry_out(Verb::Resign)
         }),
         verb => {
-            logs::start(verb.default_log_level());
-            complain_of_variables();
+            logs::start(levels);
+            if !quiet {
+                complain_of_variables();
+            }
             // A panic becomes a failure of the command. Tokio panics, for example, if it cannot
             // start a thread.
             let carried_out = catch_unwind(AssertUnwindSafe(|| carry_out(verb)));

@@ -70,7 +70,11 @@ pub fn trimmed(text: &str) -> Result<(), String> {
     }
 }
 
+/// Parses a duration. Only 0 needs no unit.
 pub fn duration(text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
     humantime::parse_duration(text)
         .map_err(|error| format!("{error}; write a number and a unit, such as 500ms, 30s, 10m, 1h"))
 }
@@ -121,9 +125,9 @@ pub fn json(text: &str) -> Result<Value, String> {
 macro_rules! after_help {
     ($codes:literal) => {
         concat!(
-            "Durations are a number and a unit: 500ms, 30s, 10m, 1h. Logs go to stderr; RUST_LOG \
-             sets their level, such as RUST_LOG=tenure=debug, and --log-format json makes each \
-             line a JSON object. A flag takes precedence over its variable [env: TENURE_…]. An \
+            "Durations are a number and a unit: 500ms, 30s, 10m, 1h. Logs go to stderr; -q, -v \
+             or RUST_LOG sets their level, such as RUST_LOG=tenure=debug, which takes precedence. \
+             With --log-format json each line is a JSON object. A flag takes precedence over its variable [env: TENURE_…]. An \
              empty variable has no effect.\n\nExit codes:",
             $codes
         )
@@ -146,7 +150,7 @@ pub const EXIT_CODES: &str = after_help!(
   71  the operating system refused an operation, such as the start of a process
   73  a precondition did not hold; nothing was changed
   75  lost the lease
-  76  another candidate leads (`run --try`)
+  76  another candidate leads (`run --try`, `run --wait`)
   77  access denied by the store
  130  ended by SIGINT, 143 by SIGTERM, and `run`, `probe` and `compact` 129 by
       SIGHUP, after a report of the finished work. `watch`, `serve` and `compact

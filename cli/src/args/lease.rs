@@ -34,6 +34,7 @@ pub struct LeaseArgs {
     /// in a group.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
     #[arg(env = "TENURE_VALIDITY", help_heading = "Timing")]
+    #[arg(visible_aliases = ["ttl", "lease-duration"])]
     pub validity: Duration,
     /// Interval between renewals [default: a third of the validity]
     ///

@@ -38,6 +38,12 @@ pub struct Args {
     #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t)]
     #[arg(env = "TENURE_LOG_FORMAT", hide_short_help = true)]
     pub log_format: LogFormat,
+    /// Log only errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Log more: -v elections and losses, -vv also each request
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
 }
 
 #[derive(Debug, Subcommand)]
@@ -99,11 +105,23 @@ pub enum Verb {
     Gate(GateArgs),
 }
 
+impl Args {
+    /// Returns the log levels that apply if `RUST_LOG` is not set.
+    pub fn log_levels(&self) -> &'static str {
+        match self.verbose {
+            _ if self.quiet => "error",
+            0 => self.verb.default_log_levels(),
+            1 => "warn,tenure=info",
+            _ => "info,tenure=debug",
+        }
+    }
+}
+
 impl Verb {
     /// Returns the log level that applies if `RUST_LOG` is not set. `run` logs its actions; other
     /// verbs print to stdout. Most warnings of the library and the SDK are off, because the command
     /// itself reports the errors of requests.
-    pub fn default_log_level(&self) -> &'static str {
+    fn default_log_levels(&self) -> &'static str {
         match self {
             Verb::Run(_) | Verb::Serve(_) => {
                 "warn,aws=error,tenure=error,tenure::store=warn,tenure::lease=warn,tenure_cli=info"

@@ -148,8 +148,14 @@ fn explain(error: clap::Error, line: &[OsString]) -> Refused {
         word.split('=').next() == Some(flag)
     });
     let name = format!("{START}{}", long.replace('-', "_").to_uppercase());
-    let is_set = env::var_os(&name).is_some_and(|value| !value.is_empty());
-    if is_given || !is_set || !settings().contains(&name) {
+    let value = env::var(&name).unwrap_or_default();
+    let is_of_variable = match error.get(ContextKind::InvalidValue) {
+        Some(ContextValue::String(invalid)) => {
+            value == *invalid || value.split_whitespace().any(|word| word == invalid)
+        }
+        _ => !is_given,
+    };
+    if value.is_empty() || !is_of_variable || !settings().contains(&name) {
         return Refused::Arguments(error);
     }
     let why = format!("{name}: {}", in_a_line(&error));

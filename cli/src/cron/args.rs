@@ -1,9 +1,9 @@
-//! `--try` and `--once-per` with their options.
+//! `--try`, `--wait` and `--once-per` with their options.
 
 use std::time::Duration;
 
 use super::period::{PeriodRules, SHORTEST};
-use crate::args::common::{CENTURY, DAY, duration, duration_up_to, positive_up_to};
+use crate::args::common::{CENTURY, DAY, YEAR, duration, duration_up_to, positive_up_to};
 use crate::exit::{self, Failure};
 use crate::output::print::in_ms;
 
@@ -13,12 +13,19 @@ pub struct CronArgs {
     ///
     /// If that leader's lease has lapsed by the store's dates, watch the leader for its validity,
     /// and take over if it does not renew. Exit with 69 if the store cannot be reached.
-    #[arg(id = "try", long = "try", visible_alias = "no-wait", conflicts_with = "forever")]
-    pub once: bool,
-    /// Exit code of --try if another candidate leads [default: 76]
+    #[arg(long = "try", visible_alias = "no-wait", conflicts_with = "forever", group = "bounded")]
+    once: bool,
+    /// Wait for the lease at most this time, then exit as --try does.
+    ///
+    /// --try is --wait 0. Exit with 76 if another candidate leads, and with 69 or 77 if the last
+    /// request has failed. At most 365d.
+    #[arg(long, value_name = "DURATION", value_parser = duration_up_to(YEAR))]
+    #[arg(conflicts_with = "forever", group = "bounded")]
+    wait: Option<Duration>,
+    /// Exit code of --try and --wait if another candidate leads [default: 76]
     ///
     /// Choose 0 for a scheduler that reports every other code as a failure.
-    #[arg(long, value_name = "CODE", requires = "try", hide_short_help = true)]
+    #[arg(long, value_name = "CODE", requires = "bounded", hide_short_help = true)]
     pub busy_exit_code: Option<u8>,
     /// Run CMD once per period, on one of the hosts.
     ///
@@ -70,6 +77,11 @@ pub enum Missed {
 const CLOCK_AHEAD_MAX: Duration = Duration::from_secs(60);
 
 impl CronArgs {
+    /// Returns the maximum wait for the lease: zero for a single attempt.
+    pub fn wait(&self) -> Option<Duration> {
+        if self.once { Some(Duration::ZERO) } else { self.wait }
+    }
+
     pub fn busy_exit_code(&self) -> u8 {
         self.busy_exit_code.unwrap_or(exit::BUSY)
     }

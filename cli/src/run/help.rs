@@ -8,10 +8,11 @@ CMD runs in a separate process group, with TENURE_EPOCH (the fencing token), TEN
 TENURE_STORE in its environment. After the end of CMD, its remaining descendants get SIGTERM, and \
 SIGKILL after the grace. Once all descendants of CMD have ended, `tenure` resigns the leadership.
 
-With --try, or --no-wait, `tenure` exits immediately if another candidate leads. With --once-per, \
-CMD also has TENURE_PERIOD_START, TENURE_ATTEMPT and TENURE_LAST_COMPLETED (the start of the last \
-completed period, empty before the first). In one period CMD starts at most once, or at most N+1 \
-times with --retries N, and its runs never overlap.
+With --try, or --no-wait, `tenure` exits immediately if another candidate leads. With --wait 15s it \
+waits for the lease for 15s first. With --once-per, CMD also has TENURE_PERIOD_START, \
+TENURE_ATTEMPT and TENURE_LAST_COMPLETED (the start of the last completed period, empty before the \
+first). In one period CMD starts at most once, or at most N+1 times with --retries N, and its runs \
+never overlap.
 
 When the lease is at risk, a guard process sends SIGTERM to the process group of CMD, and to \
 descendants outside the group whose parents have ended. After the grace all descendants get \
@@ -64,7 +65,7 @@ token.",
   71  the operating system refused to start a process, or the guard has died
   73  with --once-per: a clock is wrong, and CMD was not run
   75  lost or gave up the lease: CMD was stopped, or ended after the lease
-  76  with --try: another candidate leads, and CMD was not run; see
+  76  with --try or --wait: another candidate leads, and CMD was not run; see
       --busy-exit-code
   77  access denied by the store for 10s, or for 60s by the machine's metadata
       service

@@ -184,14 +184,18 @@ async fn lead_until_done(
     let mut unhealthy = 0;
     loop {
         info!(outcome = "campaigning", "campaigning as {} in {}", plain(name), plain(store));
-        let elected = match args.cron.once {
-            true => {
-                let busy = args.cron.busy_exit_code();
-                let busy = once.as_ref().map_or(busy, |once| once.code_or(busy));
+        let busy = args.cron.busy_exit_code();
+        let busy = once.as_ref().map_or(busy, |once| once.code_or(busy));
+        let elected = match args.cron.wait() {
+            Some(Duration::ZERO) => {
                 job.health.enter(CandidatePhase::Campaigning);
                 turn::try_once(election, poll, busy, signals).await?
             }
-            false => campaign(election, signals, &job.health, args.forever).await?,
+            Some(limit) => {
+                let campaign = campaign(election, signals, &job.health, false);
+                turn::wait_at_most(limit, election, busy, campaign).await?
+            }
+            None => campaign(election, signals, &job.health, args.forever).await?,
         };
         let leadership = match elected {
             ControlFlow::Continue(leadership) => leadership,

@@ -53,6 +53,8 @@ fn wrong_variables_are_refused_with_their_names() {
     run("TENURE_DATA", "{").fails(64, &["TENURE_DATA: ", "not JSON"]);
     let shown = with(&[("TENURE_VALIDITY", "3")], &["run", "--store", &url, "--validity", "4"]);
     assert!(shown.code == 64 && !shown.err.contains("TENURE_VALIDITY"), "{shown:?}");
+    let alias = with(&[("TENURE_VALIDITY", "3s")], &["run", "--store", &url, "--ttl", "4", "true"]);
+    assert!(alias.code == 64 && !alias.err.contains("TENURE_VALIDITY"), "{alias:?}");
     assert_eq!(bench.objects(), [""; 0], "nothing was written");
     for off in [("TENURE_FOREVER", "no"), ("TENURE_UNIQUE_NAME", "Off"), ("TENURE_VALIDITY", "")] {
         let said = run(off.0, off.1);

@@ -180,3 +180,30 @@ fn text_is_the_default_format() {
         assert!(!said.err.contains("outcome") && !said.err.contains('{'), "{said:?}");
     }
 }
+
+#[test]
+fn quiet_and_verbose_set_the_levels_and_rust_log_wins() {
+    let bench = Bench::new();
+    let logs = |rust_log: &str, line: &[&str]| {
+        let url = bench.url();
+        let run = ["run", "--store", &url, "--lease-duration", "21s"];
+        let mut command = command(&[&run, line].concat());
+        let said = said(command.env("RUST_LOG", rust_log).output().expect("the command runs"));
+        assert_eq!((said.code, said.out.as_str()), (0, "-v\n"), "{line:?}: {said:?}");
+        said.err
+    };
+    let echo = ["echo", "-v"];
+    let [quiet, usual, more, most] =
+        [&["-q"][..], &[], &["-v"], &["-vv"]].map(|flags| logs("", &[flags, &echo].concat()));
+    assert_eq!(quiet, "");
+    assert!(usual.contains("elected: epoch") && !usual.contains("tenure::"), "{usual}");
+    assert!(more.contains("tenure::") && !more.contains(" DEBUG "), "{more}");
+    assert!(most.contains(" DEBUG ") && most.len() > more.len(), "{most}");
+    assert_eq!(logs("off", &[&["-vv"][..], &echo].concat()), "");
+    assert!(logs("info", &[&["-q"][..], &echo].concat()).contains("elected: epoch"));
+    // Errors remain. The warning about a misspelt variable does not.
+    let mut refused = command(&["status", "-q", "--store", "file:///no/such"]);
+    let refused = said(refused.env("TENURE_VALIDTY", "1").output().expect("the command runs"));
+    assert!(refused.code == 69 && refused.err.lines().count() == 1, "{refused:?}");
+    assert_eq!(tenure(&["status", "-q", "-v"]).code, 64);
+}

@@ -5,3 +5,4 @@ mod health;
 mod once_per;
 #[cfg(feature = "s3")]
 mod services;
+mod wait;
