@@ -241,6 +241,20 @@ fn a_foreign_leader_is_polled_with_a_plain_get_and_read_before_the_seal() {
     assert_eq!(play.machine.step(), Step::Nonce);
 }
 
+/// A touch keeps the ETag of a foreign record, so the condition of the seal does not detect it.
+#[test]
+fn a_denied_seal_is_sent_again_only_after_another_read() {
+    let mut play = Play::new(CANDIDATE, None);
+    play.lists(0, listed(&[1]));
+    play.gets(1, foreign("m", false, false));
+    play.input(Input::Lapsed);
+    play.gets(1, foreign("m", false, false));
+    play.seals(1, "m", EpochEnd::Lapsed, Answer::Denied);
+    play.input(Input::Resume);
+    play.gets(1, foreign("m", false, true));
+    play.waits(Wait::Follow);
+}
+
 #[test]
 fn an_expired_foreign_record_is_taken_over_without_delay() {
     let mut play = Play::new(CANDIDATE, None);
