@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures::StreamExt as _;
 use serde_json::json;
 use tenure::{ErrorKind, LeadershipEvent, Loss, RunOutcome};
+use tenure_groups::session_election;
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{millis, secs, timed, wait, within};
 use tenure_testkit::world::{TAKEOVER, VALIDITY, World, elect, held, ready};
@@ -147,6 +148,21 @@ async fn a_late_renewal_does_not_undo_a_resignation() {
 
 /// The caller drops the future of `resign` while the first requests of the resignation fail. The
 /// driver must complete the resignation.
+/// The leader has read an earlier record of its own back. The seal must contain the newer data (D1
+/// in docs/design/groups.md).
+#[tokio::test(start_paused = true)]
+async fn a_resignation_after_a_read_back_keeps_the_newest_data() {
+    let world = World::new();
+    let lead = elect(&session_election(world.node("a")).build().unwrap()).await;
+    world.store.on(Call::Replace).fault(Fault::FailAfter);
+    for seen in [4, 5] {
+        lead.proclaim(json!({ "seen": seen })).await.unwrap();
+    }
+    lead.resign().await.unwrap();
+    let sealed = session_election(world.node("b")).build().unwrap().snapshot().await.unwrap();
+    assert_eq!(sealed.leader.unwrap().data, json!({ "seen": 5 }));
+}
+
 #[tokio::test(start_paused = true)]
 async fn regression_a_resignation_continues_after_its_caller_was_dropped() {
     let world = World::new();

@@ -264,6 +264,27 @@ async fn a_grant_below_a_seen_epoch_is_not_reported() {
     assert_eq!(campaign.await.unwrap().epoch().get(), 3, "after the lapse of the peer's epoch");
 }
 
+/// The confirmation of epoch 1 is late, so the candidate renews its lease before the report. During
+/// this renewal, another call of the same election reads epoch 2.
+#[tokio::test(start_paused = true)]
+async fn a_grant_below_an_epoch_seen_during_its_renewal_is_not_reported() {
+    let world = World::new();
+    let election = world.node("a").build().unwrap();
+    world.store.on(Call::List).skip(1).times(3).fault(Fault::Hang);
+    world.store.on(Call::Replace).fault(Fault::AnswerLate(secs(1)));
+    let campaign = {
+        let election = election.clone();
+        tokio::spawn(async move { elect(&election).await })
+    };
+    wait(secs(6)).await;
+    while world.record(1).await["heartbeat"] != 2 {
+        wait(millis(10)).await;
+    }
+    world.put("lock-0000000002.json", r#"{"expired":false,"validity_ms":10000}"#).await;
+    assert_eq!(election.leader().await.unwrap().unwrap().epoch.get(), 2);
+    assert_eq!(campaign.await.unwrap().epoch().get(), 3, "after the lapse of the peer's epoch");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_follower_reports_each_new_leader() {
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
