@@ -114,6 +114,23 @@ async fn regression_a_longer_wait_is_written_before_the_first_seal() {
     assert!(a.check().is_err(), "two processes lead");
 }
 
+/// A lower epoch is held with a long wait. The restore is killed after it has sealed this epoch,
+/// and the sealed object is deleted. The second run must still wait as long.
+#[tokio::test(start_paused = true)]
+async fn the_wait_of_a_lower_held_epoch_is_written_before_its_seal() {
+    let scene = Scene::new(Layout::EpochFiles);
+    scene.put(20, held(0).replace(r#""wait_ms":0"#, r#""wait_ms":600000"#)).await;
+    scene.put(41, held(0)).await;
+    scene.store.on(Call::Replace).key("0020").fault(Fault::HangAfter);
+    let killed = within(millis(300), scene.election("ann").restore(epoch(41), NO_WAIT)).await;
+    assert!(killed.is_none());
+    assert!(is_sealed(&scene.record(20).await), "the lower epoch is held");
+    scene.store.heal();
+    scene.store.delete(vec![scene.key(20)]).await.unwrap();
+    let now = scene.election("ben").restore(epoch(41), NO_WAIT).await.unwrap();
+    assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= secs(600)), "{now:?}");
+}
+
 /// The arguments of one restore: the epoch, and the requested wait.
 type Run = (u64, Duration);
 

@@ -164,6 +164,20 @@ async fn the_second_run_waits_for_members_that_the_first_run_deposed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_process_refuses_a_restore_below_an_assignment_that_it_has_seen() {
+    let fleet = Fleet::new(PARTITIONS);
+    let a = fleet.member("a").await;
+    balanced(&[&a], PARTITIONS, VALIDITY).await;
+    let operator = fleet.group("operator");
+    assert!(operator.snapshot().await.unwrap().epoch > Some(Epoch::FIRST));
+    a.kill();
+    delete_all(&fleet, "app/").await;
+    let error = operator.restore(Epoch::FIRST, secs(0)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    is_restored(&operator.restore(above(), secs(0)).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_unreadable_session_needs_a_wait() {
     let fleet = Fleet::new(PARTITIONS);
     let key = "app/members/00000000000000000000000000000001/lock.json";
