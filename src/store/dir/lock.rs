@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 use super::failure::failed;
@@ -100,28 +101,33 @@ impl Locked {
     }
 
     fn attempt(work: &Folder, mode: Mode) -> Result<Option<File>, StoreError> {
-        let path = work.path_of(LOCK_FILE);
         let file = match mode {
             Mode::Alone => work.lock_file(LOCK_FILE),
             Mode::Shared => work.existing_lock_file(LOCK_FILE),
         }?;
-        let tried = match mode {
-            Mode::Alone => file.try_lock(),
-            Mode::Shared => file.try_lock_shared(),
-        };
-        match tried {
-            Ok(()) => Ok(Some(file).filter(|file| is_at(file, &path))),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => {
-                Err(failed("lock", &path, Determinacy::Determinate, error))
-            }
+        lock_at(file, &work.path_of(LOCK_FILE), mode)
+    }
+}
+
+/// Locks this file without a wait. Returns `None` if another process holds the lock, or if the file
+/// is no longer at its path.
+fn lock_at(file: File, path: &Path, mode: Mode) -> Result<Option<File>, StoreError> {
+    let tried = match mode {
+        Mode::Alone => file.try_lock(),
+        Mode::Shared => file.try_lock_shared(),
+    };
+    match tried {
+        Ok(()) => Ok(Some(file).filter(|file| is_at(file, path))),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => {
+            Err(failed("lock", path, Determinacy::Determinate, error))
         }
     }
 }
 
 /// Returns true if the locked file is still at its path. If a program has deleted the lock file,
 /// some processes may hold the old file, and others may lock a new file.
-fn is_at(file: &File, path: &std::path::Path) -> bool {
+fn is_at(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::symlink_metadata(path)) {
         (Ok(held), Ok(there)) => (held.dev(), held.ino()) == (there.dev(), there.ino()),
         _ => false,
@@ -357,11 +363,15 @@ mod tests {
     fn a_deleted_lock_file_is_created_and_locked_again() {
         let (dir, work) = work();
         let old = Locked::alone(&work).expect("the lock is free");
+        let opened = work.lock_file(LOCK_FILE).expect("the path exists");
         fs::remove_file(work.path_of(LOCK_FILE)).expect("deleted by hand");
-        assert!(!is_at(&old.file, &work.path_of(LOCK_FILE)));
         let again = Folder::root(&root_of(&dir)).and_then(|root| work_folder(&root));
         let again = again.expect("the path exists");
         let new = Locked::alone(&again).expect("a new lock file");
         assert!(is_at(&new.file, &work.path_of(LOCK_FILE)));
+        drop(old);
+        // A process that opened the old file before its deletion does not hold the lock.
+        let late = lock_at(opened, &work.path_of(LOCK_FILE), Mode::Alone).expect("no error");
+        assert!(late.is_none());
     }
 }

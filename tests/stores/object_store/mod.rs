@@ -7,7 +7,7 @@ use std::sync::Arc;
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use object_store::prefix::PrefixStore;
-use tenure::store::{AnyObjectStore, PutOutcome, Store, StoreErrorKind};
+use tenure::store::{AnyObjectStore, GetOutcome, PutOutcome, Store, StoreErrorKind};
 use tenure_testkit::conformance::{self, Capabilities};
 
 #[cfg(feature = "object-store-tests")]
@@ -64,4 +64,21 @@ async fn the_store_is_named() {
 #[tokio::test]
 async fn a_callers_client_may_send_twice() {
     assert!(taken(InMemory::new()).await.capabilities().may_send_twice);
+}
+
+/// The interface of object_store omits the dates of responses.
+#[tokio::test]
+async fn the_newest_date_that_was_seen_is_the_clock_of_the_store() {
+    let store = taken(InMemory::new()).await;
+    let dates = async |key: &str| match store.get(key, None, 9).await.unwrap() {
+        GetOutcome::Found(object) => (object.served_at.unwrap(), object.last_modified.unwrap()),
+        other => panic!("{other:?}"),
+    };
+    store.create("old", "1".into()).await.unwrap();
+    let (_, old) = dates("old").await;
+    store.create("new", "1".into()).await.unwrap();
+    let (newest, _) = dates("new").await;
+    assert!(newest > old);
+    assert_eq!(dates("old").await, (newest, old));
+    assert_eq!(store.list("old", "", 9).await.unwrap().served_at, Some(newest));
 }
