@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use super::*;
+use tenure::store::Capabilities;
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
+use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::time::{millis, timed, wait, within};
 use tenure_testkit::write_faults::WRITE_FAULTS;
 
@@ -135,6 +137,32 @@ async fn a_refused_write_with_a_failed_read_back_may_have_happened() {
         assert!(outcome.unwrap_err().may_have_happened(), "{fault:?}");
         assert_eq!(took.is_zero(), fault == Fault::Denied, "{fault:?}: {took:?}");
     }
+}
+
+/// A client that may send each write twice.
+#[derive(Debug)]
+struct SendsTwice(MemoryStore);
+
+impl Layer for SendsTwice {
+    fn inner(&self) -> &dyn Store {
+        &self.0
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default().with_may_send_twice(true)
+    }
+}
+
+/// The first attempt may have taken effect before a newer leader refused the second attempt.
+#[tokio::test]
+async fn a_refused_write_of_a_client_with_retries_may_have_happened() {
+    let store: Arc<dyn Store> = Arc::new(Layered(SendsTwice(MemoryStore::new())));
+    let object = object_of(&store);
+    let mut writer = object.open(e(1)).await.unwrap();
+    object.open(e(2)).await.unwrap();
+    let error = writer.write("x").await.unwrap_err();
+    assert_eq!(error.stale(), Some(Stale::new(e(1), e(2))), "{error}");
+    assert!(error.may_have_happened(), "{error}");
 }
 
 /// After a write without an effect, the writer still remembers an earlier write with an unknown
