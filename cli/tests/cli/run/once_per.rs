@@ -96,6 +96,18 @@ fn a_failed_period_is_final_without_retries() {
     assert_eq!(runs(&bench), ["1"]);
 }
 
+/// The other hosts do not know that CMD has succeeded, so the exit code must not be 0.
+#[test]
+fn a_success_without_a_record_is_a_failure() {
+    for (exit, code) in [(0, 75), (3, 3)] {
+        let bench = Bench::new();
+        let record = bench.path("store/once-per.json").display().to_string();
+        let said = once(&bench, &[], &format!("rm {record}; exit {exit}"));
+        assert_eq!(said.code, code, "{said:?}");
+        assert!(said.err.contains("its end is not recorded"), "{said:?}");
+    }
+}
+
 #[test]
 fn a_failed_period_is_retried_up_to_the_limit() {
     let bench = Bench::new();
