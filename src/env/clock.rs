@@ -24,8 +24,8 @@ use crate::env::moment::{Moment, time_of_day};
 ///
 /// # Examples
 ///
-/// A clock that a test advances. [Another example](crate#tests-with-paused-time) follows Tokio's
-/// paused time.
+/// A clock that a test advances. The clock of [another example](crate#tests-with-paused-time) shows
+/// Tokio's paused time.
 /// ```
 /// # use std::{sync::{Arc, Mutex}, time::Duration};
 /// # use tenure::{Clock, Election, Moment, Process, store::MemoryStore};

@@ -37,8 +37,8 @@ impl Number for NonZeroU64 {
 /// The place after which a listing starts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum After {
-    /// After the key of this number, even if this key does not exist. 0 means the start of the
-    /// listing.
+    /// The listing starts after the key of this number, even if this key does not exist. 0 means
+    /// the start of the prefix.
     Number(u64),
     /// After a foreign key.
     Key(String),

@@ -159,8 +159,9 @@ fn per<const N: usize>(time: Duration, intervals: [Duration; N]) -> [f64; N] {
     intervals.map(|interval| time.as_secs_f64() / interval.as_secs_f64())
 }
 
-/// Returns four numbers: the runs of the compactor, the epochs or group changes for all runs, the
-/// epochs or group changes for one run, and the runs that find at least one epoch or group change.
+/// Returns four numbers. The first is the number of runs of the compactor, and the last is the
+/// number of runs that find something to delete. The second is the number of changes (epochs or
+/// changes of a group) in the month, and the third is the number of changes between two runs.
 fn runs(args: &CostArgs, days: f64) -> [f64; 4] {
     let (runs, changes) = (args.compactions_per_day * days, args.elections_per_day * days);
     if runs > 0.0 { [runs, changes, changes / runs, runs.min(changes)] } else { [0.0; 4] }

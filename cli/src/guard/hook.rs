@@ -51,8 +51,8 @@ impl RunningHook {
         now.until(self.kill_at)
     }
 
-    /// Sends SIGKILL to the group of the hook if `living` contains a member of the group. Without a
-    /// member, the system may have assigned the number of the group to another group.
+    /// Sends SIGKILL to the group of the hook if `living` contains a member of the group. If the
+    /// group has no living member, the system may have given its number to another group.
     pub fn kill(&self, living: &[Living]) {
         if living.iter().any(|one| one.group == self.group.leader()) {
             self.group.signal(Signal::SIGKILL);

@@ -79,8 +79,9 @@ impl Story {
             let resigned_ns = seen.resigned_ns;
             lives.push(Life { epoch, lines, signs, guard_stopped, granted, resigned_ns });
         }
-        // The leader may have been killed, or have lost its lease, before its child started. Then a
-        // renewal proves the grant.
+        // The leader may have been killed, or have lost its lease, before its child started. In
+        // both cases the child reports no grant, and the first renewal proves that the epoch was
+        // granted.
         for (epoch, seen) in &watch.epochs {
             if let Some(first) = seen.renewed.first()
                 && lives.iter().all(|life| life.epoch != *epoch || life.granted.is_none())

@@ -135,10 +135,10 @@ impl GroupCompactor {
     }
 
     /// Compacts now, and again `interval` after the end of each run, until `shutdown` is ready.
-    /// Then drops a run in progress, as [`Compactor::run_every`] does.
+    /// Then drops a run in progress, as [`tenure::Compactor::run_every`] does.
     ///
     /// # Errors
-    /// The errors of [`Compactor::run_every`].
+    /// The errors of [`tenure::Compactor::run_every`].
     pub async fn run_every(
         &self,
         interval: Duration,

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tenure::Clock;
 use tenure::store::{ETag, GetOutcome, PutOutcome, Store};
 
-/// The JSON object of the lock, as in the post.
+/// The JSON object of the lock, as in the post that the module's documentation names.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LockData {
     pub expires_at: f64,

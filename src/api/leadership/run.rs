@@ -144,9 +144,9 @@ impl Leadership {
     /// resigns only once the work has returned. If the resignation fails, the lease lapses.
     /// Dropping the future drops the work, then the leadership.
     ///
-    /// Work that was cancelled has stopped but may not be finished, for example because the store
-    /// did not answer for most of a validity: campaign again, unless the outcome is
-    /// [`Completed`](RunOutcome::Completed).
+    /// Work that was cancelled has stopped, and may not be finished. One cause is a store that did
+    /// not answer for most of a validity. Campaign again after a cancellation, unless the outcome
+    /// is [`Completed`](RunOutcome::Completed).
     ///
     /// # Work that blocks
     /// The lease is renewed by a task of the runtime. While `work` blocks its thread (`std::fs`, a

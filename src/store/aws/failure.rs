@@ -80,8 +80,9 @@ impl<'a, S: Service> RequestContext<'a, S> {
         }
     }
 
-    /// Returns the error for a web page as the response. Before the first valid response, the
-    /// endpoint is probably wrong. Later, a proxy or a login page has probably replaced a response.
+    /// Returns the error of a request that was answered with a web page. Before the first valid
+    /// response, the endpoint is probably wrong. Later, a proxy or a login page has probably
+    /// replaced a response.
     pub(in crate::store) fn web_page(self) -> StoreError {
         let (kind, advice) = if self.store.has_answered() {
             (StoreErrorKind::Transient, "check for a proxy or a login page on the path")

@@ -65,7 +65,7 @@ pub enum Line {
     Calls(u64, Entry),
     /// The append was acknowledged: the entry is in the log under this number.
     Appended(u64, Entry, u64),
-    /// The append was refused, because a greater token has claimed the log. The number is the
+    /// The append was refused, because a greater token has claimed the log. The last number is this
     /// greater token.
     Fenced(u64, Grant, u64),
     /// The work ended. The text is the reason of the loss if the partition was lost before the work

@@ -42,8 +42,8 @@ impl DurableGate {
     }
 
     /// Returns a number for the next reset. This number is greater than the reset number of the
-    /// present object. If the object was deleted, it is greater than the last reset number that
-    /// this process has seen.
+    /// present object. If the object was deleted, the returned number is greater than the last
+    /// reset number that this process has seen.
     fn next_reset(&self, seen: Option<&Seen>) -> Result<u64, Error> {
         let known = self.seen().map_or(0, |seen| seen.resets);
         let known = known.max(seen.map_or(0, |seen| seen.resets));

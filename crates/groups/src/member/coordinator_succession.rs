@@ -60,8 +60,9 @@ impl MemberTask {
             }
         }
         let mut before = self.before();
-        // If the coordinator has lapsed and this member is the first in the order of succession, no
-        // listing is needed here: the member plans now, and its round lists the sessions.
+        // If the coordinator has lapsed and this member is the first in the order of succession,
+        // this function sends no LIST: the member makes a plan now, and reading the sessions is the
+        // first step of a plan.
         let turn = self.standby.is_over() && before.is_empty();
         if self.standby.is_silent(cx.now()) && !turn {
             self.sessions.watch_members(self.participant.known().map(|it| &**it));
@@ -98,9 +99,9 @@ impl MemberTask {
         successors.take_while(|session| *session != own).collect()
     }
 
-    /// Removes the members that are not alive from `before`. A resigned member does not count as
-    /// silent until its next renewal would be overdue. So this function reads the sessions of the
-    /// first remaining members.
+    /// Removes the members that are not alive from `before`. The timer of a session does not show a
+    /// resignation: it counts a resigned member as alive until the next renewal would be overdue.
+    /// So this function reads the sessions of the first remaining members.
     async fn living(&mut self, mut before: Vec<Session>) -> Vec<Session> {
         let now = self.cx.now();
         loop {

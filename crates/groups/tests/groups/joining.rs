@@ -12,8 +12,8 @@ use tenure_testkit::time::{secs, wait, within};
 use super::{Fleet, VALIDITY};
 use tenure_testkit::logged::logged;
 
-/// Before the fix, the application waited for events without end if the runtime with the member's
-/// tasks had ended.
+/// Before the fix, if the runtime with the member's tasks had ended, the application waited forever
+/// for an event.
 #[test]
 fn regression_a_membership_is_lost_when_the_runtime_of_its_join_ends() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -102,8 +102,8 @@ fn broken_group_that_stops_at_a_deletion() {
     missed(Broken::StopsAtDeleted, repaired(2, 3, budget));
 }
 
-/// Assignment 2 was deleted. An operator that reads no session creates the next assignment from
-/// assignment 1, which has no owner.
+/// Assignment 2 was deleted. An operator that reads no session does not learn of assignment 2. It
+/// creates the next assignment from assignment 1, in which no partition has an owner.
 #[test]
 fn broken_operator_that_reads_no_session() {
     let budget = Budget { deletions: 1, operations: 1, ahead: 1, leaves: 1, ..CALM };

@@ -32,8 +32,8 @@ pub struct Process {
     pub drawn: Vec<NonceNumber>,
     pub inherited: Vec<NonceNumber>,
     pub reclaims: bool,
-    /// In a random walk, true if the first page of the LIST that verifies a renewal showed no
-    /// greater epoch.
+    /// For random walks: whether the first page of the verifying LIST has shown no greater epoch.
+    /// This LIST follows each renewal.
     pub verified: bool,
 }
 

@@ -184,11 +184,12 @@ enum Choice {
 /// chooses one that moves the fewest shares away from a holder. If several plans move the fewest
 /// shares, it chooses one that moves the fewest shares that are not [failing](Share::is_failing).
 ///
-/// Marks can make this balance impossible. In this case the plan minimizes the number of shares
-/// above the ceilings plus the number missing below the floors. Among the plans with this minimum,
-/// the assignor chooses one with the least sum of count² / weight. With equal weights the plan also
-/// has the least maximum and the greatest minimum. A share moves away from a permitted holder only
-/// if the move improves the balance. With marks the plan can move one share more than necessary.
+/// Marks of partitions can make it impossible to keep all floors and ceilings. In this case the
+/// plan minimizes the number of shares above the ceilings plus the number missing below the floors.
+/// Among the plans with this minimum, the assignor chooses one with the least sum of count² /
+/// weight. With equal weights the plan also has the least maximum and the greatest minimum. A share
+/// moves away from a permitted holder only if the move improves the balance. With marks the plan
+/// can move one share more than necessary.
 ///
 /// # Examples
 /// A third member joins two members with three partitions each.
