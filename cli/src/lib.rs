@@ -43,7 +43,7 @@ use election::{compact, depose, history, restore, status, watch};
 use exit::Failure;
 use guard::{GuardArgs, Tenure};
 use output::logs::{self, LogFormat};
-use output::stderr;
+use output::{print, stderr};
 use process::{cmd, resign};
 
 /// Runs the command with the arguments of this process.
@@ -62,6 +62,7 @@ fn run_line() -> u8 {
     };
     args.log_format.choose();
     let (levels, quiet) = (args.log_levels(), args.quiet);
+    print::choose_colours(args.color);
     let outcome = match args.verb {
         // The standby, the guard and the gate start no logs and no runtime, because a failure of
         // the logs or of the runtime would end these processes.

@@ -21,7 +21,7 @@ if "--help" in sys.argv[1:]:
 check = "--check" in sys.argv[1:]
 tenure = ([word for word in sys.argv[1:] if word != "--check"] or [root / "target/debug/tenure"])[0]
 # Options that most verbs have. The page explains them once.
-common = {"--store", "--json", "--log-format"}
+common = {"--store", "--json", "--log-format", "--color"}
 seen = set()
 settings = set(re.findall(r"`(--[a-z-]+)`", (root / "docs/reference/settings.md").read_text()))
 
@@ -64,7 +64,7 @@ def paragraph(text):
 paragraph("Each verb has `-h` for a summary and `--help` for the whole text. `tenure man DIRECTORY` writes "
           "manual pages. [Settings](settings.md) has the options that are settings, with their variables and "
           "bounds. [Exit codes](errors.md#exit-codes) are on another page. Nearly all verbs take `--store`, "
-          "`--log-format` and `--json`, which prints JSON in place of lines for people. An option that a verb "
+          "`--log-format`, `--color` and `--json`, which prints JSON in place of lines for people. An option that a verb "
           "above has, with the same words, is not repeated.")
 
 

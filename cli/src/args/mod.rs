@@ -7,7 +7,7 @@ pub mod member;
 pub mod partitions;
 pub mod variables;
 
-use clap::{Parser, Subcommand};
+use clap::{ColorChoice, Parser, Subcommand};
 
 use crate::cost::{AFTER_COST, CostArgs};
 use crate::election::compact::CompactArgs;
@@ -44,6 +44,10 @@ pub struct Args {
     /// Log more: -v elections and losses, -vv also each request
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
+    /// Whether stdout has colours. NO_COLOR and CLICOLOR_FORCE choose if this flag does not
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
+    #[arg(hide_short_help = true)]
+    pub color: ColorChoice,
 }
 
 #[derive(Debug, Subcommand)]

@@ -3,11 +3,12 @@
 use serde::Serialize;
 use tenure_groups::{GroupSnapshot, SessionState};
 
-use super::view::{MemberStatus, PartitionStatus, members, name_or_dash, owner, table};
+use super::view::{MemberStatus, PartitionStatus, members, name_or_dash, owner};
 use super::{GroupStatusArgs, builder};
 use crate::args::common::after_help;
 use crate::election::status::{data, line, show};
 use crate::exit::{self, Failure};
+use crate::output::columns::{SHORTENED, legend, table};
 use crate::output::logs::complain;
 use crate::output::print::{ATTENTION, GOOD, NAME, plain, styled};
 use crate::store::open::refuse_election;
@@ -25,7 +26,7 @@ pub struct GroupStatus<'a> {
     /// Number of partitions without a live owner. The session of a live owner has not ended and
     /// has not lapsed. Absent if the sessions were not read.
     #[serde(skip_serializing_if = "Option::is_none")]
-    unattended: Option<usize>,
+    pub unattended: Option<usize>,
     /// Epoch of an unfinished restore, which prevents assignments. Absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     unfinished_restore: Option<u64>,
@@ -66,7 +67,7 @@ pub async fn status(args: GroupStatusArgs) -> Result<u8, Failure> {
         refuse_election(&args.at.store, "tenure status").await?;
     }
     let states = group.session_states(&snapshot).await?;
-    let status = GroupStatus::with_sessions(&snapshot, &states);
+    let status = GroupStatus::with_sessions(&snapshot, Some(&states));
     let unknown = states.iter().filter(|state| **state == SessionState::Unknown).count();
     if unknown > 0 {
         let all = states.len();
@@ -107,9 +108,14 @@ impl GroupStatus<'_> {
         }
     }
 
-    /// Returns the status with the states of the sessions, in the order of the members.
-    fn with_sessions<'a>(group: &'a GroupSnapshot, states: &[SessionState]) -> GroupStatus<'a> {
+    /// Returns the status with the states of the sessions, in the order of the members. `states` is
+    /// `None` if the sessions were not read.
+    pub fn with_sessions<'a>(
+        group: &'a GroupSnapshot,
+        states: Option<&[SessionState]>,
+    ) -> GroupStatus<'a> {
         let mut status = GroupStatus::of(group);
+        let Some(states) = states else { return status };
         for (member, state) in status.members.iter_mut().zip(states) {
             member.note(*state);
         }
@@ -130,28 +136,25 @@ impl GroupStatus<'_> {
     }
 
     /// Summarises the partitions with live owners for people.
-    fn summary(&self) -> String {
-        let all = self.partitions.len();
-        let unattended = self.unattended.unwrap_or_default();
-        match (self.ownerless(), unattended) {
+    pub fn summary(&self) -> String {
+        let (all, ownerless) = (self.partitions.len(), self.ownerless());
+        let owned = match (ownerless, self.unattended.unwrap_or(ownerless)) {
             (0, 0) => styled(GOOD, "all are owned"),
             (_, unattended) if unattended == all => styled(ATTENTION, "none has a live owner"),
             (ownerless, unattended) if ownerless == unattended => {
                 styled(ATTENTION, format_args!("{ownerless} without an owner"))
             }
             (_, unattended) => styled(ATTENTION, format_args!("{unattended} without a live owner")),
-        }
+        };
+        format!("{all}; {owned}")
     }
 
     fn for_people(&self, partitions: bool) -> String {
         let Some(epoch) = self.epoch else {
             return line("state", &styled(ATTENTION, "no group yet: its first member creates it"));
         };
-        let owned = self.summary();
-        let mut parts = vec![
-            line("epoch", &epoch.to_string()),
-            line("partitions", &format!("{}; {owned}", self.partitions.len())),
-        ];
+        let mut parts =
+            vec![line("epoch", &epoch.to_string()), line("partitions", &self.summary())];
         if let Some(epoch) = self.unfinished_restore {
             parts.push(line("restore", &styled(ATTENTION, unfinished(epoch))));
         }
@@ -159,7 +162,9 @@ impl GroupStatus<'_> {
         if partitions {
             parts.extend([String::new(), self.partitions_for_people()]);
         }
-        parts.join("\n")
+        let text = parts.join("\n");
+        let legend = legend(&text, &[SHORTENED]);
+        text + &legend
     }
 
     fn members_for_people(&self) -> String {
@@ -174,8 +179,8 @@ impl GroupStatus<'_> {
                 if it.data.is_null() { "-".to_owned() } else { data(it.data) },
             ]
         });
-        let heading = ["member", "session", "state", "weight", "partitions", "coordinator", "data"];
-        table(heading, &rows.collect::<Vec<_>>())
+        let heading = ["member", "session", "state", "weight", "owns", "coordinator", "data"];
+        table(heading, &rows.collect::<Vec<_>>(), &[0, 6])
     }
 
     fn partitions_for_people(&self) -> String {
@@ -188,6 +193,7 @@ impl GroupStatus<'_> {
                 it.marks(),
             ]
         });
-        table(["partition", "owner", "token", "target", "marks"], &rows.collect::<Vec<_>>())
+        let heading = ["partition", "owner", "token", "target", "marks"];
+        table(heading, &rows.collect::<Vec<_>>(), &[0, 1, 3, 4])
     }
 }

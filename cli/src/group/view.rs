@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use anstream::adapter::strip_str;
 use serde::Serialize;
 use serde_json::Value;
 use tenure_groups::{GroupSnapshot, MemberSnapshot, PartitionSnapshot, SessionState};
-use unicode_width::UnicodeWidthStr as _;
 
-use crate::output::print::{ATTENTION, FAINT, GOOD, NAME, in_seconds, millis, plain, styled};
+use crate::output::print::{ATTENTION, GOOD, NAME, in_seconds, millis, plain, styled};
 
 /// A member. `--json` prints the fields of this structure and of [`PartitionStatus`].
 #[derive(Debug, Serialize)]
@@ -87,7 +85,7 @@ impl MemberStatus<'_> {
             Some("live") => styled(GOOD, "live"),
             Some("lapsed") => {
                 let age = in_seconds(Duration::from_millis(self.age_ms.unwrap_or_default()));
-                styled(ATTENTION, format_args!("lapsed, written {age} ago"))
+                styled(ATTENTION, format_args!("lapsed, age {age}"))
             }
             Some(other) => styled(ATTENTION, other),
         }
@@ -146,26 +144,4 @@ pub fn owner(name: Option<&str>) -> String {
 /// Returns a name escaped for a terminal, or `-`.
 pub fn name_or_dash(name: Option<&str>) -> String {
     name.map_or("-".to_owned(), plain)
-}
-
-/// Returns a table with a heading and aligned columns. The last column is not padded.
-pub fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
-    let width = |cell: &str| strip_str(cell).to_string().width();
-    let wide = |column: usize| {
-        let cells = rows.iter().map(|row| width(&row[column]));
-        cells.chain([heading[column].width()]).max().unwrap_or(0)
-    };
-    let wide: [usize; N] = std::array::from_fn(wide);
-    let line = |cells: [&str; N]| {
-        let mut line = String::new();
-        for (cell, wide) in cells.iter().zip(wide) {
-            // Padding counts characters, but characters of some scripts are two columns wide.
-            let gap = wide - width(cell) + 2;
-            line += &format!("{cell}{:gap$}", "");
-        }
-        line.trim_end().to_owned()
-    };
-    let heading = styled(FAINT, line(heading));
-    let rows = rows.iter().map(|row| line(row.each_ref().map(|cell| &**cell)));
-    std::iter::once(heading).chain(rows).collect::<Vec<_>>().join("\n")
 }

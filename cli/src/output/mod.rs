@@ -1,5 +1,6 @@
 //! Stdout, stderr and logs.
 
+pub mod columns;
 pub mod logs;
 pub mod print;
 pub mod progress;

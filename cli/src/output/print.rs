@@ -64,8 +64,19 @@ pub fn is_for_the_eye() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Writes lines to stdout and flushes it. Colours are used on a terminal, or if `CLICOLOR_FORCE` is
-/// set. `NO_COLOR` disables colours, and so does `TERM=dumb` unless `CI` is set.
+/// Chooses whether stdout has colours.
+pub fn choose_colours(choice: clap::ColorChoice) {
+    let choice = match choice {
+        clap::ColorChoice::Auto => ColorChoice::Auto,
+        clap::ColorChoice::Always => ColorChoice::Always,
+        clap::ColorChoice::Never => ColorChoice::Never,
+    };
+    choice.write_global();
+}
+
+/// Writes lines to stdout and flushes it. By default, colours are used on a terminal, or if
+/// `CLICOLOR_FORCE` is set. `NO_COLOR` disables colours, and so does `TERM=dumb` unless `CI` is
+/// set.
 pub fn print_styled(lines: &str) -> Result<Reader, Failure> {
     match AutoStream::choice(&io::stdout()) {
         ColorChoice::Never => print(&strip_str(lines).to_string()),

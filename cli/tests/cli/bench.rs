@@ -7,6 +7,7 @@ use std::process::{Output, Stdio};
 use assert_cmd::Command;
 use serde_json::Value;
 use tempfile::TempDir;
+use unicode_width::UnicodeWidthStr as _;
 
 use tenure_testkit::command::{PATIENCE, default_signals};
 
@@ -20,6 +21,22 @@ pub struct Said {
     pub code: i32,
     pub out: String,
     pub err: String,
+}
+
+/// Names that are long, wide or hostile.
+pub fn difficult_names() -> [String; 5] {
+    let one = ["x", "選", "a\u{1b}[2J\n\u{202e} ", "❤\u{fe0f}", "👩\u{200d}🚀"];
+    one.map(|text| text.chars().cycle().take(60).collect::<String>() + "!")
+}
+
+impl Said {
+    /// Fails unless each line fits into a terminal of 80 columns.
+    #[track_caller]
+    pub fn fits_into_80_columns(&self) {
+        assert_eq!((self.code, self.err.as_str()), (0, ""), "{self:?}");
+        let wide: Vec<_> = self.out.lines().filter(|line| line.width() > 80).collect();
+        assert_eq!(wide, [""; 0], "{}", self.out);
+    }
 }
 
 impl Bench {

@@ -19,6 +19,7 @@ use tenure_history::drawing::Drawing;
 use tenure_history::{LeadershipSpan, Reader};
 
 use crate::args::common::{CENTURY, StoreArg, positive_up_to};
+use crate::cron::RecordPlace;
 use crate::election::LeaseState;
 use crate::exit::{self, Failure};
 use crate::output::print::{Reader as Audience, print, print_json, print_styled};
@@ -55,7 +56,7 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
     if let Some(since) = args.since {
         reader = reader.since(since);
     }
-    let history = {
+    let mut history = {
         let progress = Progress::of("reading epochs");
         reader.read_with(|read, of| progress.at(read, of)).await?
     };
@@ -64,10 +65,15 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
     }
     let objects = history.spans.iter().map(|span| (span.epoch, span.unreadable.as_deref()));
     refuse_unreadable(objects, ("epoch object", "lock"))?;
+    let is_job = (!args.json || args.svg.is_some()) && {
+        history.requests += 1;
+        // An access policy may allow an observer to read only epochs.
+        RecordPlace::new(store, &prefix).read().await.is_ok_and(|record| record.is_some())
+    };
     show(
         (args.json, args.svg.as_deref()),
-        || picture::of(&history, &format!("Leaders of {}", args.store.store)),
-        || table::of(&history),
+        || picture::of(&history, &format!("Leaders of {}", args.store.store), is_job),
+        || table::of(&history, is_job),
         history.spans.iter().map(|span| json::EpochLine::of(span, &history)),
         &json::EpochsSummary::of(&history),
     )

@@ -10,36 +10,35 @@ use tenure_history::{Gap, History, LeadershipSpan};
 use super::end_word;
 
 /// Returns the timeline with this title: a lane per candidate, an interval per epoch with its end,
-/// and the times without a leader.
-pub fn of(history: &History, title: &str) -> Drawing {
+/// and the times without a leader. The gaps of a job are not drawn.
+pub fn of(history: &History, title: &str, is_job: bool) -> Drawing {
     let mut drawing = Drawing::new(title);
     let first = |span: &LeadershipSpan| [span.from.at, span.written_at].into_iter().flatten().min();
     let Some(origin) = history.spans.iter().filter_map(first).min() else { return drawing };
     drawing.origin = Some(origin);
-    drawing.subtitle = subtitle(history, origin);
+    drawing.subtitle = subtitle(history, origin, is_job);
     let at = |time: DateTime<Utc>| (time - origin).to_std().unwrap_or_default();
     drawing.intervals =
         history.spans.iter().filter_map(|span| interval(span, history.now, &at)).collect();
-    let gaps = history.gaps().into_iter().map(|gap| vacant(gap, &at));
+    let gaps = if is_job { Vec::new() } else { history.gaps() };
+    let gaps = gaps.into_iter().map(|gap| vacant(gap, &at));
     let unknown = history.unknown().into_iter().map(|gap| unknown(gap, &at));
     drawing.bands = gaps.chain(unknown).filter(|band| band.from < band.until).collect();
     drawing
 }
 
-fn subtitle(history: &History, origin: DateTime<Utc>) -> String {
+fn subtitle(history: &History, origin: DateTime<Utc>, is_job: bool) -> String {
     let totals = history.totals();
     let (Some(first), Some(last)) = (history.spans.first(), history.spans.last()) else {
         return String::new();
     };
     let share = totals.vacant_share().unwrap_or_default() * 100.0;
-    format!(
-        "epochs {} to {}, {} to {} UTC; vacant for about {} ({share:.1} %)",
-        first.epoch,
-        last.epoch,
-        origin.format("%F %T"),
-        history.now.format("%F %T"),
-        short(totals.vacant.about),
-    )
+    let vacant = match is_job {
+        true => String::new(),
+        false => format!("; vacant for about {} ({share:.1} %)", short(totals.vacant.about)),
+    };
+    let [from, until] = [origin, history.now].map(|at| at.format("%F %T"));
+    format!("epochs {} to {}, {from} to {until} UTC{vacant}", first.epoch, last.epoch)
 }
 
 fn interval(
@@ -125,7 +124,7 @@ fn vacant(gap: Gap, at: &impl Fn(DateTime<Utc>) -> Duration) -> Band {
 
 /// Rounds up to the displayed unit. The display rounds down, and its value must still be an upper
 /// bound.
-fn up(at_most: Duration) -> Duration {
+pub fn up(at_most: Duration) -> Duration {
     let unit = match at_most.as_secs() {
         0..10 => Duration::from_millis(1),
         10..3_600 => Duration::from_secs(1),

@@ -1,93 +1,100 @@
 //! The table for people.
 
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
-use chrono::{DateTime, Utc};
-use humantime::format_duration;
+use anstyle::Style;
 use tenure::{Epoch, EpochEnd, Layout};
+use tenure_history::drawing::short;
 use tenure_history::{Extent, Gap, History, LeadershipSpan, TimeEstimate};
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
+use super::picture::up;
 use crate::election::LeaseState;
-use crate::output::print::{millis, plain};
+use crate::election::status::line;
+use crate::output::columns::{SHORTENED, legend, table};
+use crate::output::print::{ATTENTION, FAINT, GOOD, NAME, plain, styled};
 
 /// Maximum number of listed holes. Further holes are only counted.
 const SHOWN_HOLES: usize = 5;
-/// Maximum width of a name, in columns of a terminal.
-const LONGEST_NAME: usize = 40;
+/// Symbols of the table, with their meanings.
+const SYMBOLS: [(char, &str); 3] = [
+    ('~', "an estimate; --json prints its bounds"),
+    ('?', "the start is unknown; the leader led at this time"),
+    SHORTENED,
+];
 
-pub fn of(history: &History) -> String {
+/// Returns the table. `is_job` is true if the leaders run the periods of `--once-per`. Between two
+/// periods, no process leads, so the gaps of a job are not shown.
+pub fn of(history: &History, is_job: bool) -> String {
     if history.spans.is_empty() {
         return "no process has led".to_owned();
     }
-    let mut lines = Vec::new();
-    rows(history, &mut lines);
-    lines.push(String::new());
-    summary(history, &mut lines);
-    lines.join("\n")
-}
-
-fn rows(history: &History, lines: &mut Vec<String>) {
-    let names: Vec<String> = history.spans.iter().map(|span| shown(span.name())).collect();
-    let wide = names.iter().map(|name| name.width()).max().unwrap_or(0).max(6);
-    lines.push(format!(
-        "{:>6}  {:<wide$}  {:<21}  {:<21}  {:<9}  end",
-        "epoch", "leader", "from", "until", "led"
-    ));
-    let gaps = history.gaps();
+    let mut rows = Vec::new();
+    let gaps = if is_job { Vec::new() } else { history.gaps() };
     let mut gaps = gaps.iter().peekable();
-    for (span, name) in history.spans.iter().zip(names) {
+    for span in &history.spans {
         while let Some(gap) = gaps.next_if(|gap| gap.before == Some(span.epoch)) {
-            lines.extend(gap_line(gap));
+            rows.extend(gap_row(gap));
         }
-        // Padding counts characters, but characters of some scripts are two columns wide.
-        let gap = wide - name.width();
-        let led = match span.led(history.now) {
-            None => "-".to_owned(),
-            Some(led) if span.until.is_exact() || (span.is_held() && !span.lapsed) => brief(led),
-            Some(led) => format!("~{}", brief(led)),
-        };
-        lines.push(format!(
-            "{:>6}  {name}{:gap$}  {:<21}  {:<21}  {led:<9}  {}",
-            span.epoch,
-            "",
-            when(&span.from, span.elected_at.is_none()),
-            when(&span.until, false),
-            end(span),
-        ));
+        rows.push(row(span, history));
     }
-    lines.extend(gaps.filter_map(gap_line));
+    rows.extend(gaps.filter_map(gap_row));
+    let heading = ["epoch", "leader", "from (UTC)", "for", "end"];
+    let mut text = table(heading, &rows, &[1, 4]);
+    text += &legend(&text, &SYMBOLS);
+    text + "\n\n" + &summary(history, is_job).join("\n")
 }
 
-fn gap_line(gap: &Gap) -> Option<String> {
-    if gap.length.about.is_zero() {
+fn row(span: &LeadershipSpan, history: &History) -> [String; 5] {
+    let is_held = span.is_held() && !span.lapsed;
+    let led = match span.led(history.now) {
+        None => "-".to_owned(),
+        Some(led) if span.until.is_exact() || is_held => short(led),
+        Some(led) => format!("~{}", short(led)),
+    };
+    let style = match span.end {
+        None if is_held => GOOD,
+        Some(EpochEnd::Resigned) => Style::new(),
+        _ => ATTENTION,
+    };
+    [
+        span.epoch.to_string(),
+        styled(NAME, plain(span.name())),
+        styled(FAINT, when(&span.from, span.elected_at.is_none())),
+        led,
+        styled(style, end(span)),
+    ]
+}
+
+/// Returns a row for a time in which the election was vacant.
+fn gap_row(gap: &Gap) -> Option<[String; 5]> {
+    let Extent { about, at_least, at_most, .. } = gap.length;
+    if about.is_zero() {
         return None;
     }
-    let since = if gap.before.is_none() { " since then" } else { "" };
-    let Extent { about, at_least, at_most, .. } = gap.length;
-    let doubt = match (at_least == at_most, at_most > about) {
-        (true, _) => String::new(),
-        (false, true) => format!(", at most {}", brief_up(at_most)),
-        (false, false) => " or less".to_owned(),
+    let (mark, doubt) = match (at_least == at_most, at_most > about) {
+        (true, _) => ("", String::new()),
+        (false, true) => ("~", format!("at most {}", short(up(at_most)))),
+        (false, false) => ("~", "or less".to_owned()),
     };
-    Some(format!("{:>6}  {} for {}{doubt}{since}", "", LeaseState::Vacant, brief(about)))
+    let end = if gap.before.is_none() { "until now".to_owned() } else { doubt };
+    let vacant = styled(ATTENTION, format_args!("({})", LeaseState::Vacant));
+    let from = styled(FAINT, format_args!("{mark}{}", gap.from.format("%F %T")));
+    Some([String::new(), vacant, from, format!("{mark}{}", short(about)), end])
 }
 
 /// Formats a time. A leading `~` marks an estimate, and a leading `?` marks an unknown start.
 fn when(when: &TimeEstimate, unknown: bool) -> String {
-    let time = |at: DateTime<Utc>| at.format("%F %TZ").to_string();
-    match when.at {
-        None => "-".to_owned(),
-        Some(at) if when.is_exact() => time(at),
-        Some(at) if unknown => format!("?{}", time(at)),
-        Some(at) => format!("~{}", time(at)),
-    }
+    let mark = match unknown {
+        _ if when.is_exact() => "",
+        true => "?",
+        false => "~",
+    };
+    when.at.map_or("-".to_owned(), |at| format!("{mark}{}", at.format("%F %T")))
 }
 
 fn end(span: &LeadershipSpan) -> String {
     let by = match span.sealed_by.as_deref() {
-        Some(by) if Some(by) != span.candidate.as_deref() => format!(" by {}", shown(by)),
+        Some(by) if Some(by) != span.candidate.as_deref() => format!(" by {}", plain(by)),
         Some(_) if span.end == Some(EpochEnd::Lapsed) => " by its leader".to_owned(),
         _ => String::new(),
     };
@@ -102,7 +109,7 @@ fn end(span: &LeadershipSpan) -> String {
         Some(EpochEnd::Superseded) => "superseded without a seal".to_owned(),
         Some(EpochEnd::Unknown) => format!("sealed{by}, no reason given"),
         Some(EpochEnd::DeposedDead) => {
-            let by = span.forced_by.as_deref().map_or(String::new(), shown);
+            let by = span.forced_by.as_deref().map_or(String::new(), plain);
             format!("deposed as dead by {by}{}", reason(span))
         }
         Some(end) => format!("{end}{by}{}", reason(span)),
@@ -110,38 +117,39 @@ fn end(span: &LeadershipSpan) -> String {
 }
 
 fn reason(span: &LeadershipSpan) -> String {
-    span.reason.as_deref().map_or(String::new(), |reason| format!(": {}", shown(reason)))
+    span.reason.as_deref().map_or(String::new(), |reason| format!(": {}", plain(reason)))
 }
 
-fn summary(history: &History, lines: &mut Vec<String>) {
+fn summary(history: &History, is_job: bool) -> Vec<String> {
     let totals = history.totals();
-    let mut line = |label: &str, text: String| lines.push(format!("{label:<12} {text}"));
-    let share = totals.vacant_share().map_or(String::new(), |share| {
-        format!(
-            ", {:.1} % of {}",
-            share * 100.0,
-            brief(totals.time.saturating_sub(totals.unknown.about))
-        )
-    });
-    line("led", extent(totals.led));
-    line(LeaseState::Vacant.word(), format!("{}{share}", extent(totals.vacant)));
-    if let Some(gap) = totals.longest_gap {
-        line("longest gap", format!("{}, after epoch {}", extent(gap.length), gap.after));
+    let mut lines = vec![line("led", &extent(totals.led))];
+    if !is_job {
+        let known = totals.time.saturating_sub(totals.unknown.about);
+        let share = totals
+            .vacant_share()
+            .map_or(String::new(), |share| format!(", {:.1} % of {}", share * 100.0, short(known)));
+        lines.push(line(LeaseState::Vacant.word(), &(extent(totals.vacant) + &share)));
+        if let Some(gap) = totals.longest_gap {
+            let longest = format!("{}, after epoch {}", extent(gap.length), gap.after);
+            lines.push(line("longest", &longest));
+        }
     }
     if !totals.unknown.about.is_zero() {
-        let unknown = extent(totals.unknown);
-        line(LeaseState::Unknown.word(), format!("{unknown}: epochs are missing or unreadable"));
+        let unknown = extent(totals.unknown) + ": epochs are missing or unreadable";
+        lines.push(line(LeaseState::Unknown.word(), &unknown));
     }
     if history.layout == Layout::SingleObject {
-        let why = "a single object keeps no history: this is its present epoch";
-        line("note", why.to_owned());
+        lines.push(line("note", "a single object keeps no history: this is its present epoch"));
     } else if !history.holes.is_empty() {
-        line("missing", holes(&history.holes, "epoch", "compacted, or skipped by a restore"));
+        let holes = holes(&history.holes, "epoch", "compacted, or skipped by a restore");
+        lines.push(line("missing", &holes));
     }
     if history.left_out > 0 {
-        line("left out", format!("{} older epochs; see --limit and --since", history.left_out));
+        let left_out = format!("{} older epochs; see --limit and --since", history.left_out);
+        lines.push(line("left out", &left_out));
     }
-    line("requests", history.requests.to_string());
+    lines.push(line("requests", &history.requests.to_string()));
+    lines
 }
 
 /// Lists the ranges of epochs without an object, with the possible reason.
@@ -159,49 +167,8 @@ pub fn holes(holes: &[RangeInclusive<Epoch>], kind: &str, why: &str) -> String {
 
 fn extent(extent: Extent) -> String {
     if extent.at_least == extent.at_most {
-        return brief(extent.about);
+        return short(extent.about);
     }
-    let (least, most) = (brief(extent.at_least), brief_up(extent.at_most));
-    format!("~{} (at least {least}, at most {most})", brief(extent.about))
-}
-
-/// Formats a duration in about two units, rounded down.
-fn brief(duration: Duration) -> String {
-    let unit = unit(duration);
-    format_duration(Duration::from_millis(millis(duration) / unit * unit)).to_string()
-}
-
-/// Formats a duration in about two units, rounded up.
-fn brief_up(duration: Duration) -> String {
-    let unit = unit(duration);
-    let millis = millis(duration.saturating_add(Duration::from_nanos(999_999)));
-    format_duration(Duration::from_millis(millis.div_ceil(unit).saturating_mul(unit))).to_string()
-}
-
-/// Returns the unit of rounding in milliseconds.
-fn unit(duration: Duration) -> u64 {
-    match duration.as_secs() {
-        0 => 1,
-        1..10 => 100,
-        10..3_600 => 1_000,
-        3_600..86_400 => 60_000,
-        86_400..2_630_016 => 3_600_000,
-        _ => 86_400_000,
-    }
-}
-
-fn shown(name: &str) -> String {
-    let name = plain(name);
-    if name.width() <= LONGEST_NAME {
-        return name;
-    }
-    let (mut kept, mut columns) = (String::new(), 0);
-    for character in name.chars() {
-        columns += character.width().unwrap_or_default();
-        if columns > LONGEST_NAME {
-            break;
-        }
-        kept.push(character);
-    }
-    kept + "…"
+    let [about, least, most] = [extent.about, extent.at_least, up(extent.at_most)].map(short);
+    format!("~{about} (at least {least}, at most {most})")
 }

@@ -60,7 +60,7 @@ impl Objects {
 #[tokio::test(start_paused = true)]
 async fn a_vacant_election_has_an_empty_drawing() {
     let history = Objects::new().history().await;
-    assert!(picture::of(&history, "x").svg().contains("no process has led"));
+    assert!(picture::of(&history, "x", false).svg().contains("no process has led"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,7 +78,7 @@ async fn the_drawing_shows_known_and_doubtful_times() {
     objects.write(3, 90, times).await;
     objects.write(6, 99, json!({ "elected_at": 95, "renewed_at": 99 })).await;
     objects.wait_until(100).await;
-    let drawing = picture::of(&objects.history().await, "a < b");
+    let drawing = picture::of(&objects.history().await, "a < b", false);
     let shown: Vec<_> = drawing
         .intervals
         .iter()
@@ -106,7 +106,7 @@ async fn the_drawing_shows_known_and_doubtful_times() {
 async fn an_unreadable_epoch_has_a_separate_lane() {
     let objects = Objects::new();
     objects.store.create("app/lock-0000000001.json", "?".into()).await.expect("written");
-    assert!(picture::of(&objects.history().await, "x").svg().contains("(unreadable)"));
+    assert!(picture::of(&objects.history().await, "x", false).svg().contains("(unreadable)"));
 }
 
 /// Another program may have written any times into the records, and a store may send any dates.
@@ -130,7 +130,7 @@ async fn extreme_times_are_drawn() {
             span.written_at = digit((i % 4) as u32);
         }
         history.now = pick(seed).unwrap_or(history.now);
-        let svg = picture::of(&history, "wild").svg();
+        let svg = picture::of(&history, "wild", false).svg();
         roxmltree::Document::parse(&svg).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
     }
 }

@@ -12,6 +12,7 @@ use tenure::{Election, EpochEnd, Leader, Snapshot};
 use crate::args::common::{StoreArg, after_help};
 use crate::election::LeaseState;
 use crate::exit::{self, Failure};
+use crate::output::columns::{SHORTENED, WIDTH, fit, legend, wrap};
 use crate::output::print::{FAINT, NAME, in_ms, in_seconds, json_line, millis, plain};
 use crate::output::print::{print, print_json, print_styled, styled};
 use crate::store::open::{IfMissing, Opened, open, refuse_all_else};
@@ -59,8 +60,10 @@ completed period began within that duration. The clock of this host measures the
  130  interrupted by SIGINT, 143 by SIGTERM"
 );
 
-/// Maximum length of the data that is shown. A record can contain 48 KiB of data.
-const SHOWN_DATA_CHARS: usize = 200;
+/// Columns of the name of a value, with the space after it.
+const NAME_OF_VALUE: usize = 11;
+/// Columns for a value on one line.
+const VALUE: usize = WIDTH - NAME_OF_VALUE;
 
 pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
     let Opened { store, prefix } = open(&args.store.store, IfMissing::Refuse).await?;
@@ -75,7 +78,9 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
     let status = Status { period, ..Status::of(&snapshot) };
     show(&status, args.field.as_deref(), args.json, || {
         let period = status.period.as_ref().map(PeriodStatus::for_people).unwrap_or_default();
-        status.for_people(&snapshot) + &period
+        let text = status.for_people(&snapshot) + &period;
+        let legend = legend(&text, &[SHORTENED]);
+        text + &legend
     })?;
     let is_well = args.period.is_met(record.as_ref()).unwrap_or(status.state == LeaseState::Held);
     Ok(if args.exit_code && !is_well { exit::VACANT } else { 0 })
@@ -151,7 +156,7 @@ fn reason(snapshot: &Snapshot) -> String {
     let leader = snapshot.leader.as_ref().and_then(|leader| leader.candidate.as_ref());
     let by = by.filter(|by| leader != Some(by)).map(|by| format!(" by {}", plain(by)));
     let by = by.unwrap_or_default();
-    let why = snapshot.reason.as_deref().map(|reason| format!(" ({})", plain(reason)));
+    let why = snapshot.reason.as_deref().map(|reason| format!(" ({})", fit(&plain(reason), VALUE)));
     let why = why.unwrap_or_default();
     match snapshot.end {
         None if snapshot.lapsed => ": lapsed; not sealed".to_owned(),
@@ -215,8 +220,9 @@ fn lines(role: &str, leader: &Leader, age: Option<Duration>) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// Returns lines with a value of several words, and its name on the first line.
 pub fn line(name: &str, value: &str) -> String {
-    styled(FAINT, format_args!("{name:<10}")) + " " + value
+    styled(FAINT, format_args!("{name:<10}")) + " " + &wrap(value, NAME_OF_VALUE)
 }
 
 fn validity(leader: &Leader) -> String {
@@ -227,13 +233,9 @@ fn validity(leader: &Leader) -> String {
     }
 }
 
-/// Returns data of a leader or of a member, shortened and escaped for a terminal.
+/// Returns the beginning of the data of a leader or of a member, escaped for a terminal.
 pub fn data(data: &Value) -> String {
-    let text = plain(&data.to_string());
-    match text.char_indices().nth(SHOWN_DATA_CHARS) {
-        None => text,
-        Some((end, _)) => format!("{}… (--json shows all of it)", &text[..end]),
-    }
+    fit(&plain(&data.to_string()), VALUE)
 }
 
 /// Formats a duration with few digits.

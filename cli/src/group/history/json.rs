@@ -8,6 +8,7 @@ use super::change::{AssignmentChange, Author, DepartedMember};
 use super::change::{PartitionChange, PartitionEvent, Person};
 use super::read::GroupHistory;
 use crate::election::history::{pairs, time};
+use crate::group::status::GroupStatus;
 
 #[derive(Debug, Serialize)]
 pub struct AssignmentLine<'a> {
@@ -69,6 +70,8 @@ pub struct AssignmentsSummary {
     members: usize,
     partitions: usize,
     without_owner: usize,
+    /// Number of partitions without a live owner; null if the sessions were not read.
+    unattended: Option<usize>,
     requests: u64,
 }
 
@@ -127,6 +130,7 @@ impl AssignmentsSummary {
     pub fn of(history: &GroupHistory) -> AssignmentsSummary {
         let newest = history.newest.as_ref();
         let partitions = newest.map_or(&[][..], |it| &it.partitions);
+        let status = |it| GroupStatus::with_sessions(it, history.sessions.as_deref());
         AssignmentsSummary {
             kind: "summary",
             assignments: history.changes.len(),
@@ -136,6 +140,7 @@ impl AssignmentsSummary {
             members: newest.map_or(0, |it| it.members.len()),
             partitions: partitions.len(),
             without_owner: partitions.iter().filter(|it| it.owner.is_none()).count(),
+            unattended: newest.and_then(|it| status(it).unattended),
             requests: history.requests,
         }
     }

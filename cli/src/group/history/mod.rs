@@ -37,8 +37,8 @@ pub async fn history(args: GroupHistoryArgs) -> Result<u8, Failure> {
         let why = format!("no assignment that was read has a partition {}", plain(name));
         return Err(Failure::new(exit::REFUSED, why));
     }
-    if let Err(error) = history.read_ends(&Group::builder(store, prefix).build()?).await {
-        complain(&format!("{error}; the reasons of departures are unknown"));
+    if let Err(error) = history.read_sessions(&Group::builder(store, prefix).build()?).await {
+        complain(&format!("{error}; the states of the sessions are unknown"));
     }
     let title = match &args.partition {
         Some(name) => format!("Owners of the partition {name} of {}", args.at.store),

@@ -28,6 +28,8 @@ pub struct GroupHistory {
     pub left_out: u64,
     /// The newest readable assignment.
     pub newest: Option<GroupSnapshot>,
+    /// The states of its members' sessions. `None` if they were not read.
+    pub sessions: Option<Vec<SessionState>>,
     /// Time of the last read by the store's clock, or by this machine's clock if the store sends no
     /// dates.
     pub now: DateTime<Utc>,
@@ -50,16 +52,19 @@ impl GroupHistory {
         known
     }
 
-    /// Reads the sessions of the members that left, and records how each session ended. Sends one
-    /// GET for each of these members.
-    pub async fn read_ends(&mut self, group: &Group) -> Result<(), Error> {
-        let Some(mut departed) = self.newest.clone() else { return Ok(()) };
-        let left = || self.changes.iter().flat_map(|change| &change.left);
-        departed.members = left().map(|it| it.member.clone()).collect();
-        self.requests += departed.members.len() as u64;
-        let states = group.session_states(&departed).await?;
+    /// Reads the sessions of the newest members and of the members that left, and records how each
+    /// session ended. Sends one GET for each of these members.
+    pub async fn read_sessions(&mut self, group: &Group) -> Result<(), Error> {
+        let Some(mut all) = self.newest.clone() else { return Ok(()) };
+        let count = all.members.len();
+        let left = self.changes.iter().flat_map(|change| &change.left);
+        all.members.extend(left.map(|it| it.member.clone()));
+        self.requests += all.members.len() as u64;
+        let mut states = group.session_states(&all).await?;
+        let ends = states.split_off(count);
+        self.sessions = Some(states);
         let left = self.changes.iter_mut().flat_map(|change| &mut change.left);
-        for (member, state) in left.zip(states) {
+        for (member, state) in left.zip(ends) {
             if let SessionState::Ended(end) = state {
                 member.ended = Some(end);
             }
@@ -119,7 +124,7 @@ pub async fn read(
     let epochs: Vec<Epoch> = changes.iter().map(|change| change.epoch).collect();
     let missing = missing(first.filter(|_| left_out == 0), &epochs);
     let now = now.unwrap_or_else(wall_clock);
-    Ok(GroupHistory { changes, missing, left_out, newest: before, now, requests })
+    Ok(GroupHistory { changes, missing, left_out, newest: before, sessions: None, now, requests })
 }
 
 fn back(from: DateTime<Utc>, age: Duration) -> Option<DateTime<Utc>> {

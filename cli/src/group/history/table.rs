@@ -12,10 +12,12 @@ use super::read::GroupHistory;
 use crate::election::history::holes;
 use crate::election::status::line;
 use crate::group::change::{named, sentence};
-use crate::group::status::short;
-use crate::group::view::table;
-use crate::output::print::{ATTENTION, FAINT, GOOD, NAME, plain, styled};
+use crate::group::status::{GroupStatus, short};
+use crate::output::columns::{SHORTENED, legend, table, wrap};
+use crate::output::print::{ATTENTION, FAINT, NAME, plain, styled};
 
+/// Columns before the changes of an assignment.
+const INDENT: usize = 4;
 /// The possible reasons for a missing assignment. The store does not show the actual reason.
 const GONE: &str = "compacted, deleted, or skipped by a restore";
 
@@ -23,26 +25,29 @@ pub fn of(history: &GroupHistory) -> String {
     if history.changes.is_empty() {
         return styled(ATTENTION, "no group yet: its first member creates it");
     }
-    let rows: Vec<_> = history.changes.iter().flat_map(rows).collect();
-    let mut parts = vec![table(["epoch", "created", "by", "changes"], &rows), String::new()];
-    parts.extend(summary(history));
-    parts.join("\n")
+    let rows: Vec<_> = history.changes.iter().map(row).collect();
+    let heads = table(["epoch", "created (UTC)", "by"], &rows, &[2]);
+    let mut heads = heads.lines();
+    let mut lines: Vec<_> = heads.next().map(str::to_owned).into_iter().collect();
+    for (head, change) in heads.zip(&history.changes) {
+        lines.push(head.to_owned());
+        lines.extend(
+            sentences(change).iter().map(|it| format!("{:INDENT$}{}", "", wrap(it, INDENT))),
+        );
+    }
+    let mut text = lines.join("\n");
+    text += &legend(&text, &[SHORTENED]);
+    text + "\n\n" + &summary(history).join("\n")
 }
 
-/// Returns a row for each change. Only the first row has the epoch, the date and the author.
-fn rows(change: &AssignmentChange) -> Vec<[String; 4]> {
-    let created = change.created.map_or("-".to_owned(), |at| at.format("%F %TZ").to_string());
+fn row(change: &AssignmentChange) -> [String; 3] {
+    let created = change.created.map_or("-".to_owned(), |at| at.format("%F %T").to_string());
     let by = match &change.author {
         Author::Member(name) => styled(NAME, plain(name)),
         Author::Operator => "(operator)".to_owned(),
         Author::Unknown => "-".to_owned(),
     };
-    let mut first = Some([change.epoch.to_string(), styled(FAINT, created), by]);
-    let row = |change| {
-        let [epoch, created, by] = first.take().unwrap_or_default();
-        [epoch, created, by, change]
-    };
-    sentences(change).into_iter().map(row).collect()
+    [change.epoch.to_string(), styled(FAINT, created), by]
 }
 
 /// Describes each change of the assignment.
@@ -150,13 +155,9 @@ fn marked(before: &Marks, now: &Marks) -> String {
 fn summary(history: &GroupHistory) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(newest) = &history.newest {
-        let vacant = newest.partitions.iter().filter(|it| it.owner.is_none()).count();
-        let owned = match vacant {
-            0 => styled(GOOD, "all are owned"),
-            _ => styled(ATTENTION, format_args!("{vacant} without an owner")),
-        };
+        let status = GroupStatus::with_sessions(newest, history.sessions.as_deref());
         lines.push(line("members", &newest.members.len().to_string()));
-        lines.push(line("partitions", &format!("{}; {owned}", newest.partitions.len())));
+        lines.push(line("partitions", &status.summary()));
     }
     if !history.missing.is_empty() {
         lines.push(line("missing", &holes(&history.missing, "assignment", GONE)));

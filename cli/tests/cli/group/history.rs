@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use roxmltree::Document;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, Said, tenure};
+use crate::bench::{Bench, Said, difficult_names, tenure};
 use tenure_testkit::svg;
 
 const ONE: &str = "11111111000000000000000000000000";
@@ -92,31 +92,40 @@ fn the_table_shows_the_changes_of_each_assignment() {
     let said = run(&story("w1"), &[]);
     assert_eq!((said.code, said.err.as_str()), (0, ""));
     let expected = "\
-epoch  created               by          changes
-1      2026-11-20 12:00:00Z  w1          w1 joined
-                                         w1 coordinates
-                                         3 partitions added: a, b, c
-2      2026-11-20 12:00:05Z  w1          3 partitions granted to w1: a, b, c
-3      2026-11-20 12:01:00Z  w1          w2 joined
-                                         1 partition to move from w1 to w2: c
-4      2026-11-20 12:01:10Z  w1          1 partition moved from w1 to w2: c
-5      2026-11-20 12:01:40Z  (operator)  1 partition added: d
-                                         1 partition paused: a
-                                         1 partition pinned to w1: b
-6      2026-11-20 12:01:50Z  w1          1 partition granted to w2: d
-                                         1 partition no longer owned by w1: a
-8      2026-11-20 12:03:20Z  -           w1 left
-                                         w2 coordinates
-                                         1 partition moved from w1 to w2: b
-                                         1 partition unpinned: b
-                                         1 partition removed: a
-9      2026-11-20 12:03:30Z  -           unreadable: its body is not an assignment: at line 1 column 2
-10     2026-11-20 12:05:00Z  -           no change of an owner, a member, a mark or a reservation
+epoch  created (UTC)        by
+1      2026-11-20 12:00:00  w1
+    w1 joined
+    w1 coordinates
+    3 partitions added: a, b, c
+2      2026-11-20 12:00:05  w1
+    3 partitions granted to w1: a, b, c
+3      2026-11-20 12:01:00  w1
+    w2 joined
+    1 partition to move from w1 to w2: c
+4      2026-11-20 12:01:10  w1
+    1 partition moved from w1 to w2: c
+5      2026-11-20 12:01:40  (operator)
+    1 partition added: d
+    1 partition paused: a
+    1 partition pinned to w1: b
+6      2026-11-20 12:01:50  w1
+    1 partition granted to w2: d
+    1 partition no longer owned by w1: a
+8      2026-11-20 12:03:20  -
+    w1 left
+    w2 coordinates
+    1 partition moved from w1 to w2: b
+    1 partition unpinned: b
+    1 partition removed: a
+9      2026-11-20 12:03:30  -
+    unreadable: its body is not an assignment: at line 1 column 2
+10     2026-11-20 12:05:00  -
+    no change of an owner, a member, a mark or a reservation
 
 members    1
-partitions 3; all are owned
+partitions 3; none has a live owner
 missing    assignment 7: compacted, deleted, or skipped by a restore
-requests   11
+requests   12
 ";
     assert_eq!(said.out, expected);
 }
@@ -143,16 +152,43 @@ fn regression_the_record_of_the_session_shows_how_a_member_left() {
     }
 }
 
+/// Before the fix, `group history` said that all partitions of a dead member are owned.
+#[test]
+fn regression_the_history_and_the_status_agree_on_live_owners() {
+    let bench = story("w1");
+    let summary = |verb: &str| {
+        let out = bench.run(verb, &[]).out;
+        out.lines().find(|it| it.starts_with("partitions")).map(str::to_owned)
+    };
+    for (session, text) in [
+        (json!({ "expires_at": 0.0, "ended": "resigned" }), "none has a live owner"),
+        (json!({ "expires_at": 4e9 }), "all are owned"),
+    ] {
+        let mut record = json!({
+            "token": 1, "epoch": 1, "validity_ms": 30_000, "format": 1, "candidate": "w2",
+            "nonce": TWO, "heartbeat": 4,
+        });
+        record.as_object_mut().unwrap().extend(session.as_object().unwrap().clone());
+        bench.object(&format!("members/{TWO}/lock.json"), &record.to_string());
+        let expected = Some(format!("partitions 3; {text}"));
+        assert_eq!(
+            (summary("group status"), summary("group history")),
+            (expected.clone(), expected)
+        );
+    }
+}
+
 #[test]
 fn the_oldest_existing_assignment_is_shown_in_full() {
     let said = run(&story("w1"), &["--limit", "5"]);
     let expected = "\
-5      2026-11-20 12:01:40Z  -   (its changes are unknown; this is its state)
-                                 1 partition owned by w2: c
-                                 2 partitions owned by w1: a, b
-                                 1 partition without an owner: d
+5      2026-11-20 12:01:40  -
+    (its changes are unknown; this is its state)
+    1 partition owned by w2: c
+    2 partitions owned by w1: a, b
+    1 partition without an owner: d
 ";
-    let told = said.out.split_inclusive('\n').skip(1).take(4).collect::<String>();
+    let told = said.out.split_inclusive('\n').skip(1).take(5).collect::<String>();
     let sorted = |text: &str| {
         let mut lines: Vec<_> = text.lines().map(str::trim).map(str::to_owned).collect();
         lines.sort();
@@ -166,9 +202,10 @@ fn the_oldest_existing_assignment_is_shown_in_full() {
 fn the_history_of_one_partition_is_shown() {
     let bench = story("w1");
     let said = run(&bench, &["--partition", "c"]);
-    let epochs: Vec<_> = said.out.lines().filter_map(|line| line.split(' ').next()).collect();
-    assert_eq!(epochs[..6], ["epoch", "1", "2", "3", "4", "9"], "{}", said.out);
-    assert!(said.out.contains("\npartitions 1; all are owned\n"), "{}", said.out);
+    let epochs = said.out.lines().filter_map(|line| line.split(' ').next());
+    let epochs: Vec<_> = epochs.filter(|word| !word.is_empty()).take(6).collect();
+    assert_eq!(epochs, ["epoch", "1", "2", "3", "4", "9"], "{}", said.out);
+    assert!(said.out.contains("\npartitions 1; none has a live owner\n"), "{}", said.out);
     run(&bench, &["--partition", "x"]).fails(73, &["no assignment", "a partition x"]);
 }
 
@@ -201,7 +238,7 @@ fn json_has_a_line_for_each_assignment_and_a_summary() {
         all,
         json!({
             "kind": "summary", "assignments": 9, "left_out": 0, "missing": [[7, 7]], "now": null,
-            "members": 1, "partitions": 3, "without_owner": 0, "requests": 11,
+            "members": 1, "partitions": 3, "without_owner": 0, "unattended": 3, "requests": 12,
         })
     );
 }
@@ -233,7 +270,7 @@ fn the_picture_has_a_row_for_each_partition_and_a_colour_for_each_owner() {
     assert!(said.out.contains(".tenure .c0{fill:"), "dark pages have separate colours");
     let file = bench.path("h.svg");
     let table = run(&bench, &["--svg", file.to_str().expect("UTF-8"), "--partition", "c"]);
-    assert_eq!((table.code, table.out.contains("changes")), (0, true), "{table:?}");
+    assert_eq!((table.code, table.out.contains("created (UTC)")), (0, true), "{table:?}");
     let drawn = std::fs::read_to_string(file).expect("the drawing was written");
     assert!(drawn.contains("partition c: ") && !drawn.contains("partition b: "));
     run(&bench, &["--svg", "-", "--json"]).fails(64, &["--svg -", "--json"]);
@@ -269,7 +306,7 @@ fn regression_the_table_shows_reservations() {
     assert_eq!(events(4), json!(["granted"]));
     let out = run(&bench, &[]).out;
     assert!(out.contains("1 partition reserved for w2\\n: a\n"), "{out}");
-    assert!(out.contains("  -   1 partition no longer reserved: a\n"), "{out}");
+    assert!(out.contains("  -\n    1 partition no longer reserved: a\n"), "{out}");
 }
 
 /// Only the assignments 4, 7 and 8 exist. A compactor has deleted all others.
@@ -282,9 +319,27 @@ fn compacted_assignments_show_only_their_outcome() {
     assign(&bench, (7, 10), 0, again, owned(6));
     assign(&bench, (8, 20), 0, &[("w1", one)], owned(8));
     let out = run(&bench, &[]).out;
-    assert!(out.contains("-   1 partition granted to w1 again: a\n"), "{out}");
+    assert!(out.contains("  -\n    1 partition granted to w1 again: a\n"), "{out}");
     assert!(out.contains(" 1 partition moved from w1 to w1 (session 33333333): a\n"), "{out}");
     assert!(out.contains("missing    assignments 1 to 3, assignments 5 to 6: compacted"), "{out}");
+}
+
+#[test]
+fn the_output_fits_into_80_columns() {
+    for name in difficult_names() {
+        let bench = story(&name);
+        run(&bench, &[]).fits_into_80_columns();
+        bench.run("group status", &["--partitions"]).fits_into_80_columns();
+        let new = json!([
+            { "name": name, "owner": 0, "token": 11, "target": 1, "pinned": name, "barred": name },
+            { "name": "b" },
+        ]);
+        assign(&bench, (11, 400), 0, &[(&name, ONE), (&name, TWO)], new);
+        run(&bench, &[]).fits_into_80_columns();
+        let said = bench.run("group status", &["--partitions"]);
+        said.fits_into_80_columns();
+        assert!(said.out.ends_with("\n…  shortened; --json prints the whole text\n"), "{said:?}");
+    }
 }
 
 #[test]

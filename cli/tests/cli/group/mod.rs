@@ -143,8 +143,8 @@ fn status_shows_members_and_partitions() {
         "epoch      {epoch}\n\
          partitions 3; all are owned\n\
          \n\
-         member      session   state  weight  partitions  coordinator  data\n\
-         w\\u{{202e}}1  {first}  live   1       3           yes          {{\"addr\":\"10.0.0.7\"}}\n\
+         member      session   state  weight  owns  coordinator  data\n\
+         w\\u{{202e}}1  {first}  live   1       3     yes          {{\"addr\":\"10.0.0.7\"}}\n\
          \n\
          partition  owner       token  target  marks\n\
          0          w\\u{{202e}}1  {token:<5}  -\n\
@@ -262,7 +262,6 @@ fn verbs_on_a_missing_group_are_refused() {
         let said = group(wrong);
         assert_eq!((said.code, said.out.as_str()), (64, ""), "{said:?}");
     }
-    group(&["watch", "--poll", "2h"]).fails(64, &["--poll", "1h"]);
     let scene = Scene::new("w1", 1);
     scene.run("retire", &["0,7"]).fails(73, &["no partition 7", "nothing was changed"]);
     scene.run("resize", &["--partitions", "a,a"]).fails(64, &["two partitions", "\"a\""]);

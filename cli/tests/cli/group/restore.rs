@@ -51,8 +51,8 @@ fn regression_group_status_and_watch_show_an_unfinished_restore() {
     };
     let said = status(&[]);
     assert_eq!(said.code, 1, "{said:?}");
-    let shown = "\nrestore    unfinished, no partition is assigned until it finishes: if no `tenure group restore` \
-                 runs, run `tenure group restore --epoch 41` again\n";
+    let shown = "\nrestore    unfinished, no partition is assigned until it finishes: if no `tenure\n           \
+                 group restore` runs, run `tenure group restore --epoch 41` again\n";
     assert!(said.out.contains(shown), "{said:?}");
     assert_eq!(status(&["--field", "unfinished_restore"]).out, "41\n");
     let json: Value =

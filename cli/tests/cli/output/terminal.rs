@@ -59,6 +59,14 @@ fn status_has_colours_only_on_a_terminal() {
     let mut forced = command(&["status", "--store", &bench.url()]);
     let forced = said(forced.env("CLICOLOR_FORCE", "1").output().expect("the command runs")).out;
     assert!(forced.contains("\u{1b}[32mheld\u{1b}[0m"), "{forced:?}");
+    let never = shown(&bench, "status", &["--color", "never"], &[("CLICOLOR_FORCE", "1")]);
+    assert!(never.starts_with(start) && !never.contains('\u{1b}'), "{never:?}");
+    let always = bench.run("status", &["--color", "always"]).out;
+    assert!(always.contains("\u{1b}[32mheld\u{1b}[0m"), "{always:?}");
+    let history = shown(&bench, "history", &[], &[]);
+    for part in ["\u{1b}[32mheld\u{1b}[0m", "\u{1b}[1ma\\u{1b}[2J\u{1b}[0m"] {
+        assert!(history.contains(part), "{history:?}");
+    }
     let json = shown(&bench, "status", &["--json"], &[]);
     assert!(json.starts_with("{\"state\":\"held\"") && !json.contains('\u{1b}'), "{json:?}");
 }

@@ -227,7 +227,7 @@ fn regression_status_shows_the_period_its_host_and_its_exit_code() {
         [&json!("failed"), &json!(2), &json!("a"), &json!(7)],
         "{failed}"
     );
-    let people = bench.run("status", &[]).out;
+    let people = bench.run("status", &[]).out.replace("\n           ", " ");
     for words in ["1970-01-01T00:00:00Z", "failed with exit code 7, attempt 2 by a in epoch 2"] {
         assert!(people.contains(words), "{words:?} is not in {people}");
     }
