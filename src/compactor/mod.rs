@@ -27,11 +27,13 @@ mod tests;
 pub use report::Report;
 use requests::NewestObject;
 
-const DEFAULT_KEEP_EPOCHS: usize = 10;
+/// Default number of epochs that a compaction keeps.
+pub const DEFAULT_KEEP_EPOCHS: usize = 10;
 // A run holds 32 bytes in memory for each epoch that it keeps, so this limit bounds the memory to
 // about 3 MB.
 const MAX_KEEP_EPOCHS: usize = 100_000;
-const DEFAULT_MIN_AGE: Duration = Duration::from_secs(3600);
+/// Default minimum age of a deleted epoch.
+pub const DEFAULT_MIN_AGE: Duration = Duration::from_secs(3600);
 const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Deletes superseded epoch objects of one election. A compactor keeps the newest few epochs and

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::driver::intervals::{
+    DEFAULT_VALIDITY, observer_poll_interval, poll_interval, renew_interval,
+};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::layout::Layout;
@@ -75,7 +78,7 @@ impl Default for Settings {
             reason: None,
             name_is_unique: false,
             never_paused: false,
-            validity: Duration::from_secs(30),
+            validity: DEFAULT_VALIDITY,
             renew_interval: None,
             polling: Polling::default(),
             poll_backoff: None,
@@ -105,6 +108,8 @@ pub(crate) struct Config {
     pub(crate) validity: Duration,
     pub(crate) renew_interval: Duration,
     pub(crate) poll_interval: Duration,
+    /// True if `poll_interval` is the default. Observers then use the validity of the leader.
+    pub(crate) polls_by_default: bool,
     /// True if a candidate polls only when the followed lease would lapse (PR4).
     pub(crate) poll_at_lapse: bool,
     /// Maximum poll interval while the leader does not change.
@@ -135,11 +140,12 @@ impl Config {
             name_is_unique: settings.name_is_unique,
             never_paused: settings.never_paused,
             validity,
-            renew_interval: settings.renew_interval.unwrap_or(validity / 3),
+            renew_interval: settings.renew_interval.unwrap_or(renew_interval(validity)),
             poll_interval: match settings.polling {
                 Polling::Every(interval) => interval,
-                Polling::Usual | Polling::AtLapse => validity / 6,
+                Polling::Usual | Polling::AtLapse => poll_interval(validity),
             },
+            polls_by_default: settings.polling == Polling::Usual,
             poll_at_lapse: settings.polling == Polling::AtLapse,
             poll_backoff: settings.poll_backoff,
             request_timeout: settings.request_timeout.unwrap_or(validity / 5),
@@ -163,6 +169,14 @@ impl Config {
         config.check_times()?;
         config.check_data(&config.data)?;
         Ok(config)
+    }
+
+    /// Returns the time between two polls of an observer that follows a lease of this validity.
+    pub(crate) fn poll_interval_for(&self, validity: Option<Duration>) -> Duration {
+        match validity.filter(|_| self.polls_by_default) {
+            Some(validity) => observer_poll_interval(validity, self.poll_interval),
+            None => self.poll_interval,
+        }
     }
 
     /// Refuses a name that no candidate can have.

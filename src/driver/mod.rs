@@ -7,6 +7,7 @@ pub(crate) mod config;
 mod denial;
 pub(crate) mod epoch_objects;
 mod followed_record;
+pub(crate) mod intervals;
 pub(crate) mod lead;
 pub(crate) mod leader;
 mod observe;

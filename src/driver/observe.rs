@@ -127,7 +127,8 @@ impl Observer {
             self.driver.denial.over();
         }
         let driver = &self.driver;
-        let poll = driver.cx.config.poll_interval;
+        let record = driver.followed.record.as_deref();
+        let poll = driver.cx.config.poll_interval_for(record.and_then(|(_, it)| it.validity()));
         let at_lapse = driver.cx.config.poll_at_lapse;
         let since_poll = driver.now().boot.saturating_sub(driver.requests.polled);
         let poll_in = poll.saturating_sub(since_poll);

@@ -11,7 +11,10 @@
 pub mod fencing;
 pub mod groups;
 
+pub use crate::compactor::{DEFAULT_KEEP_EPOCHS, DEFAULT_MIN_AGE};
 pub use crate::driver::epoch_objects::{EpochObject, EpochObjects};
+pub use crate::driver::intervals::{DEFAULT_VALIDITY, observer_poll_interval};
+pub use crate::driver::intervals::{poll_interval, renew_interval};
 pub use crate::env::clock::wall_clock;
 pub use crate::record::Record;
 pub use crate::store::escape::plain;

@@ -259,6 +259,32 @@ async fn an_observer_writes_nothing_and_polls_at_its_interval() {
     assert!((60..=76).contains(&calls.len()), "{}", calls.len());
 }
 
+/// The validity of the leader and of the observer may differ.
+#[tokio::test(start_paused = true)]
+async fn an_observer_polls_at_the_default_interval_of_the_leader() {
+    for (leader, own, polls) in [
+        (secs(12), secs(30), 300),
+        (secs(120), secs(30), 30),
+        (secs(3), secs(30), 600),
+        (secs(3600), secs(30), 10),
+        (secs(3600), secs(720), 5),
+        (secs(3), secs(3), 1200),
+    ] {
+        let world = World::new();
+        let a = world.node("a").validity(leader).build().unwrap();
+        let _a = elect(&a).await;
+        let way = world.another_way();
+        let observer = world.node_behind(&way, &world.clock, "o").validity(own).build().unwrap();
+        let mut seen = observer.observe();
+        assert_eq!(next(&mut seen).await.1, "a 1");
+        way.take_log();
+        assert!(within(secs(600), seen.next()).await.is_none(), "the leader lives");
+        let counted = way.take_calls();
+        assert!(counted.iter().all(|call| *call == Call::Get), "{counted:?}");
+        assert!(counted.len().abs_diff(polls) <= 1, "{leader:?}: {} of {polls}", counted.len());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_observer_that_is_polled_rarely_loses_no_change() {
     let world = World::new();

@@ -7,9 +7,9 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use serde::Serialize;
 use serde_json::Value;
-use tenure::{Election, EpochEnd, LastSeen, Leader, Observation, Process};
+use tenure::{Election, ElectionBuilder, EpochEnd, LastSeen, Leader, Observation, Process};
 
-use crate::args::common::{StoreArg, after_help, positive_duration};
+use crate::args::common::{DAY, StoreArg, after_help, positive_up_to};
 use crate::cron::{RecordPlace, follow_metric};
 use crate::election::LeaseState;
 use crate::exit::Failure;
@@ -25,10 +25,12 @@ use crate::store::patience::patiently;
 pub struct WatchArgs {
     #[command(flatten)]
     pub store: StoreArg,
-    /// Interval between polls, with one GET each: at most 24h
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
+    /// Interval between polls, at most 24h [default: a sixth of the leader's validity]
+    ///
+    /// Each poll is one GET. The default is from 1s to 1m, and 5s before the first leader.
+    #[arg(long, value_name = "DURATION", value_parser = positive_up_to(DAY))]
     #[arg(env = "TENURE_POLL")]
-    pub poll: Duration,
+    pub poll: Option<Duration>,
     /// Print one JSON object per change instead of a line for people
     #[arg(long)]
     pub json: bool,
@@ -60,12 +62,9 @@ Use `tenure run` for work of the leader.",
   71  the operating system refused something"
 );
 
-const LONGEST_POLL: Duration = Duration::from_secs(24 * 3600);
-
 pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
     let output = (args.json, args.exec.exec.clone());
-    let poll = (args.poll, LONGEST_POLL);
-    Watcher::run(args.metrics, poll, output, async |watcher| follow(&args, watcher).await).await
+    Watcher::run(args.metrics, output, async |watcher| follow(&args, watcher).await).await
 }
 
 async fn follow(args: &WatchArgs, watcher: &mut Watcher) -> Result<Infallible, WatchEnd> {
@@ -76,14 +75,8 @@ async fn follow(args: &WatchArgs, watcher: &mut Watcher) -> Result<Infallible, W
     if args.metrics.metrics_addr.is_some() {
         tokio::spawn(follow_metric(RecordPlace::new(Arc::clone(&store), &prefix)));
     }
-    let election = Election::builder(store, prefix)
-        .layout(args.store.layout.into())
-        .validity(validity(args.poll, LONGEST_POLL))
-        .request_timeout(REQUEST_TIMEOUT)
-        .poll_interval(args.poll)
-        .retry_denied(None)
-        .build()
-        .map_err(Failure::from)?;
+    let election = settings(args, Election::builder(store, prefix));
+    let election = election.build().map_err(Failure::from)?;
     let mut changes = election.observe();
     loop {
         let observed = watcher.unless_ended(changes.next()).await?;
@@ -91,6 +84,18 @@ async fn follow(args: &WatchArgs, watcher: &mut Watcher) -> Result<Infallible, W
             Some(change) => watcher.emit(&LeaderChange::of(&change, election.last_seen()))?,
             None => changes = election.observe(),
         }
+    }
+}
+
+fn settings(args: &WatchArgs, election: ElectionBuilder) -> ElectionBuilder {
+    let election = election
+        .layout(args.store.layout.into())
+        .validity(validity(args.poll, DAY))
+        .request_timeout(REQUEST_TIMEOUT)
+        .retry_denied(None);
+    match args.poll {
+        Some(poll) => election.poll_interval(poll),
+        None => election,
     }
 }
 
@@ -202,6 +207,41 @@ impl Change for LeaderChange {
             }
             _ if eye => format!("{at}  {state}  the store does not answer"),
             (state, _) => format!("{at}  {state}: the store does not answer"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use tenure_testkit::time::{secs, within};
+    use tenure_testkit::world::{World, elect};
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct WatchLine {
+        #[command(flatten)]
+        watch: WatchArgs,
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_default_poll_follows_the_validity_of_the_leader() {
+        for (options, polls) in [(&[][..], 30), (&["--poll", "5s"], 120)] {
+            let line = [&["watch", "--store", "file:///tmp/x"], options].concat();
+            let args = WatchLine::try_parse_from(line).expect("a line").watch;
+            let world = World::new();
+            let leader = world.node("a").validity(secs(120)).build().expect("fits");
+            let _leader = elect(&leader).await;
+            let store = world.another_way();
+            let node = world.node_behind(&store, &world.clock, "o");
+            let election = settings(&args, node).build().expect("fits");
+            let mut seen = election.observe();
+            assert!(matches!(seen.next().await, Some(Ok(Observation::Leader(_)))));
+            store.take_log();
+            assert!(within(secs(600), seen.next()).await.is_none(), "the leader lives");
+            let counted = store.take_calls().len();
+            assert!(counted.abs_diff(polls) <= 1, "{options:?}: {counted} of {polls}");
         }
     }
 }

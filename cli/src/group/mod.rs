@@ -17,7 +17,7 @@ use tenure::Epoch;
 use tenure_groups::{Group, GroupBuilder};
 
 use super::exit::Failure;
-use crate::args::common::{EXIT_CODES, duration, name, positive_duration};
+use crate::args::common::{EXIT_CODES, duration, name, positive_up_to};
 use crate::args::partitions::{Names, partitions};
 use crate::http::metrics::MetricsArg;
 use crate::process::exec::command as exec_command;
@@ -26,7 +26,7 @@ use crate::store::url::{StoreUrl, store_url};
 use run::{AFTER_GROUP_RUN, GroupRunArgs};
 use status::AFTER_GROUP_STATUS;
 pub use status::GroupStatus;
-use watch::AFTER_GROUP_WATCH;
+use watch::{AFTER_GROUP_WATCH, LONGEST_POLL};
 
 #[derive(Debug, clap::Args)]
 pub struct GroupArgs {
@@ -114,10 +114,12 @@ struct GroupStatusArgs {
 struct GroupWatchArgs {
     #[command(flatten)]
     at: GroupStoreArg,
-    /// Interval between polls: at most 1h
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
+    /// Interval between polls, at most 1h [default: a sixth of the members' shortest validity]
+    ///
+    /// The default is from 1s to 1m, and 5s before the first member.
+    #[arg(long, value_name = "DURATION", value_parser = positive_up_to(LONGEST_POLL))]
     #[arg(env = "TENURE_POLL")]
-    poll: Duration,
+    poll: Option<Duration>,
     /// Run `sh -c CMD` for each owned partition at the start, and for each change.
     ///
     /// CMD has TENURE_STATE, TENURE_PARTITION, TENURE_EPOCH and TENURE_OWNER in its environment,
@@ -178,7 +180,7 @@ struct GroupHistoryArgs {
     at: GroupStoreArg,
     /// Maximum number of assignments to read, newest first: at most 100000.
     ///
-    /// Costs one GET for each, and one for each member that left.
+    /// Costs one GET for each, and one for each member.
     #[arg(long, value_name = "COUNT", default_value = "1000")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,

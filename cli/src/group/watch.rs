@@ -44,13 +44,14 @@ partition. Use `tenure group run` for work of the owner.",
   71  the operating system refused something"
 );
 
+/// Minimum time between two reads of the sessions without --poll.
+const OFTEN: Duration = Duration::from_secs(1);
 /// Maximum poll interval, which is the maximum validity in a group.
-const LONGEST_POLL: Duration = Duration::from_secs(3600);
+pub const LONGEST_POLL: Duration = Duration::from_secs(3600);
 
 pub async fn watch(args: GroupWatchArgs) -> Result<u8, Failure> {
     let output = (args.at.json, args.exec.clone());
-    let poll = (args.poll, LONGEST_POLL);
-    Watcher::run(args.metrics, poll, output, async |watcher| start(&args, watcher).await).await
+    Watcher::run(args.metrics, output, async |watcher| start(&args, watcher).await).await
 }
 
 async fn start(args: &GroupWatchArgs, watcher: &mut Watcher) -> Result<Infallible, WatchEnd> {
@@ -58,10 +59,12 @@ async fn start(args: &GroupWatchArgs, watcher: &mut Watcher) -> Result<Infallibl
     let group = group
         .validity(validity(args.poll, LONGEST_POLL))
         .request_timeout(REQUEST_TIMEOUT)
-        .poll_interval(args.poll)
-        .retry_denied(None)
-        .build()
-        .map_err(Failure::from)?;
+        .retry_denied(None);
+    let group = match args.poll {
+        Some(poll) => group.poll_interval(poll),
+        None => group,
+    };
+    let group = group.build().map_err(Failure::from)?;
     // If the snapshot fails, the check for an election at this place is omitted: `follow` waits
     // until the store answers.
     if watcher.unless_ended(group.snapshot()).await?.is_ok_and(|group| group.epoch.is_none()) {
@@ -79,7 +82,7 @@ async fn start(args: &GroupWatchArgs, watcher: &mut Watcher) -> Result<Infallibl
 /// interval, whichever is longer.
 async fn follow(
     group: &Group,
-    poll: Duration,
+    poll: Option<Duration>,
     watcher: &mut Watcher,
 ) -> Result<Infallible, WatchEnd> {
     let mut snapshots = group.observe();
@@ -89,7 +92,7 @@ async fn follow(
         let look_at_sessions = async {
             let Some(group) = &seen else { return std::future::pending().await };
             let shortest = group.members.iter().map(|it| it.validity).min();
-            pause(shortest.unwrap_or(PATIENCE).max(poll)).await;
+            pause(shortest.unwrap_or(PATIENCE).max(poll.unwrap_or(OFTEN))).await;
         };
         let observed = watcher.unless_ended(async {
             tokio::select! {

@@ -4,12 +4,11 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::time::Duration;
 
-use humantime::format_duration;
 use serde::Serialize;
 use tenure::Error;
 use tracing::warn;
 
-use crate::exit::{self, Failure};
+use crate::exit::Failure;
 use crate::http::Sites;
 use crate::http::metrics::MetricsArg;
 use crate::output::logs::Throttle;
@@ -27,8 +26,9 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 /// Returns the validity of an observer that polls at this interval. The validity is longer than the
 /// interval. The validity has whole seconds, because a validity must not have fractions of a
 /// millisecond.
-pub fn validity(poll: Duration, longest: Duration) -> Duration {
-    PATIENCE.max(Duration::from_secs(poll.as_secs() + 1).min(longest))
+pub fn validity(poll: Option<Duration>, longest: Duration) -> Duration {
+    let poll = poll.map_or(0, |poll| poll.as_secs() + 1);
+    PATIENCE.max(Duration::from_secs(poll).min(longest))
 }
 
 /// The failure that ended a watch. `None` if a signal or the end of stdout's reader ended the
@@ -59,14 +59,9 @@ impl Watcher {
     /// the CMD of `--exec`.
     pub async fn run(
         metrics: MetricsArg,
-        (poll, longest_poll): (Duration, Duration),
         (json, exec): (bool, Option<String>),
         watch: impl AsyncFnOnce(&mut Watcher) -> Result<Infallible, WatchEnd>,
     ) -> Result<u8, Failure> {
-        if poll > longest_poll {
-            let why = format!("--poll is at most {}", format_duration(longest_poll));
-            return Err(Failure::new(exit::USAGE, why));
-        }
         let mut sites = Sites::default();
         metrics.add_to(&mut sites)?;
         let _serving = sites.start()?;

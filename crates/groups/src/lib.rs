@@ -127,6 +127,9 @@ pub use events::MembershipEvent;
 pub use grant::PartitionLoss;
 pub use member_sessions::SessionState;
 pub use membership::Membership;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub use objects::LIST_EVERY;
 pub use partition::Partition;
 pub use restore::GroupRestored;
 pub use session_record::{is_session, session_election};

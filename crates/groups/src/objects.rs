@@ -23,7 +23,7 @@ use tenure::{Epoch, Error, ErrorKind};
 const MANY_EPOCHS: u64 = 9_999_999;
 /// The longest time between two LISTs of a reader (GA6). The LISTs are needed because the next
 /// assignment may be created and compacted between two polls of the reader.
-pub(super) const LIST_EVERY: Duration = Duration::from_secs(600);
+pub const LIST_EVERY: Duration = Duration::from_secs(600);
 /// Number of sessions that are read at the same time.
 const AT_ONCE: usize = 64;
 

@@ -287,7 +287,9 @@ impl Group {
     /// poll finds.
     ///
     /// Costs a LIST and a GET, then one GET every poll interval, and a LIST every 10 min and after
-    /// a GET that failed three times. The stream retries transient errors of the store. An error
+    /// a GET that failed three times. Without a [`poll_interval`](GroupBuilder::poll_interval), the
+    /// interval is a sixth of the shortest validity of a member: 1 s to 60 s, or this group's own
+    /// default if that is outside of these bounds. The stream retries transient errors of the store. An error
     /// that retrying cannot fix is the last item.
     pub fn observe(
         &self,
@@ -302,7 +304,9 @@ impl Group {
             let before = follower.reader.known().map(|known| known.epoch);
             loop {
                 if follower.reader.step() == ReaderStep::Idle {
-                    cx.sleep(cx.poll_interval()).await;
+                    let members = follower.reader.known().map(|known| &known.members);
+                    let shortest = members.into_iter().flatten().map(|it| it.validity).min();
+                    cx.sleep(cx.poll_interval_for(shortest)).await;
                     if cx.now().since(listed) >= LIST_EVERY {
                         listed = cx.now();
                         follower.reader.confirm();

@@ -125,6 +125,11 @@ impl Context {
         self.config.poll_interval
     }
 
+    /// Returns the time between two polls of an observer of members with this validity.
+    pub fn poll_interval_for(&self, validity: Option<Duration>) -> Duration {
+        self.config.poll_interval_for(validity)
+    }
+
     /// Returns the longest duration of a request.
     pub fn request_timeout(&self) -> Duration {
         self.config.request_timeout

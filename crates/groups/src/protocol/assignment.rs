@@ -146,7 +146,8 @@ impl Assignment {
     }
 }
 
-const DEPUTIES: usize = 3;
+/// Maximum number of deputies. A deputy takes over from a dead coordinator.
+pub const DEPUTIES: usize = 3;
 
 impl Member {
     /// Returns a member with this name, a validity of 30 s, the weight 1 and no data.
