@@ -230,10 +230,10 @@ impl ElectionBuilder {
     /// Sets how long campaigns and observers retry while the store denies access or does not exist
     /// ([`AccessDenied`](crate::ErrorKind::AccessDenied),
     /// [`NoSuchStore`](crate::ErrorKind::NoSuchStore)), for example during a rotation of keys. The
-    /// time counts from the first of these answers. Default: 10 s.
+    /// time counts from the first such refusal. Default: 10 s.
     ///
     /// - `None` sets no limit, for services.
-    /// - With zero, the first of these answers is an error.
+    /// - With zero, the first refusal ends the campaign or the observer with an error.
     /// - The limit is at least 60 s while the machine's metadata service has no credentials.
     /// - A store that has answered before may reject a request as
     ///   [invalid](crate::ErrorKind::InvalidInput) or [unsupported](crate::ErrorKind::UnsafeStore).

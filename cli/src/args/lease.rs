@@ -65,7 +65,7 @@ pub struct LeaseArgs {
     pub no_check: bool,
     /// Declare that nothing outside the machine ever pauses it.
     ///
-    /// Setting the wall clock forward then does not end the lease.
+    /// With this flag, a wall clock that is set forward does not end the lease.
     #[arg(long)]
     #[arg(env = "TENURE_MACHINE_NEVER_PAUSED", help_heading = "Advanced", hide_short_help = true)]
     pub machine_never_paused: bool,

@@ -78,7 +78,8 @@ async fn state(cx: &Context, member: &MemberSnapshot) -> Result<SessionState, Er
             Err(_) => SessionState::Unknown,
         },
         Ok(GetOutcome::NotFound | GetOutcome::TooLarge { .. }) => SessionState::Missing,
-        // In this version of the trait `Store`, a GET without `If-None-Match` has no other outcome.
+        // The enum is `non_exhaustive`. A GET without `If-None-Match` has no outcome besides the
+        // outcomes above.
         Ok(_) => SessionState::Unknown,
         Err(error) if error.kind() == StoreErrorKind::Transient => SessionState::Unknown,
         Err(error) => {

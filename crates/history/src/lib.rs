@@ -33,8 +33,8 @@
 //! unknown, and the bounds are correct only if the leader's clock agreed with the store's. If a
 //! clock was stepped during the epoch, no bound is reliable.
 //!
-//! Many stores date writes in whole seconds. The bounds account for this resolution: a store's date
-//! is the start of the second, or of the decimal part of a second, in which the write occurred.
+//! Many stores date writes in whole seconds. The bounds account for this resolution: the store
+//! rounds the time of a write down to a second, or to a tenth, a hundredth and so on of a second.
 //! Resolutions coarser than whole seconds are not detected.
 //!
 //! The module [`drawing`] draws timelines of leaders.

@@ -23,8 +23,8 @@ pub(in crate::store) struct Session {
 
 impl Session {
     /// Loads the settings of the environment and its files, including a custom endpoint, and adds a
-    /// credentials cache. With a custom endpoint the default region is `us-east-1`, because few
-    /// other servers use regions.
+    /// credentials cache. With a custom endpoint the default region is `us-east-1`, because most
+    /// servers that are not Amazon's ignore the region.
     pub(in crate::store) async fn from_env(service: &'static str) -> (SdkConfig, Session) {
         let loader = aws_config::defaults(BehaviorVersion::latest());
         let config = settings::load(loader.http_client(https())).await;

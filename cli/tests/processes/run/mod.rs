@@ -294,7 +294,8 @@ fn regression_a_full_stderr_delays_no_kill() {
     let pid = scene.number("pid");
     seal(&scene, "lapsed");
     eventually("CMD is killed", || !runs(pid));
-    // `tenure` also exits although no process reads its stderr.
+    // No process reads the stderr of `tenure`, and its pipe is full. `tenure` must exit
+    // nevertheless.
     assert_eq!(a.code(), 75);
 }
 
