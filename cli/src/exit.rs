@@ -7,6 +7,8 @@ use tenure::{Error, ErrorKind};
 /// Only with `--exit-code` of `status` and `group status`: the election is vacant, or a partition
 /// has no owner.
 pub const VACANT: u8 = 1;
+/// Only with `wait`: the state was not reached before the timeout.
+pub const NOT_REACHED: u8 = 1;
 /// Only with `run --forever`: CMD ended with a code other than 0. This code replaces the code of
 /// CMD, because a supervisor could confuse the code of CMD with the codes below.
 pub const CMD_FAILED: u8 = 1;

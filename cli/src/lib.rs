@@ -39,7 +39,7 @@ use tokio::runtime;
 
 use args::Verb;
 use args::variables::{self, Refused};
-use election::{compact, depose, history, restore, status, watch};
+use election::{compact, depose, history, restore, status, wait, watch};
 use exit::Failure;
 use guard::{GuardArgs, Tenure};
 use output::logs::{self, LogFormat};
@@ -169,6 +169,7 @@ fn carry_out(verb: Verb) -> Result<u8, Failure> {
             Verb::Ui(args) => ui::ui(args).await,
             Verb::Status(args) => status::status(args).await,
             Verb::Watch(args) => watch::watch(args).await,
+            Verb::Wait(args) => wait::wait(args).await,
             Verb::History(args) => history::history(args).await,
             Verb::Depose(args) => depose::depose(args).await,
             Verb::Restore(args) => restore::restore(args).await,

@@ -141,7 +141,7 @@ pub(crate) use after_help;
 pub const EXIT_CODES: &str = after_help!(
     "
    0  done
-   1  with `status --exit-code`: the election is vacant, or no recent period is
+   1  with `wait`: the timeout has passed; with `status --exit-code`: the election is vacant, or no recent period is
       completed; with `group status --exit-code`: a partition has no live owner,
       no group exists, or a restore is unfinished
   64  wrong usage or settings

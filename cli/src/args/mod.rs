@@ -15,6 +15,7 @@ use crate::election::depose::DeposeArgs;
 use crate::election::history::HistoryArgs;
 use crate::election::restore::RestoreArgs;
 use crate::election::status::{AFTER_STATUS, StatusArgs};
+use crate::election::wait::{AFTER_WAIT, WaitArgs};
 use crate::election::watch::{AFTER_WATCH, WatchArgs};
 use crate::group::GroupArgs;
 use crate::guard::{GateArgs, GuardArgs};
@@ -67,6 +68,9 @@ pub enum Verb {
     /// Follow the leader: one line per change
     #[command(after_long_help = AFTER_WATCH)]
     Watch(WatchArgs),
+    /// Wait until the election is held or vacant
+    #[command(after_long_help = AFTER_WAIT)]
+    Wait(WaitArgs),
     /// List each epoch with its leader and its end, and the time without a leader
     #[command(after_long_help = EXIT_CODES)]
     History(HistoryArgs),

@@ -7,6 +7,7 @@ pub mod operator;
 pub mod restore;
 mod state;
 pub mod status;
+pub mod wait;
 pub mod watch;
 
 pub use state::LeaseState;

@@ -64,10 +64,16 @@ Use `tenure run` for work of the leader.",
 
 pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
     let output = (args.json, args.exec.exec.clone());
-    Watcher::run(args.metrics, output, async |watcher| follow(&args, watcher).await).await
+    Watcher::run(args.metrics, output, async |watcher| follow(&args, watcher, Watcher::emit).await)
+        .await
 }
 
-async fn follow(args: &WatchArgs, watcher: &mut Watcher) -> Result<Infallible, WatchEnd> {
+/// Passes each change to `handle`, until `handle` or the watcher ends the watch.
+pub async fn follow(
+    args: &WatchArgs,
+    watcher: &mut Watcher,
+    mut handle: impl FnMut(&Watcher, &LeaderChange) -> Result<(), WatchEnd>,
+) -> Result<Infallible, WatchEnd> {
     let opened = patiently(None, || open(&args.store.store, IfMissing::Refuse));
     let Opened { store, prefix } = watcher.unless_ended(opened).await??;
     let refused = refuse_all_else(&store, &prefix, args.store.layout, "tenure group watch");
@@ -81,7 +87,7 @@ async fn follow(args: &WatchArgs, watcher: &mut Watcher) -> Result<Infallible, W
     loop {
         let observed = watcher.unless_ended(changes.next()).await?;
         match watcher.settle(observed).await? {
-            Some(change) => watcher.emit(&LeaderChange::of(&change, election.last_seen()))?,
+            Some(change) => handle(watcher, &LeaderChange::of(&change, election.last_seen()))?,
             None => changes = election.observe(),
         }
     }
@@ -101,10 +107,10 @@ fn settings(args: &WatchArgs, election: ElectionBuilder) -> ElectionBuilder {
 
 /// The object that `--json` prints. Fields that do not apply are null.
 #[derive(Debug, Serialize)]
-struct LeaderChange {
+pub struct LeaderChange {
     /// Time of the observation by this machine's clock.
     at: String,
-    state: LeaseState,
+    pub state: LeaseState,
     epoch: Option<u64>,
     candidate: Option<String>,
     validity_ms: Option<u64>,

@@ -1,4 +1,4 @@
-//! The loop of `watch` and `group watch`: signals, errors, output, and CMD of `--exec`.
+//! The loop of `watch`, `wait` and `group watch`: signals, errors, output, and CMD of `--exec`.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -48,8 +48,8 @@ pub trait Change: Serialize {
 pub struct Watcher {
     json: bool,
     exec: Option<Exec>,
-    signals: Signals,
-    reader_left: Pin<Box<dyn Future<Output = ()>>>,
+    /// Ends the watch.
+    asked_to_end: Pin<Box<dyn Future<Output = ()>>>,
     has_worked: bool,
     throttle: Throttle,
 }
@@ -65,13 +65,17 @@ impl Watcher {
         let mut sites = Sites::default();
         metrics.add_to(&mut sites)?;
         let _serving = sites.start()?;
+        let mut signals = Signals::listen(&ENDING)?;
+        let asked_to_end = async move {
+            tokio::select! {
+                _ = signals.next() => {}
+                () = reader_left() => {}
+            }
+        };
         let mut watcher = Watcher {
-            json,
             exec: Exec::start(exec),
-            signals: Signals::listen(&ENDING)?,
-            reader_left: Box::pin(reader_left()),
-            has_worked: false,
-            throttle: Throttle::default(),
+            asked_to_end: Box::pin(asked_to_end),
+            ..Watcher::endless(json)
         };
         let Err(end) = watch(&mut watcher).await;
         if let Some(exec) = watcher.exec {
@@ -80,13 +84,23 @@ impl Watcher {
         end.map_or(Ok(0), Err)
     }
 
+    /// Returns a watcher without CMD that only a failure ends. A signal ends the process.
+    pub fn endless(json: bool) -> Watcher {
+        Watcher {
+            json,
+            exec: None,
+            asked_to_end: Box::pin(std::future::pending()),
+            has_worked: false,
+            throttle: Throttle::default(),
+        }
+    }
+
     /// Returns the result of the work. Fails if a signal arrives or the reader of stdout leaves
     /// before the work has ended.
     pub async fn unless_ended<T>(&mut self, work: impl Future<Output = T>) -> Result<T, WatchEnd> {
         tokio::select! {
             biased;
-            _ = self.signals.next() => Err(None),
-            () = &mut self.reader_left => Err(None),
+            () = &mut self.asked_to_end => Err(None),
             done = work => Ok(done),
         }
     }

@@ -2,6 +2,7 @@
 
 mod exec;
 mod field;
+mod wait;
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdout, Stdio};

@@ -1,0 +1,108 @@
+//! `tenure wait`: returns once the election is held or vacant.
+
+use std::time::Duration;
+
+use crate::args::common::{DAY, StoreArg, YEAR, after_help, positive_up_to};
+use crate::election::LeaseState;
+use crate::election::watch::{WatchArgs, follow};
+use crate::exit::{self, Failure};
+use crate::http::metrics::MetricsArg;
+use crate::output::print::in_ms;
+use crate::output::watcher::Watcher;
+use crate::process::exec::ExecArg;
+use crate::process::timer::pause;
+
+#[derive(Debug, clap::Args)]
+pub struct WaitArgs {
+    #[command(flatten)]
+    pub store: StoreArg,
+    /// State to wait for
+    #[arg(long = "for", value_name = "STATE", value_enum)]
+    pub target: Target,
+    /// Maximum wait, at most 365d [default: without a limit]
+    #[arg(long, value_name = "DURATION", value_parser = positive_up_to(YEAR))]
+    pub timeout: Option<Duration>,
+    /// Interval between polls, at most 24h [default: a sixth of the leader's validity]
+    ///
+    /// Each poll is one GET. The default is from 1s to 1m, and 5s before the first leader.
+    #[arg(long, value_name = "DURATION", value_parser = positive_up_to(DAY))]
+    #[arg(env = "TENURE_POLL")]
+    pub poll: Option<Duration>,
+    /// Print one JSON object instead of a line for people
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The state to wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Target {
+    /// A process leads
+    Held,
+    /// No process leads
+    Vacant,
+}
+
+pub const AFTER_WAIT: &str = after_help!(
+    "\
+`wait` only reads. It prints the state once it is reached, as `watch` does. The answer holds for \
+that moment only: to act as the leader use `tenure run`. While the store does not answer, the \
+state is unknown, which is neither state, and `wait` waits on. A leader that has died counts as \
+the leader until its validity has passed.",
+    "
+   0  the state is reached
+   1  the state was not reached before the timeout
+  64  wrong usage or settings
+  69  the state is unknown at the timeout: the store does not answer
+  70  store unsafe, or a record of a later version
+  71  the operating system refused something
+ 130  interrupted by SIGINT, 143 by SIGTERM"
+);
+
+pub async fn wait(args: WaitArgs) -> Result<u8, Failure> {
+    let WaitArgs { store, target, timeout, poll, json } = args;
+    let wanted = match target {
+        Target::Held => LeaseState::Held,
+        Target::Vacant => LeaseState::Vacant,
+    };
+    let watch = WatchArgs {
+        store,
+        poll,
+        json,
+        exec: ExecArg { exec: None },
+        metrics: MetricsArg { metrics_addr: None },
+    };
+    let mut seen = LeaseState::Unknown;
+    let mut watcher = Watcher::endless(json);
+    let reached = follow(&watch, &mut watcher, |watcher, change| {
+        seen = change.state;
+        if seen != wanted {
+            return Ok(());
+        }
+        watcher.emit(change)?;
+        Err(None)
+    });
+    let end = tokio::select! {
+        biased;
+        Err(end) = reached => end,
+        () = pause(timeout.unwrap_or(Duration::MAX)) => None,
+    };
+    match end {
+        Some(failure) => Err(failure),
+        None if seen == wanted => Ok(0),
+        None => Err(not_reached(wanted, seen, timeout.unwrap_or_default())),
+    }
+}
+
+/// Returns the failure of a wait that has timed out in the state `seen`.
+fn not_reached(wanted: LeaseState, seen: LeaseState, timeout: Duration) -> Failure {
+    let timeout = in_ms(timeout);
+    match seen {
+        LeaseState::Unknown => {
+            let why = format!(
+                "not {wanted} within {timeout}: the store does not answer; check the connection"
+            );
+            Failure::new(exit::UNAVAILABLE, why)
+        }
+        seen => Failure::new(exit::NOT_REACHED, format!("not {wanted} within {timeout}: {seen}")),
+    }
+}

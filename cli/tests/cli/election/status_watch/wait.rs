@@ -1,0 +1,57 @@
+//! `tenure wait`: returns once the election is held or vacant.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tenure_testkit::command::output;
+
+use super::{HELD, SEALED};
+use crate::bench::{Bench, said, spawn, tenure};
+
+#[test]
+fn a_state_that_is_reached_ends_the_wait() {
+    let bench = Bench::new();
+    let vacant = bench.run("wait", &["--for", "vacant"]);
+    assert!(vacant.code == 0 && vacant.out.ends_with("no process leads\n"), "{vacant:?}");
+    bench.epoch(1, HELD);
+    let held = bench.json("wait", &["--for", "held", "--json", "--timeout", "1m"]);
+    assert_eq!([&held["state"], &held["candidate"]], ["held", "a"]);
+}
+
+#[test]
+fn a_wait_ends_at_the_change() {
+    let bench = Bench::new();
+    bench.epoch(1, HELD);
+    let url = bench.url();
+    let line = ["wait", "--store", &url, "--for", "vacant", "--poll", "50ms"];
+    let child = spawn(&[], &line);
+    bench.epoch(1, SEALED);
+    let vacant = said(output(child));
+    assert_eq!(vacant.code, 0, "{vacant:?}");
+    assert_eq!(vacant.out.lines().count(), 1, "only the state that is reached: {vacant:?}");
+    assert!(vacant.out.contains("epoch 1 of a lapsed"), "{vacant:?}");
+}
+
+#[test]
+fn a_timeout_names_the_state() {
+    let bench = Bench::new();
+    let wait = |target| bench.run("wait", &["--for", target, "--timeout", "300ms"]);
+    wait("held").fails(1, &["not held within 300ms: vacant"]);
+    bench.epoch(1, HELD);
+    wait("vacant").fails(1, &["not vacant within 300ms: held"]);
+    assert_eq!(bench.objects(), ["lock-0000000001.json"], "the wait only reads");
+    let none = format!("{}-none", bench.url());
+    for target in ["held", "vacant"] {
+        let said = tenure(&["wait", "-q", "--store", &none, "--for", target, "--timeout", "300ms"]);
+        said.fails(69, &[&format!("not {target} within 300ms"), "does not answer"]);
+    }
+    assert_eq!(bench.run("wait", &["--for", "unknown"]).code, 64);
+}
+
+#[test]
+fn a_signal_ends_the_wait_with_its_own_code() {
+    let bench = Bench::new();
+    let child = spawn(&[], &["wait", "--store", &bench.url(), "--for", "held"]);
+    kill(Pid::from_raw(i32::try_from(child.id()).expect("a small number")), Signal::SIGTERM)
+        .expect("the command runs");
+    assert_eq!(output(child).status.code(), None, "the signal ends the process");
+}
