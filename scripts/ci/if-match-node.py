@@ -31,7 +31,7 @@ class Posted:
 
 @dataclasses.dataclass(frozen=True)
 class LockData:
-    """The fields and the parser with the change that docs/how-to/upgrade.md shows."""
+    """The fields and the parser with the change that docs/how-to/upgrade.md describes."""
 
     expires_at: float
     token: int = 0
