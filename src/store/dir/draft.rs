@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::failure::failed;
 use super::folder::{Folder, Named};
+use super::lock::Locked;
 use super::sync;
 use super::time::first_count;
 use crate::env::clock;
@@ -63,8 +64,9 @@ impl Drop for Draft<'_> {
     }
 }
 
-/// Removes the drafts of killed processes.
-pub(super) fn remove_leftovers(work: &Folder) -> Result<(), StoreError> {
+/// Removes the drafts of killed processes. The lock is held, because a process that settles an old
+/// object holds the lock while its draft has the date of the object.
+pub(super) fn remove_leftovers(_: &Locked, work: &Folder) -> Result<(), StoreError> {
     let now = clock::wall_clock();
     for found in work.names()? {
         let (name, _) = found?;

@@ -41,12 +41,12 @@ pub(super) fn put(
         }
     };
     let work = work_folder(root)?;
-    // No promise depends on the removal, so its failure is ignored.
-    let _ = remove_leftovers(&work);
     let bytes = content::encode(writes, body);
     let draft = Draft::write(&work, |file| file.write_all(&bytes))?;
     let locked = Locked::alone(&work)?;
     unsynced::settle(&locked, root, &work)?;
+    // No promise depends on the removal, so its failure is ignored.
+    let _ = remove_leftovers(&locked, &work);
     // The folder is searched again, because a deletion may have removed it before this process
     // acquired the lock.
     if let Err(refusal) = condition.check(FolderChain::find(root, path)?.as_ref(), name)? {

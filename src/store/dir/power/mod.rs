@@ -19,6 +19,7 @@ use crate::store::{Determinacy, ETag, StoreErrorKind};
 use disk::{Choose, DISK, Died, Disk, Fate, children, with_disk};
 
 mod disk;
+mod drafts;
 mod folders;
 
 pub(super) use disk::sync;
