@@ -9,8 +9,8 @@ use crate::TENURE;
 use tenure_testkit::command::scene::{Scene, pid};
 use tenure_testkit::command::{eventually, pause, runs, state};
 
-/// A validity that is longer than a hand-over by `--app-health` may take.
-const VALIDITY: [&str; 4] = ["--validity", "60s", "--poll", "500ms"];
+/// A validity that is longer than the wait of a test, so that the lease does not lapse.
+const VALIDITY: [&str; 4] = ["--validity", "300s", "--poll", "500ms"];
 
 /// A command that ignores SIGTERM and never shows a sign of health.
 const DEAF: &str = "trap '' TERM; echo $$ >> runs; echo $$ > cmd; while :; do sleep 0.05; done";
