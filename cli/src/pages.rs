@@ -50,5 +50,6 @@ fn visible(all: &Command) -> Command {
     let verbs = all.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();
     let command = Command::new("tenure").about(about).version(env!("CARGO_PKG_VERSION"));
     let command = command.disable_help_subcommand(true).subcommand_required(true);
-    command.subcommand_value_name("VERB").subcommands(verbs)
+    let command = command.subcommand_value_name("VERB").subcommands(verbs);
+    command.args(all.get_arguments().cloned())
 }

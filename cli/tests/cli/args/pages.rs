@@ -66,7 +66,14 @@ fn the_manual_pages_are_formatted_without_a_warning() {
 fn a_manual_page_has_the_text_of_an_option_that_the_summary_omits() {
     let folder = pages();
     let page = std::fs::read_to_string(folder.path().join("tenure-run.1")).expect("a page");
-    for text in ["Time limit of a request", "TENURE_REQUEST_TIMEOUT", "Layout of the election"] {
+    for text in [
+        "Time limit of a request",
+        "TENURE_REQUEST_TIMEOUT",
+        "Layout of the election",
+        // The flags of all verbs.
+        r"\fB\-\-quiet\fR",
+        r"\-\-log\-format",
+    ] {
         assert!(page.contains(text), "{text}");
     }
 }
