@@ -9,11 +9,15 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use clap::ValueEnum as _;
 use clap::builder::RangedI64ValueParser;
+use humantime::format_duration;
 use serde_json::{Map, Value, json};
+use tenure::internals::{DEFAULT_VALIDITY, observer_poll_interval, poll_interval};
+use tenure_groups::assignment_record::MAX_VALIDITY;
 
 use self::prices::Prices;
 use self::requests::{KINDS, Requests, Role, roles};
@@ -23,8 +27,9 @@ use crate::output::print::{millis, plain, print, print_json};
 
 /// Days in a month.
 const DAYS: u32 = 30;
-/// Maximum validity of a session in a group.
-const MAX_GROUP_VALIDITY: Duration = Duration::from_secs(3_600);
+
+static DEFAULT_VALIDITY_TEXT: LazyLock<String> =
+    LazyLock::new(|| format_duration(DEFAULT_VALIDITY).to_string());
 
 #[derive(Debug, clap::Args)]
 pub struct CostArgs {
@@ -50,12 +55,13 @@ pub struct CostArgs {
     /// Length of the lease, at most 24h.
     ///
     /// The leader renews it three times in this time.
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_up_to(DAY))]
-    #[arg(env = "TENURE_VALIDITY")]
+    #[arg(long, value_name = "DURATION", default_value = DEFAULT_VALIDITY_TEXT.as_str())]
+    #[arg(value_parser = positive_up_to(DAY), env = "TENURE_VALIDITY")]
     pub validity: Duration,
     /// Poll interval, at most the validity [default: a sixth of the validity]
     ///
-    /// Followers, observers and members poll at this interval.
+    /// Followers, observers and members poll at this interval. The default of observers is from 1s
+    /// to 1m.
     #[arg(long, value_name = "DURATION", value_parser = positive_duration, env = "TENURE_POLL")]
     pub poll: Option<Duration>,
     /// Changes of the leader per day. In a group, deaths of a member that another member replaces
@@ -107,14 +113,20 @@ fn per_day(text: &str) -> Result<f64, String> {
 }
 
 impl CostArgs {
-    /// Returns the poll interval, with the default of the library.
+    /// Returns the poll interval of followers and members.
     fn poll(&self) -> Duration {
-        self.poll.unwrap_or(self.validity / 6)
+        self.poll.unwrap_or_else(|| poll_interval(self.validity))
+    }
+
+    /// Returns the poll interval of observers, such as `tenure watch`.
+    fn observer_poll(&self) -> Duration {
+        let own = poll_interval(DEFAULT_VALIDITY);
+        self.poll.unwrap_or_else(|| observer_poll_interval(self.validity, own))
     }
 }
 
 pub fn cost(args: &CostArgs) -> Result<u8, Failure> {
-    let (poll, validity, most) = (args.poll(), args.validity, MAX_GROUP_VALIDITY);
+    let (poll, validity, most) = (args.poll(), args.validity, MAX_VALIDITY);
     if poll > validity {
         let why = format!("--poll must be at most the validity of {validity:?}, got {poll:?}");
         return Err(Failure::new(exit::USAGE, why));

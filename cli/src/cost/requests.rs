@@ -3,6 +3,11 @@
 
 use std::time::Duration;
 
+use tenure::internals::{DEFAULT_KEEP_EPOCHS, DEFAULT_MIN_AGE, renew_interval};
+use tenure_groups::LIST_EVERY;
+use tenure_groups::protocol::assignment::DEPUTIES;
+use tenure_groups::protocol::session_timers::silence;
+
 use super::{CostArgs, DAYS};
 use crate::args::common::{DAY, LayoutArg};
 
@@ -11,19 +16,15 @@ pub const KINDS: [&str; 5] = ["writes", "lists", "reads", "deletes", "deleted_ke
 
 /// Maximum number of keys on a page of a listing, and in a deletion.
 const PAGE_KEYS: f64 = 1_000.0;
-/// Number of the newest objects that `tenure compact` keeps by default. The command also keeps all
-/// objects of the last hour.
-const KEPT: f64 = 10.0;
-/// Maximum number of deputies. A deputy takes over from a dead coordinator.
-const DEPUTIES: f64 = 3.0;
-/// Maximum time between two listings of the assignments by one process.
-const LIST_EVERY: Duration = Duration::from_secs(600);
 /// Maximum number of assignments that one change causes. A death causes one assignment, and a join
 /// that moves partitions causes three.
 const ASSIGNMENTS: f64 = 4.0;
 
 /// A number of requests for each of [`KINDS`].
 pub type Requests = [f64; 5];
+
+const WRITE: Requests = [1.0, 0.0, 0.0, 0.0, 0.0];
+const READ: Requests = [0.0, 0.0, 1.0, 0.0, 0.0];
 
 /// A role, its number of processes, and the requests of one process. If the number is `None`, the
 /// requests are the total of all processes of the role.
@@ -57,7 +58,8 @@ pub fn roles(args: &CostArgs, time: Duration) -> Vec<Role> {
 }
 
 fn election(args: &CostArgs, time: Duration) -> Vec<RequestRow> {
-    let [validities, polls, days] = per(time, [args.validity, args.poll(), DAY]);
+    let [validities, renewals] = per(time, [args.validity, renew_interval(args.validity)]);
+    let [polls, observer_polls, days] = per(time, [args.poll(), args.observer_poll(), DAY]);
     let [elections, candidates, observers] =
         [args.elections, args.candidates, args.observers].map(f64::from);
     let followers = candidates - 1.0;
@@ -80,10 +82,11 @@ fn election(args: &CostArgs, time: Duration) -> Vec<RequestRow> {
     let [runs, deleted, in_one, busy] = runs(args, days);
     let batches = busy * pages(in_one);
     vec![
-        // In each validity, the leader renews its lease three times, and reads the next epoch once.
-        ("leader", Some(elections), validities, [3.0, 0.0, confirms, 0.0, 0.0]),
-        ("follower", Some(followers * elections), polls, [0.0, 0.0, 1.0, 0.0, 0.0]),
-        ("observer", Some(observers * elections), polls, [0.0, 0.0, 1.0, 0.0, 0.0]),
+        // In each validity, the leader reads the next epoch once.
+        ("leader", Some(elections), renewals, WRITE),
+        ("leader", Some(elections), validities * confirms, READ),
+        ("follower", Some(followers * elections), polls, READ),
+        ("observer", Some(observers * elections), observer_polls, READ),
         ("elections", None, takeovers, winner),
         ("elections", None, takeovers * followers, other),
         // A run of the compactor lists the last possible epoch, and then all epochs. Before each
@@ -97,16 +100,18 @@ fn election(args: &CostArgs, time: Duration) -> Vec<RequestRow> {
 
 /// Returns the rows of the group, and of one election for each partition.
 fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<RequestRow> {
-    let [validity, poll] = [args.validity, args.poll()];
-    let [validities, polls, days] = per(time, [validity, poll, DAY]);
-    let [lists, confirms] =
-        per(time, [LIST_EVERY, validity.min(LIST_EVERY)].map(|it| it.max(poll)));
-    // A member reads the coordinator's session at one poll in each interval of two fifths of the
-    // validity, rounded down to whole polls. A deputy reads the session at each poll.
-    let watches = polls / (validity.as_secs_f64() * 0.4 / poll.as_secs_f64()).floor().max(1.0);
+    let [validity, poll, observer_poll] = [args.validity, args.poll(), args.observer_poll()];
+    let [validities, renewals] = per(time, [validity, renew_interval(validity)]);
+    let [polls, observer_polls, days] = per(time, [poll, observer_poll, DAY]);
+    let [lists, observer_lists] = per(time, [poll, observer_poll].map(|it| it.max(LIST_EVERY)));
+    let [confirms] = per(time, [validity.min(LIST_EVERY).max(poll)]);
+    // A member reads the coordinator's session at the last poll before the session is silent. A
+    // deputy reads the session at each poll.
+    let watches = polls / (silence(validity, poll).as_secs_f64() / poll.as_secs_f64()).floor();
     let [members, observers] = [args.members, args.observers].map(f64::from);
     let others = members - 1.0;
-    let (deputy, member) = (Some(others.min(DEPUTIES)), Some(others - others.min(DEPUTIES)));
+    let deputies = others.min(DEPUTIES as f64);
+    let (deputy, member) = (Some(deputies), Some(others - deputies));
     let changes = args.elections_per_day * days;
     let [runs, deleted, in_one, busy] = runs(args, days);
     let ended = most_objects(args, args.elections_per_day);
@@ -116,23 +121,23 @@ fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<RequestRow> {
     // ended session.
     let with_ended = sessions.min(in_one.max(1.0));
     let batches = busy * (1.0 + pages(in_one * ASSIGNMENTS) + with_ended);
-    let (renewals, read) = ([3.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0, 0.0]);
     // A poll that lists the assignments does not read the next assignment.
     let list = [0.0, 1.0, -1.0, 0.0, 0.0];
     vec![
         // The coordinator lists the sessions at each poll, and reads each session once in each
         // validity.
-        ("coordinator", Some(1.0), validities, [3.0, 0.0, members, 0.0, 0.0]),
+        ("coordinator", Some(1.0), renewals, WRITE),
+        ("coordinator", Some(1.0), validities * members, READ),
         ("coordinator", Some(1.0), polls, [0.0, sessions, 1.0, 0.0, 0.0]),
         ("coordinator", Some(1.0), confirms, list),
-        ("deputy", deputy, validities, renewals),
-        ("deputy", deputy, polls, [0.0, 0.0, 2.0, 0.0, 0.0]),
+        ("deputy", deputy, renewals, WRITE),
+        ("deputy", deputy, 2.0 * polls, READ),
         ("deputy", deputy, lists, list),
-        ("member", member, validities, renewals),
-        ("member", member, polls + watches, read),
+        ("member", member, renewals, WRITE),
+        ("member", member, polls + watches, READ),
         ("member", member, lists, list),
-        ("observer", Some(observers), polls, read),
-        ("observer", Some(observers), lists, list),
+        ("observer", Some(observers), observer_polls, READ),
+        ("observer", Some(observers), observer_lists, list),
         // These numbers are upper bounds. The coordinator reads a dead session and seals it. A new
         // member creates its session, writes it again, and finds the assignment. Each other member
         // releases a partition, and the coordinator reads the release.
@@ -150,8 +155,9 @@ fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<RequestRow> {
         ("compactor", None, batches, [0.0, 0.0, 1.0, 1.0, 0.0]),
         ("compactor", None, deleted, [0.0, 0.0, 1.0, 0.0, ASSIGNMENTS + 1.0]),
         ("all", None, 1.0, [0.0; 5]),
-        ("leaders", None, validities * partitions, [3.0, 0.0, 1.0, 0.0, 0.0]),
-        ("followers", None, polls * partitions * others, read),
+        ("leaders", None, renewals * partitions, WRITE),
+        ("leaders", None, validities * partitions, READ),
+        ("followers", None, polls * partitions * others, READ),
     ]
 }
 
@@ -178,5 +184,5 @@ fn pages(objects: f64) -> f64 {
 fn most_objects(args: &CostArgs, a_day: f64) -> f64 {
     let runs = args.compactions_per_day;
     let between = if runs > 0.0 { a_day / runs } else { a_day * f64::from(DAYS) };
-    between + KEPT.max(a_day / 24.0)
+    between + (DEFAULT_KEEP_EPOCHS as f64).max(a_day * DEFAULT_MIN_AGE.div_duration_f64(DAY))
 }
