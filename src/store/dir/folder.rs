@@ -228,8 +228,7 @@ impl Folder {
         let metadata = file.metadata().map_err(failed)?;
         let mode = metadata.mode() & 0o7777;
         // A process that opens the directory for one user keeps the permissions of the group.
-        let right = mode == wanted || (self.access == Access::Owner && mode == LOCK_OF_GROUP);
-        if !right {
+        if mode != wanted && (self.access == Access::Group || mode != LOCK_OF_GROUP) {
             // Earlier versions created the file with mode 0644. Only the owner of the file can
             // change the mode, so an error is ignored.
             let _ = file.set_permissions(Permissions::from_mode(wanted));
