@@ -202,6 +202,7 @@ check(
   (await card("orders").first().locator(".strip li").count()) >= 2,
   "both epochs are in the timeline",
 );
+await until("the end of the last leader is shown", () => shows("orders", "orders-1: "));
 
 // All members are killed.
 members.forEach((process) => process.kill("SIGKILL"));
@@ -213,6 +214,10 @@ await until(
 await until(
   "their partitions are red",
   async () => (await page.locator(".grid .dead").count()) === 1000,
+);
+
+await until("partitions without a live owner are named", () =>
+  shows("shards", "Without a live owner: partition 0, 1, 2"),
 );
 
 // In both colour schemes and at extreme widths, the page has no horizontal scroll bar.

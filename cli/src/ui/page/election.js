@@ -6,6 +6,8 @@ kinds.election = {
       list = make("dl");
     view.leader = field(list, "Leader");
     view.epoch = field(list, "Epoch");
+    view.since = field(list, "Since");
+    view.previous = field(list, "Previous leader");
     view.answer = field(list, "Store answered");
     view.meter = make("div", "meter");
     view.fill = make("div");
@@ -19,7 +21,7 @@ kinds.election = {
     view.dataBox.append(make("summary", "", "Data"), view.data);
     view.strip = make("ul", "strip");
     view.history = make("details");
-    view.history.append(make("summary", "", "Epochs"));
+    view.history.append(make("summary", "", "Epochs, the oldest on the left"));
     const table = tableOf(["Epoch", "Leader", "From", "Led", "End"]);
     view.rows = table.body;
     view.history.append(table.scroll);
@@ -36,12 +38,12 @@ kinds.election = {
     const idle =
       card.state === "vacant" &&
       [...cards.values()].some((it) => it.kind === kinds.job && it.key === card.name);
-    judge(view, ...(idle ? ["good", "○ vacant"] : levels[card.state]));
+    judge(view, ...(idle ? ["good", "○ vacant between runs"] : levels[card.state]));
+    view.strip.classList.toggle("idle", idle);
     put(view.leader, card.state === "held" ? card.leader || "(no name)" : "–");
-    put(
-      view.epoch,
-      card.epoch === null ? "none yet" : `${card.epoch}${card.ended ? `, ${card.ended}` : ""}`,
-    );
+    put(view.epoch, card.epoch === null ? "none yet" : String(card.epoch));
+    const since = { held: "Leads since", vacant: "Vacant since", unknown: "Since" };
+    put(view.since.label, since[card.state]);
     view.dataBox.hidden = card.data === null;
     put(view.data, card.data || "");
     view.meter.setAttribute("aria-valuemax", String(Math.round((card.validity_ms || 0) / 1000)));
@@ -65,9 +67,34 @@ kinds.election = {
       put(view.left, left > 0 ? `${length(left)} of the lease left` : "the lease has lapsed");
     }
     age(view.answer, card.answered_at, late);
+    showTurn(view, card);
     if (now() - view.drawn > 10000) drawEpochs(view, card.epochs);
   },
 };
+
+// Shows since when the present state holds, and why the last leader ended.
+function showTurn(view, card) {
+  const ended = card.epochs.filter((epoch) => epoch.epoch !== card.epoch || epoch.until !== null);
+  const last = ended[ended.length - 1];
+  const leading = card.epochs.find((epoch) => epoch.epoch === card.epoch && epoch.until === null);
+  const since =
+    card.state === "held" && leading
+      ? leading.from
+      : card.state === "vacant" && last
+        ? last.until
+        : null;
+  put(view.since, since === null ? "–" : `${date(since)} (${length(wall() - since)})`);
+  const at = last && last.until !== null ? ` at ${date(last.until)}` : "";
+  put(view.previous, last ? `${last.leader || "(no name)"}: ${endOf(last)}${at}` : "–");
+}
+
+function endOf(epoch) {
+  return (
+    epoch.end +
+    (epoch.by && epoch.by !== epoch.leader ? ` by ${epoch.by}` : "") +
+    (epoch.reason ? `: ${epoch.reason}` : "")
+  );
+}
 
 // The strip has a segment for each epoch and each gap. The width of a segment shows the duration.
 function drawEpochs(view, epochs) {
@@ -82,8 +109,7 @@ function drawEpochs(view, epochs) {
     // If epochs are missing between two epochs, the time between the two is unknown, so no gap is
     // drawn.
     if (before && before.epoch + 1 === epoch.epoch) drawGap(view, before.until, epoch.from);
-    const how =
-      epoch.end + (epoch.by ? ` by ${epoch.by}` : "") + (epoch.reason ? `: ${epoch.reason}` : "");
+    const how = endOf(epoch);
     const segment = make("li", colourOf(epoch.leader));
     segment.style.flexGrow = String(led || 1);
     const lasted = led === null ? "?" : length(led);
@@ -94,7 +120,7 @@ function drawEpochs(view, epochs) {
       rowOf([
         String(epoch.epoch),
         epoch.leader || "–",
-        epoch.from === null ? "?" : date(epoch.from),
+        epoch.from === null ? "?" : whole(date(epoch.from)),
         led === null ? "?" : length(led),
         how,
       ]),
@@ -111,5 +137,5 @@ function drawGap(view, from, until) {
   gap.title = `no leader for ${length(until - from)}`;
   gap.append(make("span", "hidden-text", gap.title));
   view.strip.append(gap);
-  view.rows.prepend(rowOf(["", "no leader", date(from), length(until - from), ""]));
+  view.rows.prepend(rowOf(["", "no leader", whole(date(from)), length(until - from), ""]));
 }

@@ -4,6 +4,8 @@ kinds.group = {
   build(view, card) {
     const article = frame(view, card);
     view.summary = make("p");
+    view.lost = make("p", "error");
+    view.marked = make("p");
     const table = tableOf([
       "",
       "Member",
@@ -25,7 +27,16 @@ kinds.group = {
     const moves = make("details");
     moves.append(make("summary", "", "Recent moves"), view.moves);
     view.answer = make("span", "faint");
-    article.append(view.summary, table.scroll, view.grid, view.detail, moves, view.answer);
+    article.append(
+      view.summary,
+      view.lost,
+      view.marked,
+      table.scroll,
+      view.grid,
+      view.detail,
+      moves,
+      view.answer,
+    );
     view.cells = [];
     view.log = [];
     view.active = -1;
@@ -54,11 +65,15 @@ kinds.group = {
   },
 };
 
+const MOST_NAMED = 20;
+const hasLiveOwner = (card, index) =>
+  card.owners[index] >= 0 && card.members[card.owners[index]].alive;
 const deadIn = (card) => card.members.filter((member) => !member.alive).length;
 
 function judgeGroup(view, card) {
   const dead = deadIn(card);
-  const lost = card.owners.filter((owner) => owner < 0 || !card.members[owner].alive).length;
+  const without = card.partitions.filter((_, index) => !hasLiveOwner(card, index));
+  const lost = without.length;
   const level = card.error || dead || card.restoring ? "bad" : lost ? "warn" : "good";
   const word =
     card.epoch === null
@@ -70,6 +85,12 @@ function judgeGroup(view, card) {
   if (card.answered_at !== null && now() - card.answered_at > late)
     judge(view, "warn", "? unknown");
   else judge(view, level, card.restoring ? "✕ unfinished restore" : word);
+  view.lost.hidden = !lost;
+  const more = lost > MOST_NAMED ? ` and ${lost - MOST_NAMED} more` : "";
+  put(
+    view.lost,
+    `Without a live owner: partition ${without.slice(0, MOST_NAMED).join(", ")}${more}`,
+  );
   put(
     view.summary,
     `${card.partitions.length} partitions, ${card.members.length} members` +
@@ -127,6 +148,10 @@ function drawGroup(view, card, old) {
   }
   const marks = new Map(card.marks);
   view.marks = marks;
+  const marked = card.marks.map(([index, mark]) => `${card.partitions[index]} ${mark}`);
+  const rest = marked.length > MOST_NAMED ? ` and ${marked.length - MOST_NAMED} more` : "";
+  view.marked.hidden = !marked.length;
+  put(view.marked, `Marked: partition ${marked.slice(0, MOST_NAMED).join(", ")}${rest}`);
   const named = (group, index) => (index < 0 ? "no owner" : group.members[index].name);
   const before = new Map();
   if (old)

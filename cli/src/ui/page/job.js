@@ -4,7 +4,7 @@ kinds.job = {
   build(view, card) {
     const article = frame(view, card);
     view.summary = make("p");
-    const table = tableOf(["Period", "Host", "Attempts", "Took", "Result"]);
+    const table = tableOf(["Period", "Result", "Host", "Started", "Took", "Attempts"]);
     view.rows = table.body;
     article.append(view.summary, table.scroll);
   },
@@ -32,16 +32,16 @@ function drawJob(view, card) {
     const took = period.ended === null ? "–" : length(period.ended - period.started);
     rows.unshift(
       rowOf([
-        date(period.start),
+        whole(date(period.start)),
+        whole(text, level),
         period.host,
-        String(period.attempts),
+        whole(date(period.started)),
         took,
-        make("span", level, text),
+        String(period.attempts),
       ]),
     );
     const missed = next ? Math.round((next.start - period.start) / card.period_ms) - 1 : 0;
-    if (missed > 0)
-      rows.unshift(rowOf(["", "", "", "", make("span", "error", `✕ ${missed} missed`)]));
+    if (missed > 0) rows.unshift(rowOf(["", whole(`✕ ${missed} missed`, "error"), "", "", "", ""]));
   });
   view.rows.replaceChildren(...rows);
   judgeJob(view, card);
@@ -55,7 +55,7 @@ function judgeJob(view, card) {
   const overdue = wall() - last.start - card.period_ms;
   put(
     view.summary,
-    `Every ${length(card.period_ms)}. ` +
+    `One run per ${length(card.period_ms)}. ` +
       (overdue > 0
         ? `The next period began ${length(overdue)} ago and no host has started it.`
         : `The next period begins in ${length(-overdue)}.`),

@@ -50,7 +50,9 @@ function refresh() {
     const sum = sums[section];
     $(section).hidden = !sum || !sum.shown || (section === "stores" && !sum.bad);
     if (sum && section !== "stores")
-      parts.push(`${sum.all} ${section}${sum.bad ? `, ${sum.bad} with problems` : ""}`);
+      parts.push(
+        `${sum.all} ${sum.all === 1 ? section.slice(0, -1) : section}${sum.bad ? `, ${sum.bad} with problems` : ""}`,
+      );
   }
   put($("sums"), parts.join("; "));
   const none = ![...cards.values()].some((entry) => entry.card.kind !== "store");
@@ -98,7 +100,11 @@ function listen() {
     late = tick.late;
     const cost =
       tick.dollars_a_month === null ? "" : `, about $${tick.dollars_a_month.toFixed(2)} a month`;
-    put($("cost"), `${tick.requests} requests, ${tick.per_minute.toFixed(1)} a minute${cost}`);
+    const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    put(
+      $("cost"),
+      `Times are in ${zone}. This page: ${tick.requests} requests, ${Math.round(tick.per_minute)} a minute${cost}`,
+    );
   });
   source.addEventListener("full", (event) => (refusal = JSON.parse(event.data)));
   // The server sends the keys of all cards after a removal and at the start of a connection. The

@@ -19,17 +19,23 @@ function make(tag, classes, text) {
   return node;
 }
 
+// Returns a text that is never broken into two lines.
+function whole(text, level = "") {
+  return make("span", `whole ${level}`, text);
+}
+
 function put(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
 function length(ms) {
   const s = Math.max(0, Math.round(ms / 1000));
-  if (s < 100) return `${s} s`;
-  if (s < 6000) return `${Math.floor(s / 60)} min ${s % 60} s`;
+  if (s < 100) return `${s || "<\u00a01"}\u00a0s`;
+  if (s < 6000) return `${Math.floor(s / 60)}\u00a0min ${s % 60}\u00a0s`;
   const m = Math.floor(s / 60);
-  if (m < 2880) return `${Math.floor(m / 60)} h ${m % 60} min`;
-  return `${Math.floor(m / 1440)} d ${Math.floor(m / 60) % 24} h`;
+  const h = Math.floor(m / 60);
+  if (m < 1440 || (m < 2880 && m % 1440)) return m % 60 ? `${h} h ${m % 60} min` : `${h} h`;
+  return h % 24 ? `${Math.floor(h / 24)} d ${h % 24} h` : `${h / 24} d`;
 }
 
 const two = (n) => String(n).padStart(2, "0");
@@ -57,7 +63,10 @@ function colourOf(name) {
 function frame(view, card) {
   const article = make("article");
   const top = make("div", "top");
-  view.title = make("h3", "", card.name || card.store);
+  const name = card.name || card.store,
+    end = card.name ? name.lastIndexOf("/") + 1 : 0;
+  view.title = make("h3");
+  view.title.append(make("span", "folder", name.slice(0, end)), name.slice(end));
   view.badge = make("span", "badge");
   top.append(view.title, view.badge);
   view.error = make("p", "error");
@@ -80,7 +89,8 @@ function showError(view, error) {
 
 function field(list, name) {
   const value = make("dd");
-  list.append(make("dt", "", name), value);
+  value.label = make("dt", "", name);
+  list.append(value.label, value);
   return value;
 }
 
