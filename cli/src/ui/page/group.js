@@ -93,7 +93,7 @@ function judgeGroup(view, card) {
   );
   put(
     view.summary,
-    `${card.partitions.length} partitions, ${card.members.length} members` +
+    `${counted(card.partitions.length, "partition")}, ${counted(card.members.length, "member")}` +
       (dead ? `, ${dead} of them dead` : "") +
       (card.epoch === null ? "" : `, assignment ${card.epoch}`),
   );

@@ -4,7 +4,7 @@ kinds.job = {
   build(view, card) {
     const article = frame(view, card);
     view.summary = make("p");
-    const table = tableOf(["Period", "Result", "Host", "Started", "Took", "Attempts"]);
+    const table = tableOf(["Period", "Result", "Host", "Started", "Took"]);
     view.rows = table.body;
     article.append(view.summary, table.scroll);
   },
@@ -33,15 +33,14 @@ function drawJob(view, card) {
     rows.unshift(
       rowOf([
         whole(date(period.start)),
-        whole(text, level),
+        whole(period.attempts > 1 ? `${text}, attempt ${period.attempts}` : text, level),
         period.host,
         whole(date(period.started)),
-        took,
-        String(period.attempts),
+        whole(took),
       ]),
     );
     const missed = next ? Math.round((next.start - period.start) / card.period_ms) - 1 : 0;
-    if (missed > 0) rows.unshift(rowOf(["", whole(`✕ ${missed} missed`, "error"), "", "", "", ""]));
+    if (missed > 0) rows.unshift(rowOf(["", whole(`✕ ${missed} missed`, "error"), "", "", ""]));
   });
   view.rows.replaceChildren(...rows);
   judgeJob(view, card);

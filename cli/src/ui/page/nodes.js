@@ -38,6 +38,7 @@ function length(ms) {
   return h % 24 ? `${Math.floor(h / 24)} d ${h % 24} h` : `${h / 24} d`;
 }
 
+const counted = (n, noun) => `${n} ${noun}${n === 1 ? "" : "s"}`;
 const two = (n) => String(n).padStart(2, "0");
 function date(ms) {
   const at = new Date(ms);
