@@ -194,6 +194,15 @@ await until(
 );
 await page.fill("#find", "");
 
+// A paused partition is named with its mark once its owner has released it.
+const mark = (verb) => spawnSync(tenure, ["group", verb, "--store", `${store}/shards`, "7"]);
+check(mark("pause").status === 0, "a partition is paused");
+await until("the paused partition is named", () =>
+  shows("shards", "Without a live owner: partition 7 (paused)"),
+);
+check(mark("resume").status === 0, "the partition is resumed");
+await until("the partition has an owner again", () => shows("shards", "all owned"));
+
 // The page shows a successor after the leader was killed.
 candidate("orders", "orders-2");
 first.kill("SIGKILL");
@@ -217,7 +226,7 @@ await until(
 );
 
 await until("partitions without a live owner are named", () =>
-  shows("shards", "Without a live owner: partition 0, 1, 2"),
+  shows("shards", "Without a live owner: partition 0, 1, 2, 3, 4, 5, 6, 7, 8"),
 );
 
 // In both colour schemes and at extreme widths, the page has no horizontal scroll bar.

@@ -38,7 +38,7 @@ kinds.election = {
     const idle =
       card.state === "vacant" &&
       [...cards.values()].some((it) => it.kind === kinds.job && it.key === card.name);
-    judge(view, ...(idle ? ["good", "○ vacant between runs"] : levels[card.state]));
+    judge(view, ...(idle ? ["idle", "○ vacant between runs"] : levels[card.state]));
     view.strip.classList.toggle("idle", idle);
     put(view.leader, card.state === "held" ? card.leader || "(no name)" : "–");
     put(view.epoch, card.epoch === null ? "none yet" : String(card.epoch));

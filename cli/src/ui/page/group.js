@@ -72,7 +72,9 @@ const deadIn = (card) => card.members.filter((member) => !member.alive).length;
 
 function judgeGroup(view, card) {
   const dead = deadIn(card);
-  const without = card.partitions.filter((_, index) => !hasLiveOwner(card, index));
+  const named = (name, index) =>
+    view.marks.has(index) ? `${name} (${view.marks.get(index)})` : String(name);
+  const without = card.partitions.map(named).filter((_, index) => !hasLiveOwner(card, index));
   const lost = without.length;
   const level = card.error || dead || card.restoring ? "bad" : lost ? "warn" : "good";
   const word =

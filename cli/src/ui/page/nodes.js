@@ -80,7 +80,7 @@ function frame(view, card) {
 function judge(view, level, badge) {
   view.article.className = level;
   put(view.badge, badge);
-  view.problem = level !== "good";
+  view.problem = level !== "good" && level !== "idle";
 }
 
 function showError(view, error) {
