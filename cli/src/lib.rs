@@ -125,11 +125,13 @@ fn complain_of_variables() {
 /// Runs the standby or the guard.
 fn run_guard(
     args: &GuardArgs,
-    run: impl FnOnce(&Tenure, &GuardArgs, fn(&'static str, &str)) -> io::Result<()>,
+    run: impl FnOnce(&Tenure, &GuardArgs, guard::Say) -> io::Result<()>,
 ) -> Result<u8, Failure> {
     let failed = |error| Failure::new(exit::OS, format!("cannot guard CMD: {error}"));
     let tenure = cmd::own().map_err(failed)?;
-    run(&tenure, args, logs::say).map_err(failed)?;
+    let partition = args.partition.as_ref();
+    run(&tenure, args, &|outcome, message| logs::say(partition, outcome, message))
+        .map_err(failed)?;
     Ok(0)
 }
 

@@ -13,7 +13,7 @@ use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
 use super::Extras;
-use super::event_loop::arguments;
+use super::event_loop::GuardArgs;
 use super::messages::{GuardOrder, GuardReport};
 use super::pipes::Pipes;
 use super::tenure_binary::Tenure;
@@ -60,9 +60,14 @@ impl GuardProcess {
         let pipes = Pipes { orders: 3, reports: 4 };
         let ends = [(pipes.orders, orders_in.into()), (pipes.reports, reports_out.into())];
         let ends = ends.map(|(child_fd, parent_fd)| FdMapping { parent_fd, child_fd });
-        let arguments =
-            arguments(pipes, extras.epoch_file.as_ref(), extras.kill_margin.map(millis));
-        let mut standby = tenure.command("__standby", &arguments, command);
+        let args = GuardArgs {
+            pipes,
+            epoch_file: extras.epoch_file.clone(),
+            kill_margin_ms: extras.kill_margin.map(millis),
+            partition: extras.partition.clone(),
+            command: command.to_vec(),
+        };
+        let mut standby = tenure.command("__standby", &args.arguments(), &args.command);
         standby.fd_mappings(ends.into()).map_err(io::Error::other)?;
         // These variables are removed, because the guard and CMD inherit the environment of the
         // standby.

@@ -49,6 +49,8 @@ use guard_process::GuardProcess;
 use messages::GuardOrder;
 use supervisor::Supervisor;
 
+use crate::output::logs::LoggedPartition;
+
 pub use cmd_phase::{GroupEnd, Left, Stop};
 pub use deadlines::Deadlines;
 pub use epoch_file::{EpochFile, prepare as prepare_epoch_file};
@@ -72,7 +74,12 @@ pub struct Extras {
     pub on_elected: Option<Hook>,
     /// File that is written before CMD starts and removed when CMD ends or must end.
     pub epoch_file: Option<EpochFile>,
+    /// Partition that the log lines of the guard name.
+    pub partition: Option<LoggedPartition>,
 }
+
+/// Logs an event with this outcome and this message.
+pub type Say<'a> = &'a dyn Fn(&'static str, &str);
 
 /// A running CMD and its descendants, watched by a guard.
 ///

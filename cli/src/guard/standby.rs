@@ -7,9 +7,10 @@ use nix::sys::signal::SigSet;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
+use super::Say;
 use super::descendants::{self, ADOPTS, KillPace, adopt_orphans};
 use super::epoch_file::{EpochFile, Removal};
-use super::event_loop::{GuardArgs, arguments};
+use super::event_loop::GuardArgs;
 use super::tenure_binary::Tenure;
 use crate::process::timer::block_for;
 
@@ -20,14 +21,13 @@ use crate::process::timer::block_for;
 ///
 /// Fails if the guard died on a system without subreapers. Descendants may be left on such a
 /// system, and the standby cannot find them.
-pub fn run(tenure: &Tenure, args: &GuardArgs, say: impl Fn(&'static str, &str)) -> io::Result<()> {
+pub fn run(tenure: &Tenure, args: &GuardArgs, say: Say) -> io::Result<()> {
     // After this call, only SIGKILL ends the standby, because all other signals are blocked. Signal
     // handlers would have races.
     SigSet::all().thread_block()?;
     adopt_orphans()?;
-    let GuardArgs { pipes, epoch_file, kill_margin_ms, command } = args;
-    let arguments = arguments(*pipes, epoch_file.as_ref(), *kill_margin_ms);
-    let guard = tenure.command("__guard", &arguments, command).spawn()?;
+    let GuardArgs { pipes, epoch_file, command, .. } = args;
+    let guard = tenure.command("__guard", &args.arguments(), command).spawn()?;
     pipes.close()?;
     let guard = Pid::from_raw(i32::try_from(guard.id()).map_err(io::Error::other)?);
     loop {

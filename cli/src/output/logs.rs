@@ -112,12 +112,43 @@ pub fn complain(message: &str) {
     }
 }
 
+/// The partition that the lines of a process without started logs name.
+#[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
+pub struct LoggedPartition {
+    /// Name of the partition, escaped for a terminal.
+    #[arg(long, required = false, requires = "partition_epoch")]
+    partition: String,
+    #[arg(id = "partition_epoch", long = "partition-epoch", required = false)]
+    #[arg(requires = "partition")]
+    epoch: u64,
+}
+
+impl LoggedPartition {
+    pub fn new(name: &str, epoch: u64) -> LoggedPartition {
+        LoggedPartition { partition: plain(name), epoch }
+    }
+
+    /// Returns the arguments that pass the partition to a child.
+    pub fn arguments(&self) -> [String; 2] {
+        let LoggedPartition { partition, epoch } = self;
+        [format!("--partition={partition}"), format!("--partition-epoch={epoch}")]
+    }
+}
+
 /// Writes an event to stderr in a process that has not started the logs. `outcome` is the field for
 /// programs.
-pub fn say(outcome: &'static str, message: &str) {
+pub fn say(partition: Option<&LoggedPartition>, outcome: &'static str, message: &str) {
     match format() {
-        LogFormat::Text => write(format!("{}tenure: {message}\n", time())),
-        LogFormat::Json => say_json(&json!({ "message": message, "outcome": outcome })),
+        LogFormat::Text => {
+            let of = partition.map_or(String::new(), |LoggedPartition { partition, epoch }| {
+                format!("partition={partition} epoch={epoch}: ")
+            });
+            write(format!("{}tenure: {of}{message}\n", time()));
+        }
+        LogFormat::Json => {
+            let fields = json!({ "message": message, "outcome": outcome });
+            write(json_line("ERROR", &fields, partition));
+        }
     }
 }
 
@@ -137,7 +168,7 @@ fn left_out(lines: u64) -> String {
     let message = format!("{lines} lines are left out here: stderr was not read");
     match format() {
         LogFormat::Text => format!("{}tenure: WARN {message}\n", time()),
-        LogFormat::Json => json_line("WARN", &json!({ "message": message })),
+        LogFormat::Json => json_line("WARN", &json!({ "message": message }), None),
     }
 }
 
@@ -180,11 +211,14 @@ impl Write for Stderr {
 /// Writes a line in the format of `tracing_subscriber`, even if the logs are not started or their
 /// filter omits errors.
 fn say_json(fields: &Value) {
-    write(json_line("ERROR", fields));
+    write(json_line("ERROR", fields, None));
 }
 
-fn json_line(level: &'static str, fields: &Value) -> String {
-    let line = Line { timestamp: now(), level, fields, target: OWN };
+fn json_line(level: &'static str, fields: &Value, partition: Option<&LoggedPartition>) -> String {
+    let spans = partition.map(|LoggedPartition { partition, epoch }| {
+        [json!({ "partition": partition, "epoch": epoch, "name": PARTITION_SPAN })]
+    });
+    let line = Line { timestamp: now(), level, fields, target: OWN, spans };
     format!("{}\n", print::json_line(&line))
 }
 
@@ -199,6 +233,8 @@ struct Line<'a> {
     level: &'static str,
     fields: &'a Value,
     target: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spans: Option<[Value; 1]>,
 }
 
 fn now() -> String {

@@ -50,13 +50,17 @@ pub async fn resign() -> Result<u8, Failure> {
     let epoch = plain(task.resignation.epoch());
     match outcome {
         Ok(Resigned::Sealed) => {
-            logs::say("resigned", &format!("resigned epoch {epoch}: no process of CMD is left"));
+            logs::say(
+                None,
+                "resigned",
+                &format!("resigned epoch {epoch}: no process of CMD is left"),
+            );
         }
         Ok(Resigned::Already(ended)) => {
-            logs::say("not_resigned", &format!("epoch {epoch} had ended before ({ended})"));
+            logs::say(None, "not_resigned", &format!("epoch {epoch} had ended before ({ended})"));
         }
         Ok(Resigned::NotCurrent) => {
-            logs::say("not_resigned", &format!("epoch {epoch} no longer exists"));
+            logs::say(None, "not_resigned", &format!("epoch {epoch} no longer exists"));
         }
         other => {
             let why = match other {
@@ -66,7 +70,7 @@ pub async fn resign() -> Result<u8, Failure> {
             let line = format!(
                 "epoch {epoch} is not resigned ({why}): other candidates wait for its lapse"
             );
-            logs::say("not_resigned", &line);
+            logs::say(None, "not_resigned", &line);
         }
     }
     Ok(0)

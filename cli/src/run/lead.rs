@@ -61,6 +61,7 @@ impl Job {
             resignation: Some(self.resignation(leadership)),
             on_elected: self.hooks.beside_cmd(),
             epoch_file: self.hooks.epoch_file(leadership),
+            partition: None,
         }
     }
 

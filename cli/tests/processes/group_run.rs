@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use nix::sys::signal::Signal;
+use serde_json::{Value, json};
 
 use crate::TENURE;
 use tenure_testkit::command::scene::{Candidate, Scene, guard_of, kill_at_once};
@@ -105,6 +106,39 @@ fn one_of_three_members_runs_each_partition_through_kills_and_stops() {
     assert!(c.said().contains("left the group"), "{}", c.said());
     members.own(&[("b", 6), ("c", 0)]);
     members.check();
+}
+
+/// Before the fix, the guard's lines of all partitions were equal.
+#[test]
+fn regression_the_lines_of_the_guards_name_their_partitions() {
+    for format in ["text", "json"] {
+        let scene = Scene::new(TENURE);
+        let options = ["--partitions", "0..2", "--log-format", format];
+        let mut command = scene.group_run("a", &options);
+        command.args(["--", "sh", "-c", "echo >> begun; sleep 1000"]);
+        let mut a = scene.start("a", command);
+        let begun = || fs::read_to_string(scene.path("begun")).unwrap_or_default();
+        eventually("both commands run", || begun().len() == 2);
+        a.signal(Signal::SIGKILL);
+        assert_eq!(a.code(), 137);
+        for (partition, words) in [
+            ("0", "tenure has died"),
+            ("0", "all processes of CMD have ended"),
+            ("1", "tenure has died"),
+            ("1", "all processes of CMD have ended"),
+        ] {
+            if format == "text" {
+                a.says(&format!(" tenure: partition={partition} epoch=2: {words}"));
+                continue;
+            }
+            let spans = json!([{ "partition": partition, "epoch": 2, "name": "partition" }]);
+            eventually("the guard writes the line", || {
+                let said = a.said();
+                let mut lines = said.lines().filter_map(|line| line.parse::<Value>().ok());
+                lines.any(|line| line["spans"] == spans && line.to_string().contains(words))
+            });
+        }
+    }
 }
 
 /// The group reserves the partitions of the leaving member for its name. So the restarted member

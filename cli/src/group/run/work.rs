@@ -15,7 +15,7 @@ use tracing::{Instrument as _, error_span, info, warn};
 
 use super::health::GroupHealth;
 use crate::guard::{Extras, Group, GroupEnd, Left, Stop};
-use crate::output::logs::PARTITION_SPAN;
+use crate::output::logs::{LoggedPartition, PARTITION_SPAN};
 use crate::output::print::plain;
 use crate::process::app_health::AppHealth;
 use crate::process::cmd::{Cmd, GroupWatch, inside_run, shown};
@@ -82,7 +82,12 @@ impl Works {
         let signals = self.signals.subscribe();
         let ends_at = partition.ends_at();
         let deadlines = margins.deadlines(ends_at);
-        let extras = Extras { kill_margin: Some(margins.kill_margin), ..Extras::default() };
+        let logged = LoggedPartition::new(partition.name(), partition.token().get());
+        let extras = Extras {
+            kill_margin: Some(margins.kill_margin),
+            partition: Some(logged),
+            ..Extras::default()
+        };
         let started = Group::start(tenure, command, &environment, deadlines, extras);
         // If the partition is revoked first, the future of the start is dropped. This ends all
         // processes that the future has started.

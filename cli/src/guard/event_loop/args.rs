@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use super::super::epoch_file::EpochFile;
 use super::super::pipes::Pipes;
+use crate::output::logs::LoggedPartition;
 
 #[derive(Debug, clap::Args)]
 pub struct GuardArgs {
@@ -14,17 +15,19 @@ pub struct GuardArgs {
     /// Time from the deadline for SIGKILL to the end of the lease, in milliseconds.
     #[arg(long, value_name = "MS")]
     pub kill_margin_ms: Option<u64>,
+    #[command(flatten)]
+    pub partition: Option<LoggedPartition>,
     #[arg(last = true, required = true)]
     pub command: Vec<OsString>,
 }
 
-/// Returns the arguments that pass these values to a child.
-pub fn arguments(
-    pipes: Pipes,
-    epoch_file: Option<&EpochFile>,
-    kill_margin_ms: Option<u64>,
-) -> Vec<OsString> {
-    let file = epoch_file.map(EpochFile::arguments).into_iter().flatten();
-    let margin = kill_margin_ms.map(|ms| format!("--kill-margin-ms={ms}").into());
-    pipes.arguments().map(OsString::from).into_iter().chain(file).chain(margin).collect()
+impl GuardArgs {
+    /// Returns the arguments that pass these values, except the command, to a child.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let file = self.epoch_file.iter().flat_map(EpochFile::arguments);
+        let margin = self.kill_margin_ms.map(|ms| format!("--kill-margin-ms={ms}"));
+        let partition = self.partition.iter().flat_map(LoggedPartition::arguments);
+        let texts = self.pipes.arguments().into_iter().chain(margin).chain(partition);
+        texts.map(OsString::from).chain(file).collect()
+    }
 }

@@ -20,6 +20,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Pid;
 use tenure::{Moment, Process};
 
+use super::Say;
 use super::alarm::Alarm;
 use super::deadlines::{DeadlineTimer, Deadlines, Due, LOOK_AT_LEAST_EVERY};
 use super::descendants::{ADOPTS, KillPace, adopt_orphans};
@@ -31,7 +32,7 @@ use super::resignation::Resignation;
 use super::tenure_binary::Tenure;
 use crate::output::print::in_ms;
 use crate::output::stderr;
-pub use args::{GuardArgs, arguments};
+pub use args::GuardArgs;
 use events::{GuardEvent, read_orders, reap_children};
 
 /// The interval between searches for new orphans while the descendants of CMD get SIGTERM. The
@@ -46,7 +47,7 @@ const CANNOT_START: i32 = 71;
 /// Runs CMD on the order of `tenure`. Returns after all descendants have ended.
 ///
 /// If the pipe with the orders ends, `tenure` has died, and CMD gets SIGTERM.
-pub fn run(tenure: &Tenure, args: &GuardArgs, say: impl Fn(&'static str, &str)) -> io::Result<()> {
+pub fn run(tenure: &Tenure, args: &GuardArgs, say: Say) -> io::Result<()> {
     // After this call, only SIGKILL ends the guard, because all other signals are blocked. Signal
     // handlers would have races.
     SigSet::all().thread_block()?;

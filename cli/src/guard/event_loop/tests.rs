@@ -12,7 +12,13 @@ fn regression_cmd_does_not_start_if_its_lease_ends_while_the_epoch_is_written() 
     let (mut reports, reports_in) = io::pipe().expect("a pipe");
     let epoch_file = Some(EpochFile { path: "/nowhere/epoch".into(), epoch: 1 });
     let pipes = Pipes { orders: -1, reports: -1 };
-    let args = GuardArgs { pipes, epoch_file, kill_margin_ms: None, command: vec!["true".into()] };
+    let args = GuardArgs {
+        pipes,
+        epoch_file,
+        kill_margin_ms: None,
+        partition: None,
+        command: vec!["true".into()],
+    };
     let deadlines = Deadlines { term_at: now.plus(Duration::from_secs(3_600)), kill_at };
     let reports_in = File::from(std::os::fd::OwnedFd::from(reports_in));
     let mut guard = Guard::new(&args, deadlines, reports_in, |_: &'static str, _: &str| {});
