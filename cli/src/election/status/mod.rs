@@ -47,11 +47,12 @@ vacant. The answer holds for the moment of the read only. A leader that has died
 leader until its validity has passed. A deposed leader does not count, although it may not know of \
 its end. To act as the leader use `run`, and send its token.
 
-With --last-period-within, the exit code depends only on the periods of `run --once-per`: 0 if a \
-completed period began within that duration. The clock of this host measures the duration.",
+With --last-period-within, --exit-code has no effect, and the exit code depends only on the periods \
+of `run --once-per`: 0 if a completed period began within that duration, and 1 otherwise. The clock of this host measures the duration.",
     "
    0  done
-   1  with --exit-code: the election is vacant, or no recent period is completed
+   1  the election is vacant (with --exit-code), or no recent period is
+      completed (with --last-period-within)
   64  wrong usage or settings
   69  store unreachable or missing
   70  an object in the store is corrupt, or too new
@@ -82,8 +83,11 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
         let legend = legend(&text, &[SHORTENED]);
         text + &legend
     })?;
-    let is_well = args.period.is_met(record.as_ref()).unwrap_or(status.state == LeaseState::Held);
-    Ok(if args.exit_code && !is_well { exit::VACANT } else { 0 })
+    let is_well = match args.period.is_met(record.as_ref()) {
+        Some(is_met) => is_met,
+        None => !args.exit_code || status.state == LeaseState::Held,
+    };
+    Ok(if is_well { 0 } else { exit::VACANT })
 }
 
 /// Names of the fields of [`Status`], in the order of the structure.

@@ -19,9 +19,8 @@ pub struct PeriodArg {
     /// For `run --once-per`: exit with 1 unless a recent period is completed.
     ///
     /// The period must have begun within this duration before now, at most 36525d, whether an epoch
-    /// is held or not.
+    /// is held or not. --exit-code then has no effect.
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(CENTURY))]
-    #[arg(requires = "exit_code")]
     pub last_period_within: Option<Duration>,
 }
 
