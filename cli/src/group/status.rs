@@ -22,7 +22,7 @@ pub struct GroupStatus<'a> {
     /// Null if there is no group.
     epoch: Option<u64>,
     members: Vec<MemberStatus<'a>>,
-    partitions: Vec<PartitionStatus<'a>>,
+    pub partitions: Vec<PartitionStatus<'a>>,
     /// Number of partitions without a live owner. The session of a live owner has not ended and
     /// has not lapsed. Absent if the sessions were not read.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -28,6 +28,9 @@ pub struct GroupHistory {
     pub left_out: u64,
     /// The newest readable assignment.
     pub newest: Option<GroupSnapshot>,
+    /// The name of the only partition that was kept, and the number of all partitions of the newest
+    /// assignment.
+    pub only: Option<(String, usize)>,
     /// The states of its members' sessions. `None` if they were not read.
     pub sessions: Option<Vec<SessionState>>,
     /// Time of the last read by the store's clock, or by this machine's clock if the store sends no
@@ -47,6 +50,7 @@ impl GroupHistory {
         let known = self.changes.iter().any(of_it);
         self.changes.retain(|change| of_it(change) || change.unreadable.is_some());
         if let Some(newest) = &mut self.newest {
+            self.only = Some((name.to_owned(), newest.partitions.len()));
             newest.partitions.retain(|it| it.name == name);
         }
         known
@@ -124,7 +128,16 @@ pub async fn read(
     let epochs: Vec<Epoch> = changes.iter().map(|change| change.epoch).collect();
     let missing = missing(first.filter(|_| left_out == 0), &epochs);
     let now = now.unwrap_or_else(wall_clock);
-    Ok(GroupHistory { changes, missing, left_out, newest: before, sessions: None, now, requests })
+    Ok(GroupHistory {
+        changes,
+        missing,
+        left_out,
+        newest: before,
+        only: None,
+        sessions: None,
+        now,
+        requests,
+    })
 }
 
 fn back(from: DateTime<Utc>, age: Duration) -> Option<DateTime<Utc>> {

@@ -14,7 +14,7 @@ use crate::election::status::line;
 use crate::group::change::{named, sentence};
 use crate::group::status::{GroupStatus, short};
 use crate::output::columns::{SHORTENED, legend, table, wrap};
-use crate::output::print::{ATTENTION, FAINT, NAME, plain, styled};
+use crate::output::print::{ATTENTION, FAINT, GOOD, NAME, plain, styled};
 
 /// Columns before the changes of an assignment.
 const INDENT: usize = 4;
@@ -152,12 +152,32 @@ fn marked(before: &Marks, now: &Marks) -> String {
     all.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
+/// Describes the present owner of the only partition of the status. `all` is the number of
+/// partitions of the group.
+fn state_of(name: &str, all: usize, status: &GroupStatus) -> String {
+    let name = plain(name);
+    let Some(partition) = status.partitions.first() else {
+        return format!("{name}: removed; {all} partitions are left");
+    };
+    let owner = match partition.owner.map(plain) {
+        None => styled(ATTENTION, "without an owner"),
+        Some(owner) if status.unattended == Some(1) => {
+            styled(ATTENTION, format_args!("owned by {owner}, whose session has ended"))
+        }
+        Some(owner) => styled(GOOD, format_args!("owned by {owner}")),
+    };
+    format!("{name} of {all}: {owner}")
+}
+
 fn summary(history: &GroupHistory) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(newest) = &history.newest {
         let status = GroupStatus::with_sessions(newest, history.sessions.as_deref());
         lines.push(line("members", &newest.members.len().to_string()));
-        lines.push(line("partitions", &status.summary()));
+        lines.push(match &history.only {
+            None => line("partitions", &status.summary()),
+            Some((name, all)) => line("partition", &state_of(name, *all, &status)),
+        });
     }
     if !history.missing.is_empty() {
         lines.push(line("missing", &holes(&history.missing, "assignment", GONE)));

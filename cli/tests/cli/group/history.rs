@@ -205,8 +205,30 @@ fn the_history_of_one_partition_is_shown() {
     let epochs = said.out.lines().filter_map(|line| line.split(' ').next());
     let epochs: Vec<_> = epochs.filter(|word| !word.is_empty()).take(6).collect();
     assert_eq!(epochs, ["epoch", "1", "2", "3", "4", "9"], "{}", said.out);
-    assert!(said.out.contains("\npartitions 1; none has a live owner\n"), "{}", said.out);
     run(&bench, &["--partition", "x"]).fails(73, &["no assignment", "a partition x"]);
+}
+
+/// Before the fix, the summary said `partitions 1; all are owned` for a group of several
+/// partitions.
+#[test]
+fn regression_the_summary_of_one_partition_names_its_owner() {
+    let bench = story("w1");
+    let summary = |partition: &str| {
+        let out = run(&bench, &["--partition", partition]).out;
+        out.lines().find(|it| it.starts_with("partition ")).map(str::to_owned)
+    };
+    let expected = |text: &str| Some(format!("partition  {text}"));
+    assert_eq!(summary("c"), expected("c of 3: owned by w2, whose session has ended"));
+    assert_eq!(summary("a"), expected("a: removed; 3 partitions are left"));
+    let session = json!({
+        "expires_at": 4e9, "token": 1, "epoch": 1, "validity_ms": 30_000, "format": 1,
+        "candidate": "w2", "nonce": TWO, "heartbeat": 4,
+    });
+    bench.object(&format!("members/{TWO}/lock.json"), &session.to_string());
+    assert_eq!(summary("c"), expected("c of 3: owned by w2"));
+    let vacant = json!([{ "name": "c" }, { "name": "d" }]);
+    assign(&bench, (11, 400), 0, &[("w2", TWO)], vacant);
+    assert_eq!(summary("c"), expected("c of 2: without an owner"));
 }
 
 #[test]
