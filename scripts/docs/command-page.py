@@ -84,7 +84,8 @@ def write(verb, depth):
             continue
         if name and name.group(0) in settings:
             continue
-        if (flag, sentence) in seen:
+        # Each verb shows its positional arguments, because a call without them fails.
+        if name and (flag, sentence) in seen:
             continue
         seen.add((flag, sentence))
         item = f"- `{flag}`: {sentence}." + (f" Default: {default}." if default else "")

@@ -75,6 +75,14 @@ fn every_flag_exists() {
 }
 
 #[test]
+fn the_page_of_the_command_equals_its_help() {
+    let mut check = std::process::Command::new(root().join("scripts/docs/command-page.py"));
+    let checked = check.args(["--check", env!("CARGO_BIN_EXE_tenure")]).output();
+    let checked = checked.expect("python3 runs");
+    assert!(checked.status.success(), "{checked:?}");
+}
+
+#[test]
 fn every_cargo_command_names_existing_targets() {
     none(pages().iter().flat_map(cargo::problems).collect());
 }
