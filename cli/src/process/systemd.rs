@@ -4,9 +4,12 @@
 //! its socket is full. A send of the crate `sd-notify` would block in this case.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::net::UnixDatagram;
+#[cfg(target_os = "linux")]
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -63,6 +66,7 @@ impl Systemd {
     }
 
     pub fn new(socket: Option<OsString>, watchdog: Option<Duration>) -> Systemd {
+        let socket = socket.filter(|socket| !socket.is_empty());
         let watchdog = watchdog.filter(|time| !time.is_zero());
         Systemd { socket, watchdog, sent: Mutex::default() }
     }
@@ -115,8 +119,46 @@ impl Systemd {
     }
 }
 
-fn send(socket: &OsString, message: &str) -> io::Result<()> {
+fn send(socket: &OsStr, message: &str) -> io::Result<()> {
     let sender = UnixDatagram::unbound()?;
     sender.set_nonblocking(true)?;
-    sender.send_to(message.as_bytes(), socket).map(drop)
+    sender.send_to_addr(message.as_bytes(), &address(socket)?).map(drop)
+}
+
+/// Returns the address of the socket. `@` marks a name in the abstract namespace of Linux.
+fn address(socket: &OsStr) -> io::Result<SocketAddr> {
+    #[cfg(target_os = "linux")]
+    if let Some(name) = socket.as_bytes().strip_prefix(b"@") {
+        return SocketAddr::from_abstract_name(name);
+    }
+    SocketAddr::from_pathname(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(socket: &str) -> bool {
+        let systemd = Systemd::new(Some(socket.into()), None);
+        systemd.tell(|| ServiceState { ready: true, text: "held".to_owned() });
+        lock(&systemd.sent).ready
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn regression_an_abstract_socket_gets_the_state() {
+        let name = format!("tenure-test-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).expect("a short name");
+        let systemd = UnixDatagram::bind_addr(&address).expect("a free name");
+        assert!(told(&format!("@{name}")));
+        let mut message = [0; 64];
+        let length = systemd.recv(&mut message).expect("a message");
+        assert_eq!(&message[..length], b"READY=1\nSTATUS=held");
+    }
+
+    #[test]
+    fn regression_an_empty_variable_is_no_socket() {
+        assert_eq!(Systemd::new(Some(OsString::new()), None).socket, None);
+        assert!(!told("/no/such/socket"), "the message is sent again later");
+    }
 }
