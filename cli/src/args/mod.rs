@@ -42,7 +42,7 @@ pub struct Args {
     /// Log only errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Log more: -v elections and losses, -vv also each request
+    /// Log more: -v elections and losses, -vv also renewals
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// Whether stdout has colours. NO_COLOR and CLICOLOR_FORCE choose if this flag does not
