@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
+use tenure::Error;
+
 use crate::args::common::{DAY, StoreArg, YEAR, after_help, positive_up_to};
 use crate::election::LeaseState;
-use crate::election::watch::{WatchArgs, follow};
+use crate::election::watch::{WatchArgs, follow, opened};
 use crate::exit::{self, Failure};
 use crate::http::metrics::MetricsArg;
 use crate::output::print::in_ms;
 use crate::output::watcher::Watcher;
 use crate::process::exec::ExecArg;
+use crate::process::signals::{self, ENDING, Signals};
 use crate::process::timer::pause;
 
 #[derive(Debug, clap::Args)]
@@ -53,8 +56,9 @@ the leader until its validity has passed.",
    1  the state was not reached before the timeout
   64  wrong usage or settings
   69  the state is unknown at the timeout: the store does not answer
-  70  store unsafe, or a record of a later version
+  70  store unsafe, or a record corrupt, too new or deleted
   71  the operating system refused something
+  77  access denied by the store until the timeout
  130  interrupted by SIGINT, 143 by SIGTERM"
 );
 
@@ -73,29 +77,54 @@ pub async fn wait(args: WaitArgs) -> Result<u8, Failure> {
     };
     let mut seen = LeaseState::Unknown;
     let mut watcher = Watcher::endless(json);
-    let reached = follow(&watch, &mut watcher, |watcher, change| {
-        seen = change.state;
-        if seen != wanted {
-            return Ok(());
-        }
-        watcher.emit(change)?;
-        Err(None)
-    });
+    // As process 1 of a container, the command would ignore signals that it does not listen to.
+    let mut signals = Signals::listen(&ENDING)?;
+    let mut election = None;
+    let reached = async {
+        let election = election.insert(opened(&watch, &mut watcher).await?);
+        follow(election, &mut watcher, |watcher, change| {
+            seen = change.state;
+            if seen != wanted {
+                return Ok(());
+            }
+            watcher.emit(change)?;
+            Err(None)
+        })
+        .await
+    };
     let end = tokio::select! {
         biased;
         Err(end) = reached => end,
+        signal = signals.next() => return Ok(signals::exit_code(signal)),
         () = pause(timeout.unwrap_or(Duration::MAX)) => None,
+    };
+    let failure = || match seen {
+        LeaseState::Unknown => election.and_then(|election| election.last_failure()),
+        _ => None,
     };
     match end {
         Some(failure) => Err(failure),
-        None if seen == wanted => Ok(0),
-        None => Err(not_reached(wanted, seen, timeout.unwrap_or_default())),
+        None if seen == wanted && watcher.failure().is_none() => Ok(0),
+        None => {
+            let failure = watcher.failure().or_else(failure);
+            Err(not_reached(wanted, seen, failure, timeout.unwrap_or_default()))
+        }
     }
 }
 
-/// Returns the failure of a wait that has timed out in the state `seen`.
-fn not_reached(wanted: LeaseState, seen: LeaseState, timeout: Duration) -> Failure {
+/// Returns the failure of a wait that has timed out in the state `seen`. If `failure` is given, the
+/// store can no longer tell the state.
+fn not_reached(
+    wanted: LeaseState,
+    seen: LeaseState,
+    failure: Option<Error>,
+    timeout: Duration,
+) -> Failure {
     let timeout = in_ms(timeout);
+    if let Some(failure) = failure.map(Failure::from) {
+        let why = format!("not {wanted} within {timeout}: {}", failure.why);
+        return Failure { why, ..failure };
+    }
     match seen {
         LeaseState::Unknown => {
             let why = format!(

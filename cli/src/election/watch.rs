@@ -64,16 +64,15 @@ Use `tenure run` for work of the leader.",
 
 pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
     let output = (args.json, args.exec.exec.clone());
-    Watcher::run(args.metrics, output, async |watcher| follow(&args, watcher, Watcher::emit).await)
-        .await
+    Watcher::run(args.metrics, output, async |watcher| {
+        let election = opened(&args, watcher).await?;
+        follow(&election, watcher, Watcher::emit).await
+    })
+    .await
 }
 
-/// Passes each change to `handle`, until `handle` or the watcher ends the watch.
-pub async fn follow(
-    args: &WatchArgs,
-    watcher: &mut Watcher,
-    mut handle: impl FnMut(&Watcher, &LeaderChange) -> Result<(), WatchEnd>,
-) -> Result<Infallible, WatchEnd> {
+/// Returns the election to observe.
+pub async fn opened(args: &WatchArgs, watcher: &mut Watcher) -> Result<Election, WatchEnd> {
     let opened = patiently(None, || open(&args.store.store, IfMissing::Refuse));
     let Opened { store, prefix } = watcher.unless_ended(opened).await??;
     let refused = refuse_all_else(&store, &prefix, args.store.layout, "tenure group watch");
@@ -82,7 +81,15 @@ pub async fn follow(
         tokio::spawn(follow_metric(RecordPlace::new(Arc::clone(&store), &prefix)));
     }
     let election = settings(args, Election::builder(store, prefix));
-    let election = election.build().map_err(Failure::from)?;
+    Ok(election.build().map_err(Failure::from)?)
+}
+
+/// Passes each change to `handle`, until `handle` or the watcher ends the watch.
+pub async fn follow(
+    election: &Election,
+    watcher: &mut Watcher,
+    mut handle: impl FnMut(&Watcher, &LeaderChange) -> Result<(), WatchEnd>,
+) -> Result<Infallible, WatchEnd> {
     let mut changes = election.observe();
     loop {
         let observed = watcher.unless_ended(changes.next()).await?;

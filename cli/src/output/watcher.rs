@@ -51,6 +51,8 @@ pub struct Watcher {
     /// Ends the watch.
     asked_to_end: Pin<Box<dyn Future<Output = ()>>>,
     has_worked: bool,
+    /// The error that ended the last observation, until the store answers again.
+    failure: Option<Error>,
     throttle: Throttle,
 }
 
@@ -91,8 +93,14 @@ impl Watcher {
             exec: None,
             asked_to_end: Box::pin(std::future::pending()),
             has_worked: false,
+            failure: None,
             throttle: Throttle::default(),
         }
+    }
+
+    /// Returns the error that ended the last observation, until the store answers again.
+    pub fn failure(&self) -> Option<Error> {
+        self.failure.clone()
     }
 
     /// Returns the result of the work. Fails if a signal arrives or the reader of stdout leaves
@@ -115,6 +123,7 @@ impl Watcher {
             None => Err(None),
             Some(Ok(observation)) => {
                 self.has_worked = true;
+                self.failure = None;
                 Ok(Some(observation))
             }
             Some(Err(error)) if error.kind().ends_a_service(self.has_worked) => {
@@ -125,6 +134,7 @@ impl Watcher {
                     let why = plain(&error.to_string());
                     warn!(outcome = "failed", "the watch failed, and is retried: {why}");
                 }
+                self.failure = Some(error);
                 self.unless_ended(pause(AFTER_A_FAILURE)).await?;
                 Ok(None)
             }
