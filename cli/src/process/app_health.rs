@@ -25,7 +25,8 @@ use crate::store::patience::on_a_thread;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct AppHealthArgs {
-    /// Lead only while the application works: an http:// URL, file:PATH or `heartbeat`.
+    /// Lead only while the application works: an http:// URL or file:PATH, for `serve` also
+    /// `heartbeat`.
     ///
     /// The URL returns 2xx, the application touches the file, or it sends POST /v1/heartbeat to
     /// `serve`. Once the deadline has passed without a sign of health, `run` and `group run` stop
@@ -81,9 +82,10 @@ impl Check {
     fn of_partition(&self, name: &str) -> Check {
         match self {
             Check::Url(url) => {
+                let name = escaped(name);
                 // The parser of URLs may have escaped the braces.
-                let text = url.as_str().replace("%7Bpartition%7D", name);
-                let of_partition = Url::parse(&text.replace(PARTITION, name));
+                let text = url.as_str().replace("%7Bpartition%7D", &name);
+                let of_partition = Url::parse(&text.replace(PARTITION, &name));
                 Check::Url(of_partition.unwrap_or_else(|_| url.clone()))
             }
             Check::File(path) => {
@@ -92,6 +94,17 @@ impl Check {
             Check::Heartbeat => Check::Heartbeat,
         }
     }
+}
+
+/// Returns the name with an escape for each byte that could end the path or the value of a query.
+fn escaped(name: &str) -> String {
+    let bytes = name.bytes().map(|byte| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => {
+            char::from(byte).to_string()
+        }
+        _ => format!("%{byte:02X}"),
+    });
+    bytes.collect()
 }
 
 /// The state of the application.
@@ -320,6 +333,17 @@ mod tests {
         ] {
             let parsed = |text: &str| text.parse::<Check>().expect("a check");
             assert_eq!(parsed(text).of_partition("a b"), parsed(check), "{text}");
+        }
+    }
+
+    #[test]
+    fn regression_the_name_of_a_partition_is_escaped_in_a_url() {
+        let check: Check = "http://127.0.0.1:1/{partition}?of={partition}".parse().expect("a URL");
+        for (name, escaped) in
+            [("job#1", "job%231"), ("a&b?c+d", "a%26b%3Fc%2Bd"), ("1%25", "1%2525"), ("a/b", "a/b")]
+        {
+            let Check::Url(url) = check.of_partition(name) else { panic!("{name}: not a URL") };
+            assert_eq!(url.as_str(), format!("http://127.0.0.1:1/{escaped}?of={escaped}"));
         }
     }
 }
