@@ -82,6 +82,11 @@ impl CronArgs {
         if self.once { Some(Duration::ZERO) } else { self.wait }
     }
 
+    /// Returns the bound of `--wait`, unless it requests a single attempt.
+    pub fn bound(&self) -> Option<Duration> {
+        self.wait().filter(|limit| !limit.is_zero())
+    }
+
     pub fn busy_exit_code(&self) -> u8 {
         self.busy_exit_code.unwrap_or(exit::BUSY)
     }

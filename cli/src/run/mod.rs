@@ -38,6 +38,7 @@ pub use help::AFTER_RUN;
 use hooks::HooksArgs;
 use lead::Job;
 use outcome::{Outcome, code_of_service};
+use turn::Bound;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Election")]
@@ -126,27 +127,44 @@ async fn run_as(args: &RunArgs, name: &str, data: Value, job: &Job) -> Result<u8
     args.metrics.add_to(&mut sites)?;
     let _serving = sites.start()?;
     let mut signals = Signals::listen(&FORWARDED)?;
+    let now = || Process::system().now().boot;
+    let started = now();
+    let patience = args.patience().map(|most| args.cron.bound().map_or(most, |it| it.min(most)));
     let Opened { store, prefix } = tokio::select! {
         biased;
         signal = signals.next() => return Ok(signals::exit_code(signal)),
-        opened = patiently(args.patience(), || open(&args.store.store, IfMissing::Create)) => {
+        opened = patiently(patience, || open(&args.store.store, IfMissing::Create)) => {
             opened?
         }
     };
     let election = election(args, name, data, Arc::clone(&store), &prefix).build()?;
-    if args.own.unique_name {
-        tokio::select! {
-            biased;
-            signal = signals.next() => return Ok(signals::exit_code(signal)),
-            () = outlast_predecessor(&election, name, job.cmd.margins) => {}
+    let once = planned.map(|planned| OncePer::new(planned, RecordPlace::new(store, &prefix), name));
+    let ready = async {
+        if args.own.unique_name {
+            tokio::select! {
+                biased;
+                signal = signals.next() => return Ok(ControlFlow::Break(signals::exit_code(signal))),
+                () = outlast_predecessor(&election, name, job.cmd.margins) => {}
+            }
+        }
+        health.opened(&election);
+        turn::look_first(once.as_ref(), &mut signals).await
+    };
+    let ready = match args.cron.bound() {
+        Some(limit) => {
+            let left = limit.saturating_sub(now().saturating_sub(started));
+            turn::wait_at_most(Bound { limit, left }, &election, args.cron.busy_exit_code(), ready)
+                .await?
+        }
+        None => ready.await?,
+    };
+    match ready {
+        ControlFlow::Break(code) => Ok(code),
+        ControlFlow::Continue(()) => {
+            let waited = now().saturating_sub(started);
+            lead_until_done(args, job, &election, once, waited, &mut signals).await
         }
     }
-    health.opened(&election);
-    let once = planned.map(|planned| OncePer::new(planned, RecordPlace::new(store, &prefix), name));
-    if let ControlFlow::Break(code) = turn::look_first(once.as_ref(), &mut signals).await? {
-        return Ok(code);
-    }
-    lead_until_done(args, job, &election, once, &mut signals).await
 }
 
 fn job(
@@ -171,12 +189,14 @@ fn job(
     })
 }
 
-/// Campaigns and leads until one leadership decides the exit code.
+/// Campaigns and leads until one leadership decides the exit code. The bound of the first campaign
+/// includes the time `waited` before it.
 async fn lead_until_done(
     args: &RunArgs,
     job: &Job,
     election: &Election,
     mut once: Option<OncePer>,
+    mut waited: Duration,
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
     let [(_, name), (_, store)] = &job.cmd.environment;
@@ -193,7 +213,8 @@ async fn lead_until_done(
             }
             Some(limit) => {
                 let campaign = campaign(election, signals, &job.health, false);
-                turn::wait_at_most(limit, election, busy, campaign).await?
+                let left = limit.saturating_sub(std::mem::take(&mut waited));
+                turn::wait_at_most(Bound { limit, left }, election, busy, campaign).await?
             }
             None => campaign(election, signals, &job.health, args.forever).await?,
         };

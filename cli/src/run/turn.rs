@@ -44,21 +44,29 @@ pub async fn try_once(
     })
 }
 
-/// Returns the outcome of the campaign if it ends within `limit`. Otherwise breaks with `busy`, or
-/// fails if the last request has failed. If the campaign was writing an epoch, that epoch lapses
-/// within a validity.
-pub async fn wait_at_most(
-    limit: Duration,
+/// The bound of `--wait`. It includes the work before the campaign.
+#[derive(Debug, Clone, Copy)]
+pub struct Bound {
+    pub limit: Duration,
+    /// The rest of the limit.
+    pub left: Duration,
+}
+
+/// Returns the outcome of the campaign, or of the work before it, if it ends within the bound.
+/// Otherwise breaks with `busy`, or fails if the last request has failed. If the campaign was
+/// writing an epoch, that epoch lapses within a validity.
+pub async fn wait_at_most<T>(
+    bound: Bound,
     election: &Election,
     busy: u8,
-    campaign: impl Future<Output = Result<ControlFlow<u8, Leadership>, Failure>>,
-) -> Result<ControlFlow<u8, Leadership>, Failure> {
+    campaign: impl Future<Output = Result<ControlFlow<u8, T>, Failure>>,
+) -> Result<ControlFlow<u8, T>, Failure> {
     tokio::select! {
         biased;
         elected = campaign => return elected,
-        () = pause(limit) => {}
+        () = pause(bound.left) => {}
     }
-    let limit = in_ms(limit);
+    let limit = in_ms(bound.limit);
     if let Some(error) = election.last_failure() {
         return Err(error.into());
     }
@@ -143,7 +151,7 @@ pub fn pause_after(unhealthy: u32, poll: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use std::future::{pending, ready};
+    use std::future::{Ready, pending, ready};
     use std::sync::Arc;
 
     use tenure_testkit::fault_store::Fault;
@@ -151,6 +159,10 @@ mod tests {
     use tenure_testkit::world::{World, elect};
 
     use super::*;
+
+    fn bound(limit: Duration) -> Bound {
+        Bound { limit, left: limit }
+    }
 
     async fn campaign(election: &Election) -> Result<ControlFlow<u8, Leadership>, Failure> {
         Ok(ControlFlow::Continue(election.campaign().await?))
@@ -163,7 +175,7 @@ mod tests {
         let leadership = elect(&leader).await;
         let election = world.node("b").build().expect("settings that fit");
         for limit in [Duration::from_millis(1), secs(15), secs(100)] {
-            let waited = wait_at_most(limit, &election, 76, campaign(&election));
+            let waited = wait_at_most(bound(limit), &election, 76, campaign(&election));
             let (took, outcome) = timed(waited).await;
             assert!(matches!(outcome, Ok(ControlFlow::Break(76))), "{limit:?}");
             assert_eq!(took, limit);
@@ -172,10 +184,11 @@ mod tests {
             pause(secs(7)).await;
             leadership.resign().await
         };
-        let waited = wait_at_most(secs(15), &election, 76, campaign(&election));
+        let waited = wait_at_most(bound(secs(15)), &election, 76, campaign(&election));
         let (elected, _) = tokio::join!(waited, resigned);
         assert!(matches!(elected, Ok(ControlFlow::Continue(_))));
-        let ended = wait_at_most(secs(15), &election, 76, ready(Ok(ControlFlow::Break(143))));
+        let ended: Ready<Result<ControlFlow<u8>, Failure>> = ready(Ok(ControlFlow::Break(143)));
+        let ended = wait_at_most(bound(secs(15)), &election, 76, ended);
         assert!(matches!(ended.await, Ok(ControlFlow::Break(143))));
     }
 
@@ -184,12 +197,13 @@ mod tests {
         let world = World::new();
         let store = Arc::new(tenure::store::MemoryStore::new());
         let election = Election::builder(store, "p").build().expect("settings that fit");
-        let silent = wait_at_most(secs(2), &election, 76, pending()).await;
+        let silent = pending::<Result<ControlFlow<u8>, Failure>>();
+        let silent = wait_at_most(bound(secs(2)), &election, 76, silent).await;
         assert_eq!(silent.err().map(|failure| failure.code), Some(exit::UNAVAILABLE));
         let store = world.another_way();
         let election = world.node_behind(&store, &world.clock, "b").build().expect("they fit");
         store.always(Fault::FailBefore);
-        let failing = wait_at_most(secs(15), &election, 76, campaign(&election)).await;
+        let failing = wait_at_most(bound(secs(15)), &election, 76, campaign(&election)).await;
         assert_eq!(failing.err().map(|failure| failure.code), Some(exit::UNAVAILABLE));
     }
 
