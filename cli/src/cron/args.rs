@@ -18,7 +18,8 @@ pub struct CronArgs {
     /// Wait for the lease at most this time, then exit as --try does.
     ///
     /// --try is --wait 0. Exit with 76 if another candidate leads, and with 69 or 77 if the last
-    /// request has failed. At most 365d.
+    /// request has failed. At most 365d. If the time ends while this process is being elected, no
+    /// process leads for up to the validity.
     #[arg(long, value_name = "DURATION", value_parser = duration_up_to(YEAR))]
     #[arg(conflicts_with = "forever", group = "bounded")]
     wait: Option<Duration>,
