@@ -35,7 +35,7 @@ fn subtitle(history: &History, origin: DateTime<Utc>, is_job: bool) -> String {
     let share = totals.vacant_share().unwrap_or_default() * 100.0;
     let vacant = match is_job {
         true => String::new(),
-        false => format!("; vacant for about {} ({share:.1} %)", short(totals.vacant.about)),
+        false => format!("; vacant for about {} ({share:.1} %)", seconds(totals.vacant.about)),
     };
     let [from, until] = [origin, history.now].map(|at| at.format("%F %T"));
     format!("epochs {} to {}, {from} to {until} UTC{vacant}", first.epoch, last.epoch)
@@ -90,7 +90,7 @@ fn tip(span: &LeadershipSpan, from: DateTime<Utc>, now: DateTime<Utc>) -> String
     let mut tip = format!("epoch {}: {}, from {}", span.epoch, span.name(), from.format("%F %TZ"));
     if let Some(led) = span.led(now) {
         let about = if span.until.is_exact() { "for" } else { "for about" };
-        tip += &format!(", {about} {}", short(led));
+        tip += &format!(", {about} {}", seconds(led));
     }
     tip += &format!(", {}", end_word(span).replace('_', " "));
     if let Some(by) = span.sealed_by.as_deref().filter(|by| Some(*by) != span.candidate.as_deref())
@@ -114,24 +114,34 @@ fn vacant(gap: Gap, at: &impl Fn(DateTime<Utc>) -> Duration) -> Band {
     let bounds = if length.at_least == length.at_most {
         String::new()
     } else {
-        let (at_least, at_most) = (short(length.at_least), short(up(length.at_most)));
-        format!(" (at least {at_least}, at most {at_most})")
+        format!(" (at least {}, at most {})", down(length.at_least), up(length.at_most))
     };
     let mut band = Band::new(BandKind::Vacant, at(gap.from), at(gap.until));
-    band.tip = format!("vacant for {}{bounds}", short(length.about));
+    band.tip = format!("vacant for {}{bounds}", seconds(length.about));
     band
 }
 
-/// Rounds up to the displayed unit. The display rounds down, and its value must still be an upper
-/// bound.
-pub fn up(at_most: Duration) -> Duration {
+/// Formats an estimate, rounded to whole seconds. Many stores date writes in whole seconds, so
+/// smaller units would be false precision.
+pub fn seconds(about: Duration) -> String {
+    down(about.saturating_add(Duration::from_millis(500)))
+}
+
+/// Formats a lower bound, rounded down to whole seconds.
+pub fn down(at_least: Duration) -> String {
+    match at_least.as_secs() {
+        0 => "0s".to_owned(),
+        seconds => short(Duration::from_secs(seconds)),
+    }
+}
+
+/// Formats an upper bound, rounded up to the displayed unit.
+pub fn up(at_most: Duration) -> String {
     let unit = match at_most.as_secs() {
-        0..10 => Duration::from_millis(1),
-        10..3_600 => Duration::from_secs(1),
-        3_600..86_400 => Duration::from_secs(60),
-        _ => Duration::from_secs(3_600),
+        0..3_600 => 1,
+        3_600..86_400 => 60,
+        _ => 3_600,
     };
-    let over = at_most.as_nanos() % unit.as_nanos();
-    let missing = unit.as_nanos().checked_sub(over).filter(|_| over > 0).unwrap_or_default();
-    at_most.saturating_add(Duration::from_nanos(u64::try_from(missing).unwrap_or_default()))
+    let seconds = at_most.as_secs().saturating_add(u64::from(at_most.subsec_nanos() > 0));
+    down(Duration::from_secs(seconds.div_ceil(unit).saturating_mul(unit)))
 }

@@ -1,13 +1,14 @@
 //! The table for people.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use anstyle::Style;
+use chrono::{DateTime, TimeDelta, Utc};
 use tenure::{Epoch, EpochEnd, Layout};
-use tenure_history::drawing::short;
 use tenure_history::{Extent, Gap, History, LeadershipSpan, TimeEstimate};
 
-use super::picture::up;
+use super::picture::{down, seconds, up};
 use crate::election::LeaseState;
 use crate::election::status::line;
 use crate::output::columns::{SHORTENED, legend, table};
@@ -39,17 +40,18 @@ pub fn of(history: &History, is_job: bool) -> String {
     }
     rows.extend(gaps.filter_map(gap_row));
     let heading = ["epoch", "leader", "from (UTC)", "for", "end"];
-    let mut text = table(heading, &rows, &[1, 4]);
-    text += &legend(&text, &SYMBOLS);
-    text + "\n\n" + &summary(history, is_job).join("\n")
+    let text = table(heading, &rows, &[1, 4]);
+    let summary = summary(history, is_job).join("\n");
+    let legend = legend(&(text.clone() + &summary), &SYMBOLS);
+    text + &legend + "\n\n" + &summary
 }
 
 fn row(span: &LeadershipSpan, history: &History) -> [String; 5] {
     let is_held = span.is_held() && !span.lapsed;
     let led = match span.led(history.now) {
         None => "-".to_owned(),
-        Some(led) if span.until.is_exact() || is_held => short(led),
-        Some(led) => format!("~{}", short(led)),
+        Some(led) if span.until.is_exact() || is_held => seconds(led),
+        Some(led) => format!("~{}", seconds(led)),
     };
     let style = match span.end {
         None if is_held => GOOD,
@@ -59,27 +61,38 @@ fn row(span: &LeadershipSpan, history: &History) -> [String; 5] {
     [
         span.epoch.to_string(),
         styled(NAME, plain(span.name())),
-        styled(FAINT, when(&span.from, span.elected_at.is_none())),
+        styled(FAINT, when(&start(span), span.elected_at.is_none())),
         led,
         styled(style, end(span)),
     ]
 }
 
-/// Returns a row for a time in which the election was vacant.
+/// Returns a row for a time in which the election was vacant, unless this time rounds to 0 s.
 fn gap_row(gap: &Gap) -> Option<[String; 5]> {
     let Extent { about, at_least, at_most, .. } = gap.length;
-    if about.is_zero() {
+    if about < Duration::from_millis(500) {
         return None;
     }
     let (mark, doubt) = match (at_least == at_most, at_most > about) {
         (true, _) => ("", String::new()),
-        (false, true) => ("~", format!("at most {}", short(up(at_most)))),
+        (false, true) => ("~", format!("at most {}", up(at_most))),
         (false, false) => ("~", "or less".to_owned()),
     };
     let end = if gap.before.is_none() { "until now".to_owned() } else { doubt };
     let vacant = styled(ATTENTION, format_args!("({})", LeaseState::Vacant));
     let from = styled(FAINT, format_args!("{mark}{}", gap.from.format("%F %T")));
-    Some([String::new(), vacant, from, format!("{mark}{}", short(about)), end])
+    Some([String::new(), vacant, from, format!("{mark}{}", seconds(about)), end])
+}
+
+/// Returns the start by the leader's own clock, as `status` and the log show it, if this clock agrees
+/// with the store's. The estimate of the history depends on the date of the last write, and so
+/// changes by up to a second with each renewal.
+fn start(span: &LeadershipSpan) -> TimeEstimate {
+    let mut from = span.from;
+    let agrees =
+        |own: &DateTime<Utc>| from.at.is_some_and(|at| (*own - at).abs() < TimeDelta::seconds(1));
+    from.at = span.elected_at.filter(agrees).or(from.at);
+    from
 }
 
 /// Formats a time. A leading `~` marks an estimate, and a leading `?` marks an unknown start.
@@ -125,9 +138,9 @@ fn summary(history: &History, is_job: bool) -> Vec<String> {
     let mut lines = vec![line("led", &extent(totals.led))];
     if !is_job {
         let known = totals.time.saturating_sub(totals.unknown.about);
-        let share = totals
-            .vacant_share()
-            .map_or(String::new(), |share| format!(", {:.1} % of {}", share * 100.0, short(known)));
+        let share = totals.vacant_share().map_or(String::new(), |share| {
+            format!(", {:.1} % of {}", share * 100.0, seconds(known))
+        });
         lines.push(line(LeaseState::Vacant.word(), &(extent(totals.vacant) + &share)));
         if let Some(gap) = totals.longest_gap {
             let longest = format!("{}, after epoch {}", extent(gap.length), gap.after);
@@ -165,10 +178,14 @@ pub fn holes(holes: &[RangeInclusive<Epoch>], kind: &str, why: &str) -> String {
     }
 }
 
-fn extent(extent: Extent) -> String {
-    if extent.at_least == extent.at_most {
-        return short(extent.about);
+/// Formats a total. Its bounds are shown only if they differ by less than the total.
+fn extent(Extent { about, at_least, at_most, .. }: Extent) -> String {
+    let total = seconds(about);
+    match at_most.saturating_sub(at_least) {
+        Duration::ZERO => total,
+        within if within < about => {
+            format!("~{total} (at least {}, at most {})", down(at_least), up(at_most))
+        }
+        _ => format!("~{total}"),
     }
-    let [about, least, most] = [extent.about, extent.at_least, up(extent.at_most)].map(short);
-    format!("~{about} (at least {least}, at most {most})")
 }

@@ -99,12 +99,43 @@ fn the_table_shows_leaders_and_gaps() {
         "\nvacant     ~",
         "\nlongest    ",
         ", after epoch 95\n",
-        "\nunknown    ~20s (at least 0ms, at most 21s): epochs are missing or unreadable\n",
+        "\nunknown    ~20s: epochs are missing or unreadable\n",
         "\nmissing    epochs 1 to 90: compacted, or skipped by a restore\n",
         "\nrequests   7",
     ] {
         assert!(rest.contains(told), "{told:?} is not in {rest}");
     }
+}
+
+/// Before the fix, the table showed `8.436s`, `300ms` and the start `12:00:00`, although the store
+/// dates writes in whole seconds.
+#[test]
+fn regression_the_table_has_whole_seconds() {
+    let bench = Bench::new();
+    for (epoch, name, elected, sealed) in [(1, "anna", 1_050, 9_486), (2, "ben", 9_800, 10_100)] {
+        let at = |ms: i64| noon() + TimeDelta::milliseconds(ms);
+        let body = json!({
+            "expired": true, "validity_ms": 30_000, "format": 1, "candidate": name,
+            "nonce": "0123456789abcdef0123456789abcdef", "heartbeat": 9, "ended": "resigned",
+            "elected_at": at(elected), "renewed_at": at(elected), "sealed_at": at(sealed),
+            "sealed_by": name,
+        });
+        write(&bench, epoch, written(noon(), sealed / 1_000), &body.to_string());
+    }
+    let out = bench.run("history", &[]).out;
+    let squeezed = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        out.lines().skip(1).take(3).map(squeezed).collect::<Vec<_>>(),
+        [
+            "1 anna ~2026-11-20 12:00:01 8s resigned",
+            "(vacant) ~2026-11-20 12:00:09 ~1s at most 2s",
+            "2 ben ~2026-11-20 12:00:09 0s resigned",
+        ]
+    );
+    assert!(out.contains("\nled        ~9s (at least 6s, at most 11s)\n"), "{out}");
+    assert!(!out.contains("ms"), "{out}");
+    let told = lines(&bench.run("history", &["--json"]));
+    assert_eq!((&told[0]["led_ms"], &told[1]["led_ms"]), (&json!(8_436), &json!(300)));
 }
 
 #[test]
@@ -170,7 +201,7 @@ fn the_picture_is_xml_and_shows_the_leaders() {
     let document = Document::parse(&svg).expect("XML");
     let titles: Vec<&str> = document.descendants().filter_map(|node| node.text()).collect();
     for told in [
-        "vacant for 5s (at least 0ms, at most 38s)",
+        "vacant for 5s (at least 0s, at most 38s)",
         "<script>&\\u{202e}",
         "unknown: epochs of this time are missing or cannot be read",
     ] {
