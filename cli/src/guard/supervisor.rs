@@ -201,7 +201,7 @@ impl Supervisor {
         } else {
             self.lifeless_since = None;
             let killed = kill && descendants::kill_all(&living, self.group);
-            if killed && !self.guard_lost && !std::mem::replace(&mut self.killed, true) {
+            if killed && !self.guard_lost {
                 self.note_killed();
             }
         }
@@ -318,7 +318,11 @@ impl Supervisor {
     }
 
     /// Records and logs that the guard or this process has sent SIGKILL to CMD or its descendants.
+    /// Both may send it at the same deadline, so only the first call has an effect.
     fn note_killed(&mut self) {
+        if std::mem::replace(&mut self.killed, true) {
+            return;
+        }
         let victim = if self.status.is_none() {
             self.stop = Some(if self.standby_lost { Stop::Unguarded } else { Stop::Killed });
             "CMD"

@@ -56,6 +56,17 @@ fn a_deaf_command_is_killed_after_the_grace() {
     a.says("resigned epoch 1");
 }
 
+/// The guard and `tenure` both send SIGKILL at the deadline.
+#[test]
+fn regression_a_kill_is_logged_once() {
+    let scene = Scene::new(TENURE);
+    let check = format!("file:{}", scene.path("alive").display());
+    let health = ["--app-health", &check, "--app-health-deadline", "500ms", "--grace", "500ms"];
+    let mut a = scene.script("a", &[&VALIDITY[..], &health].concat(), DEAF);
+    assert_eq!(a.code(), 75, "{}", a.said());
+    assert_eq!(a.said().matches("was killed (SIGKILL)").count(), 1, "{}", a.said());
+}
+
 #[test]
 fn a_service_campaigns_again_after_an_unhealthy_command() {
     let scene = Scene::new(TENURE);
