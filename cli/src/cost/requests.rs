@@ -10,6 +10,7 @@ use tenure_groups::protocol::session_timers::silence;
 
 use super::{CostArgs, DAYS};
 use crate::args::common::{DAY, LayoutArg};
+use crate::group::OFTEN;
 
 /// Kinds of requests. The last kind counts the keys of all deletions.
 pub const KINDS: [&str; 5] = ["writes", "lists", "reads", "deletes", "deleted_keys"];
@@ -104,7 +105,7 @@ fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<RequestRow> {
     let [validities, renewals] = per(time, [validity, renew_interval(validity)]);
     let [polls, observer_polls, days] = per(time, [poll, observer_poll, DAY]);
     let [lists, observer_lists] = per(time, [poll, observer_poll].map(|it| it.max(LIST_EVERY)));
-    let [confirms] = per(time, [validity.min(LIST_EVERY).max(poll)]);
+    let [confirms, looks] = per(time, [validity.min(LIST_EVERY).max(poll), validity.max(OFTEN)]);
     // A member reads the coordinator's session at the last poll before the session is silent. A
     // deputy reads the session at each poll.
     let watches = polls / (silence(validity, poll).as_secs_f64() / poll.as_secs_f64()).floor();
@@ -138,6 +139,8 @@ fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<RequestRow> {
         ("member", member, lists, list),
         ("observer", Some(observers), observer_polls, READ),
         ("observer", Some(observers), observer_lists, list),
+        // Like `group watch`, an observer reads each session once in each validity.
+        ("observer", Some(observers), looks * members, READ),
         // These numbers are upper bounds. The coordinator reads a dead session and seals it. A new
         // member creates its session, writes it again, and finds the assignment. Each other member
         // releases a partition, and the coordinator reads the release.

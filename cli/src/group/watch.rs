@@ -45,7 +45,7 @@ partition. Use `tenure group run` for work of the owner.",
 );
 
 /// Minimum time between two reads of the sessions without --poll.
-const OFTEN: Duration = Duration::from_secs(1);
+pub const OFTEN: Duration = Duration::from_secs(1);
 /// Maximum poll interval, which is the maximum validity in a group.
 pub const LONGEST_POLL: Duration = Duration::from_secs(3600);
 

@@ -114,10 +114,10 @@ fn a_group_is_compared_with_an_election_for_each_partition() {
         "processes 1 3 6 2\n",
         "writes 259,200 259,200 259,200 0 ",
         "lists 604,800 4,320 4,320 4,320 ",
-        "reads 1,296,000 1,032,480 773,280 514,080 ",
+        "reads 1,296,000 1,032,480 773,280 1,378,080 ",
         " 86,400,000 4,665,600,000\n",
         "S3 Standard, USD 4.84 ",
-        " 0.01 0.01 20.27 1330.56 1866.24\n",
+        " 0.01 0.01 20.96 1330.56 1866.24\n",
         "https://aws.amazon.com/s3/pricing/",
     ] {
         assert!(out.contains(line), "{line:?} is not in {out}");

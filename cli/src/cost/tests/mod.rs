@@ -31,6 +31,20 @@ fn observer_validity(args: &CostArgs) -> Duration {
     watcher::validity(args.poll, DAY)
 }
 
+/// Observes a group, and reads its sessions as often as `tenure group watch`.
+async fn watch(group: Group, validity: Duration) {
+    let (mut snapshots, mut seen) = (group.observe(), None);
+    loop {
+        tokio::select! {
+            biased;
+            snapshot = snapshots.next() => seen = snapshot.and_then(Result::ok),
+            () = wait(validity) => if let Some(snapshot) = &seen {
+                group.session_states(snapshot).await.expect("the store answers");
+            },
+        }
+    }
+}
+
 /// A store, and the processes of one row of options.
 struct World {
     args: CostArgs,
@@ -181,7 +195,7 @@ async fn regression_the_default_poll_of_a_group_follows_the_validity_as_in_the_d
             world.member(&store, seed).await;
         }
         let observes = world.group(&observer, 99, observer_validity(&world.args));
-        world.running.spawn(observes.observe().for_each(|_| ready(())));
+        world.running.spawn(watch(observes, world.args.validity));
         for session in 0..(world.args.elections_per_day / 24.0 * 25.0) as u32 {
             let name = format!("members/{session:032x}/lock.json");
             world.kit.create(&name, r#"{"expired":true}"#).await;

@@ -81,7 +81,7 @@ async fn the_sum_of_a_group_is_within_two_percent() {
         }
         for observer in 0..world.args.observers.into() {
             let observer = world.group(&store, 1_000 + observer, observer_validity(&world.args));
-            world.running.spawn(observer.observe().for_each(|_| ready(())));
+            world.running.spawn(watch(observer, world.args.validity));
         }
         wait(HOUR).await;
         let _ = store.take_log();
