@@ -189,11 +189,10 @@ impl Election {
     /// change.
     ///
     /// Cost: one GET every poll interval while there is a leader; otherwise one LIST and one GET.
-    /// Without a [`poll_interval`](ElectionBuilder::poll_interval), the interval is a sixth of the
-    /// validity in the newest record: 1 s to 60 s, or this election's own default if that is
-    /// outside of these bounds.
-    /// While polls fail, the stream keeps the last leader until its lease has lapsed, then yields
-    /// [`Unknown`](Observation::Unknown), which differs from
+    /// Without a [`poll_interval`](crate::ElectionBuilder::poll_interval), the interval is a sixth
+    /// of the validity in the newest record: 1 s to 60 s, or this election's own default if that is
+    /// outside of these bounds. While polls fail, the stream keeps the last leader until its lease
+    /// has lapsed, then yields [`Unknown`](Observation::Unknown), which differs from
     /// [`NoLeader`](Observation::NoLeader). An error that a retry cannot fix is the last item.
     pub fn observe(&self) -> impl Stream<Item = Result<Observation, Error>> + Send + Unpin + use<> {
         let observer = Observer::new(&self.cx);

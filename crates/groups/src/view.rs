@@ -287,10 +287,11 @@ impl Group {
     /// poll finds.
     ///
     /// Costs a LIST and a GET, then one GET every poll interval, and a LIST every 10 min and after
-    /// a GET that failed three times. Without a [`poll_interval`](GroupBuilder::poll_interval), the
-    /// interval is a sixth of the shortest validity of a member: 1 s to 60 s, or this group's own
-    /// default if that is outside of these bounds. The stream retries transient errors of the store. An error
-    /// that retrying cannot fix is the last item.
+    /// a GET that failed three times. Without a
+    /// [`poll_interval`](crate::GroupBuilder::poll_interval), the interval is a sixth of the
+    /// shortest validity of a member: 1 s to 60 s, or this group's own default if that is outside
+    /// of these bounds. The stream retries transient errors of the store. An error that retrying
+    /// cannot fix is the last item.
     pub fn observe(
         &self,
     ) -> impl Stream<Item = Result<GroupSnapshot, Error>> + Send + Unpin + use<> {
