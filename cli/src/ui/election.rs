@@ -102,7 +102,14 @@ impl Timeline {
         let known = self.epochs.keys().next_back().copied().unwrap_or_default();
         let new = newest.epoch.map_or(0, |epoch| epoch.get()).abs_diff(known);
         let limit = usize::try_from(new).unwrap_or(EPOCHS).saturating_add(2).min(EPOCHS);
-        match read(place, layout, limit).await {
+        let mut spans = read(place, layout, limit).await;
+        // Further epochs may have begun since the poll. If the newest epochs do not reach the known
+        // epochs any more, a second reading returns as many epochs as the timeline shows.
+        let oldest = spans.as_ref().ok().and_then(|spans| spans.iter().map(|it| it.epoch).min());
+        if oldest > Some(known.max(1)) && limit < EPOCHS {
+            spans = read(place, layout, EPOCHS).await;
+        }
+        match spans {
             Ok(spans) => {
                 self.epochs.extend(spans.into_iter().map(|span| (span.epoch, span)));
                 while self.epochs.len() > EPOCHS {
@@ -270,4 +277,41 @@ pub fn shortened(text: &str) -> String {
     }
     let start: String = text.chars().take(SHOWN_DATA).collect();
     format!("{start}… ({count} characters)")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tenure::store::MemoryStore;
+
+    use super::*;
+    use crate::ui::board::Board;
+
+    /// Before the fix, epochs that began between a poll and its reading displaced older ones, which
+    /// the page then never showed.
+    #[tokio::test]
+    async fn regression_epochs_after_the_poll_displace_no_others() {
+        let place = Place {
+            board: Arc::new(Board::new(false, Duration::ZERO)),
+            store: Arc::new(MemoryStore::new()),
+            prefix: "p".to_owned(),
+            name: String::new(),
+            id: String::new(),
+            poll: Duration::from_secs(5),
+        };
+        let builder = Election::builder(Arc::clone(&place.store), "p").check_store(false);
+        let election = builder.build().expect("valid settings");
+        let mut timeline = Timeline::default();
+        for (before, seen, exists) in [(0, 1, 4), (4, 5, 12)] {
+            for _ in before..exists {
+                let leadership = election.campaign().await.expect("no candidate leads");
+                leadership.resign().await.expect("a resignation");
+            }
+            let newest = NewestEpoch { epoch: Epoch::new(seen), sealed: true, held: false };
+            timeline.update(&place, Layout::EpochFiles, newest).await;
+            let known = timeline.epochs.keys().copied().collect::<Vec<_>>();
+            assert_eq!(known, (1..=exists).collect::<Vec<_>>(), "{:?}", timeline.failed);
+        }
+    }
 }
