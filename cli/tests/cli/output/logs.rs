@@ -61,7 +61,7 @@ fn a_lost_lease_is_logged() {
     for (then, expected) in [("exec sleep 60", "terminated"), (deaf, "killed")] {
         let bench = Bench::new();
         let gone = format!("rm -r '{}'; {then}", bench.path("store").display());
-        let options = ["--log-format=json", "--validity", "2s", "--", "sh", "-c", &gone];
+        let options = ["--log-format=json", "--validity", "6s", "--", "sh", "-c", &gone];
         let said = bench.run("run", &options);
         assert_eq!(said.code, 75, "{said:?}");
         let outcomes = outcomes(&said);
