@@ -15,7 +15,7 @@ use super::bucket::Bucket;
 use super::checks::Book;
 use super::plan::{Broken, Plan};
 use super::trouble::Trouble;
-use super::{faults, process};
+use super::{fault_effects, process};
 
 /// Events that the first hundred seeds must show at least once.
 pub const ALL_HAPPEN: [&str; 26] = [
