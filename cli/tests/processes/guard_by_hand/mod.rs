@@ -208,7 +208,8 @@ fn signals_do_not_reach_the_guard() {
 fn regression_killed_is_reported_only_for_living_processes() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
-    let mut guard = Guard::over(r#"echo $$ > "$1"; trap 'exit 5' TERM; sleep 1000 & wait"#, &file);
+    // The file is written last, because a `sleep` that starts after the SIGTERM would stay.
+    let mut guard = Guard::over(r#"trap 'exit 5' TERM; sleep 1000 & echo $$ > "$1"; wait"#, &file);
     number_in(&file);
     guard.lease(now(), in_ms(HOUR));
     // 1280 is the wait status of exit(5).
