@@ -3,7 +3,8 @@
 //! If the newest assignment names a member whose session is missing, a coordinator waits for the
 //! validity of the session, because the member may still be alive (R1). So the compactor reads the
 //! newest assignment after the sessions, and keeps the sessions that this assignment names. It also
-//! keeps each session that has seen a greater assignment, which was deleted (D7).
+//! keeps each session that has seen an assignment with a greater number: that assignment was
+//! deleted (D7).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -81,7 +82,7 @@ pub struct SessionsReport {
     /// Number of sessions that this run deleted, or in a dry run would have deleted.
     pub deleted: u64,
     /// Number of kept sessions: they are alive, the newest assignment names them, they have seen a
-    /// greater assignment, or they are younger than [`Report::min_age_ms`].
+    /// later assignment, which was deleted, or they are younger than [`Report::min_age_ms`].
     pub kept: u64,
     /// Number of sessions that the store did not delete. The next run tries them again.
     pub failed: u64,
@@ -276,7 +277,7 @@ impl GroupCompactor {
         reads.try_filter_map(|ended| future::ready(Ok(ended))).try_collect().await
     }
 
-    /// Returns the newest number of an assignment, and the sessions that this assignment names.
+    /// Returns the number of the newest assignment, and the sessions that this assignment names.
     async fn named(
         &self,
         mut newest: Epoch,

@@ -207,8 +207,8 @@ impl GroupBuilder {
 
     /// Sets how long the work of [`run`](Group::run) on a partition may take to return after the
     /// signal to stop. At most 24 h. A log event of the level ERROR and the metric
-    /// `tenure_group_overdue` report longer work. The partition moves only once its work returns.
-    /// Default: the validity.
+    /// `tenure_group_overdue` report longer work. The partition moves only after its work has
+    /// returned. Default: the validity.
     pub fn revocation_deadline(mut self, deadline: Duration) -> GroupBuilder {
         self.revocation_deadline = Some(deadline);
         self

@@ -44,8 +44,8 @@ impl Group {
     /// a store sends 5 more requests to check the store.
     ///
     /// # Errors
-    /// The errors of [`campaign`](tenure::Election::campaign). `AccessDenied` also means that the
-    /// store accepts the first write of a session, but denies the second write for the time of
+    /// The errors of [`campaign`](tenure::Election::campaign). `AccessDenied` can also mean that
+    /// the store accepts the first write of a session, but denies the second write for the time of
     /// [`retry_denied`](super::GroupBuilder::retry_denied).
     pub async fn join(&self) -> Result<Membership, Error> {
         self.may_join().await?;
@@ -82,7 +82,8 @@ impl Group {
             };
             let joined = match joined {
                 Some(joined) => joined,
-                // The group may already count the session as a member, so resign it.
+                // The group may already count the session as a member, so complete the join: the
+                // member then leaves.
                 None if written.load(Ordering::Relaxed) => join.await?,
                 None => return Ok(None),
             };

@@ -31,7 +31,7 @@ impl Group {
     /// change may have taken effect or may take effect later: call again. Otherwise nothing was
     /// written.
     /// - [`InvalidInput`](tenure::ErrorKind::InvalidInput): a name or the size of the group is out
-    ///   of bounds, or the group or a partition does not exist. The error also means that a
+    ///   of bounds, or the group or a partition does not exist. The error can also mean that a
     ///   retiring partition still has one of the names: call again once
     ///   [`snapshot`](Group::snapshot) no longer shows that partition.
     /// - [`Unavailable`](tenure::ErrorKind::Unavailable): the store did not answer 16 writes, or
@@ -114,9 +114,9 @@ impl Group {
         self.change_each(names, |numbers| Operation::Mark(numbers, mark.clone())).await
     }
 
-    /// Changes the partitions that have these names at the first attempt. Later attempts use the
-    /// numbers of these partitions, because another operator may retire a partition and add a new
-    /// one with the same name between two attempts.
+    /// Looks up the partitions with these names at the first attempt. Later attempts use their
+    /// numbers, because another operator may retire a partition and add a new one with the same
+    /// name between two attempts.
     async fn change_each(
         &self,
         names: &[&str],

@@ -158,8 +158,8 @@ impl Partition {
 
     /// Releases as [`release`](Partition::release) does, after the work has failed in this process.
     /// The group does not grant the partition to this member again for `back_off`, at most 24 h.
-    /// The partition moves to a member that may own it and has not released it with a back-off, and
-    /// does not return to this member within ten minutes.
+    /// The partition moves to a permitted member that has not released it with a back-off. It does
+    /// not return to this member within ten minutes.
     pub fn release_for(self, back_off: Duration) {
         self.ownership.release(&self.grant, back_off.min(MAX_BACK_OFF));
     }

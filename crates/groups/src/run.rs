@@ -54,8 +54,8 @@ impl Group {
     /// Joins the group and calls `work` for each partition that this member is granted, until
     /// [`leave`](Group::leave) is called. The work must return once it receives the signal
     /// [`revoked`](Partition::revoked): the partition must move to another member, or the session
-    /// is at risk. The member releases a partition only once its work has returned. The log reports
-    /// work that takes longer than the
+    /// is at risk. The member releases a partition only after its work has returned. The log
+    /// reports work that takes longer than the
     /// [`revocation_deadline`](super::GroupBuilder::revocation_deadline).
     ///
     /// If the work returns without the signal, fails or panics, the member also releases the
@@ -322,14 +322,14 @@ impl Group {
     }
 
     /// Returns the lease of the newest session of the call of [`run`](Group::run) on this `Group`
-    /// or a clone. Returns `None` before the call has joined and once it has returned. No request.
+    /// or a clone. Returns `None` before the call has joined and after it has returned. No request.
     #[must_use]
     pub fn lease(&self) -> Option<Lease> {
         self.current().map(|member| member.lease.clone())
     }
 
     /// Returns the newest assignment that the call of [`run`](Group::run) on this `Group` or a
-    /// clone has read. Returns `None` before the call has joined and once it has returned.
+    /// clone has read. Returns `None` before the call has joined and after it has returned.
     /// [`since_last_answer`](Group::since_last_answer) returns the time since the last read. No
     /// request. The call copies all members and partitions.
     #[must_use]

@@ -305,7 +305,7 @@ impl Unknown {
         }
     }
 
-    /// Returns the fields of a partition without the indexes in `members` and `kept`.
+    /// Returns the fields of a partition. The caller sets `number`, `owner`, `target` and `kept`.
     fn partition(&self, partition: &AssignedPartition) -> PartitionFields {
         let Marks { pinned, barred, paused, retiring } = partition.marks.clone();
         PartitionFields {

@@ -167,7 +167,7 @@ impl MemberTask {
             self.tell(Error::new(ErrorKind::Unavailable, UNFINISHED));
         }
         // If a read failed in this poll, do not report the session that blocks the first
-        // assignment. The failed read is reported once reads have failed in several polls.
+        // assignment. A failed read is reported only after reads have failed in several polls.
         if let Some(id) = in_doubt {
             if !self.report.unread {
                 self.tell(self.objects.blocks_the_first(id));

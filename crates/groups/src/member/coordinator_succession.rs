@@ -87,7 +87,7 @@ impl MemberTask {
             }
             None => self.standby.next_look(began),
             // Joining members share one place in the order, so they wait for their next poll. The
-            // first one to poll plans, and the others then read its assignment.
+            // first of them that polls makes a plan, and the others then read its assignment.
             ahead => ahead.filter(|_| matches!(place, Place::Deputy | Place::Other)),
         }
     }
@@ -99,7 +99,7 @@ impl MemberTask {
         successors.take_while(|session| *session != own).collect()
     }
 
-    /// Removes the members that are not alive from `before`. The timer of a session does not show a
+    /// Removes from `before` the members that are not alive. The timer of a session does not show a
     /// resignation: it counts a resigned member as alive until the next renewal would be overdue.
     /// So this function reads the sessions of the first remaining members.
     async fn living(&mut self, mut before: Vec<Session>) -> Vec<Session> {

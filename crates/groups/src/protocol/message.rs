@@ -110,8 +110,7 @@ pub enum SessionAnswer {
         truncated: bool,
     },
     Found(SessionId, SessionRecord),
-    /// No session has this id. If the assignment names a member with this id, the answer also means
-    /// that the object has another nonce.
+    /// The object with this id does not exist, or is not a session.
     Missing(SessionId),
     /// The object with this id cannot be read for now. If the session is a member, its last record
     /// still counts (GC11). Otherwise the session cannot join.

@@ -119,13 +119,12 @@ impl Participant {
         self.sessions.begin(due);
     }
 
-    /// Begins to seal a session that has lapsed because its tag is still `etag`.
+    /// Begins to seal a session that has lapsed: its tag has stayed `etag`.
     pub fn lapsed(&mut self, session: Session, etag: ETag) {
         self.sessions.lapsed(session, etag);
     }
 
-    /// Records that the wait after the deposition or the disappearance of a session has ended (GA1,
-    /// GA2).
+    /// Records that the wait for a deposed or missing session has ended (GA1, GA2).
     pub fn waited(&mut self, session: Session) {
         self.sessions.waited(session);
     }

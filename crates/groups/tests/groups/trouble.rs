@@ -163,7 +163,7 @@ async fn regression_a_sole_member_returns_without_a_delay() {
     again(false, Node::kill, VALIDITY + POLL * 4).await;
 }
 
-/// Before the fix, an outage of half a minute in which all members died delayed the group by more
+/// Before the fix, if all members died in an outage of half a minute, the group was delayed by more
 /// than two further minutes.
 #[tokio::test(start_paused = true)]
 async fn regression_when_all_members_died_their_successors_wait_for_one_lease() {

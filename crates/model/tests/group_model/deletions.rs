@@ -126,15 +126,15 @@ fn broken_restoring_below_the_greatest_assignment() {
     broken(Broken::RestoresBelow, deleted(2, 4, budget), "G5");
 }
 
-/// Without a sweep, the former owner renews its lease during the wait, and still believes in its
-/// ownership after the wait.
+/// If no session is deposed, the former owner renews its lease during the wait, and still believes
+/// in its ownership after the wait.
 #[test]
 fn broken_restoring_without_a_sweep() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, leaves: 1, ..CALM };
     broken(Broken::NoSweep, deleted(2, 5, budget), "G5");
 }
 
-/// If the restoring never releases the partitions, members can never assign a partition again.
+/// If the restore never releases the partitions, members can never assign a partition again.
 #[test]
 fn broken_restoring_that_never_releases() {
     let budget = Budget { wipes: 1, restores: 1, crashes: 1, ahead: 1, ..CALM };
@@ -149,7 +149,7 @@ fn broken_restoring_with_a_hold_that_members_plan_from() {
     broken(Broken::HoldsNothing, deleted(2, 4, budget), "G5");
 }
 
-/// Deposed members believe in their ownership until their leases end. So the restoring must wait
+/// Deposed members believe in their ownership until their leases end. So the restore must wait
 /// for these leases.
 #[test]
 fn broken_restoring_without_a_wait() {

@@ -168,7 +168,7 @@ fn operators_change_the_group() {
     explore("operators", group(2, 1, 5, budget));
 }
 
-/// If a create arrives after the compaction of its session, it does not restore the session.
+/// A create that arrives after the compaction of its session does not bring the session back.
 #[test]
 fn sessions_are_compacted() {
     let budget = Budget { leaves: 1, swept: 1, twice: 1, ahead: more(0, 1), ..CALM };
@@ -272,7 +272,7 @@ fn broken_sessions_identified_only_by_id() {
     broken(Broken::IdsAlone, Group { reuses_ids: true, ..group(2, 1, 5, budget) }, "G1");
 }
 
-/// If a create alone makes a session join, a late create restores a compacted session.
+/// If a create alone makes a session join, a late create brings a compacted session back.
 #[test]
 fn broken_session_that_joins_by_its_create() {
     let budget = Budget { leaves: 1, swept: 1, twice: 1, ..CALM };

@@ -13,7 +13,7 @@ use super::setting::{Broken, Group};
 use super::store::Wire;
 use super::world::{Action, Serving, World};
 
-/// A restoring in progress.
+/// A restore in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Restoring {
     held: HashedArc<Assignment>,
@@ -80,9 +80,8 @@ impl Group {
         let left = restoring.listed.iter().filter(live).filter(|it| !knows(it) && !spares);
         let left: Vec<_> = left.collect();
         actions.extend(left.iter().map(|it| Action::Swept(it.id)));
-        // In these two broken variants, the restoring continues although leases run: without a wait
-        // it ignores the leases, and without a sweep the members renew their leases during the
-        // wait.
+        // In these two broken variants, the restore continues although leases run. One ignores the
+        // leases. The other deposes no member, so the members renew their leases during the wait.
         let ends = [Broken::NoWaitForOwners, Broken::NoSweep].contains(&self.broken);
         let over = |it: &Session| world.runs(*it).is_none() || knows(it) || ends;
         let releases = self.broken != Broken::NeverReleases;

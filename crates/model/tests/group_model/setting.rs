@@ -53,7 +53,7 @@ pub struct Budget {
     pub losses: u8,
     /// Failed reads of sessions.
     pub unread: u8,
-    /// Restorings by an operator.
+    /// Restores by an operator.
     pub restores: u8,
 }
 
@@ -109,15 +109,15 @@ pub enum Broken {
     OperatesBlindly,
     /// The compactor deletes sessions that show a greater assignment than the newest existing one.
     CompactsEvidence,
-    /// The numbers of a restoring continue below the greatest seen assignment.
+    /// The numbers of a restore continue below the greatest seen assignment.
     RestoresBelow,
-    /// Members plan from the hold of a restoring (rule D9 of docs/design/groups.md).
+    /// Members plan from the hold of a restore (rule D9 of docs/design/groups.md).
     HoldsNothing,
-    /// A restoring deposes no session.
+    /// A restore deposes no session (omits D10, the sweep).
     NoSweep,
-    /// A restoring waits for no lease.
+    /// A restore waits for no lease.
     NoWaitForOwners,
-    /// A restoring ends with its hold, and never releases the partitions.
+    /// A restore ends with its hold, and never releases the partitions.
     NeverReleases,
 }
 

@@ -79,7 +79,7 @@ pub enum Action {
     Delete,
     Wipe,
     Lose,
-    /// The steps of a restoring.
+    /// The steps of a restore.
     Hold(Serving),
     Swept(SessionId),
     Release(Serving),
@@ -139,7 +139,7 @@ impl Group {
             None => {}
         }
         let runs = process.runs.is_some();
-        // A restoring waits until the leases of deposed members have ended. So these leases may end
+        // A restore waits until the leases of deposed members have ended. So these leases may end
         // even if the budget for ends of leases is used up.
         let waited = world.restoring.is_some() && world.is_over(process);
         if runs && (world.left.ends > 0 || waited) {

@@ -187,8 +187,8 @@ fn assignment_written(world: &Arc<World>, key: &str, body: &[u8]) {
         drop(state);
         return world.fail("D2", format!("{key} was deleted and created again"));
     }
-    // A restoring assignment takes each partition from its owner without a release, and waits for
-    // the lease of the owner afterwards. So rule R1 does not apply to a restoring assignment.
+    // A restore takes each partition from its owner without a release, and waits for the lease of
+    // the owner afterwards. So rule R1 does not apply to the assignment of a restore.
     let before = before.filter(|_| after.restoring.is_none());
     let Some(before) = before.and_then(|(body, before)| decode(&before, &body)) else { return };
     let book = &state.book;

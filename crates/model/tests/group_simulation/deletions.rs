@@ -113,7 +113,7 @@ async fn wait_until(world: &World, what: impl Fn(&World) -> bool) -> bool {
 }
 
 /// The operator restores the group up to two epochs above its greatest epoch. Sometimes the
-/// operator is killed during the restoring.
+/// operator is killed during the restore.
 pub fn restore_for_a_while(world: &Arc<World>, (who, group): &(Who, Group)) {
     let beyond = world.state().rng.u64(0..3);
     let patience = match world.chance(0.5) {
@@ -135,7 +135,7 @@ pub fn restore_for_a_while(world: &Arc<World>, (who, group): &(Who, Group)) {
 
 async fn restore(world: &World, group: &Group, beyond: u64) {
     let Some(above) = world.to_restore(beyond) else { return };
-    // The restoring waits for the validity of the plan, because a deleted session may still be
+    // The restore waits for the validity of the plan, because a deleted session may still be
     // valid.
     if let Ok(GroupRestored::Restored(_)) = group.restore(above, world.plan.validity).await {
         world.count("restorings");
@@ -143,7 +143,7 @@ async fn restore(world: &World, group: &Group, beyond: u64) {
 }
 
 /// Lets the operator restore the group until an assignment exists above all deleted assignments,
-/// and no restoring is unfinished. Returns whether the operator succeeded in time.
+/// and no restore is unfinished. Returns whether the operator succeeded in time.
 pub async fn repair(world: &Arc<World>, restorer: Option<&(Who, Group)>) -> bool {
     let Some(restorer) = restorer else { return true };
     let until = now() + world.plan.validity * 30;

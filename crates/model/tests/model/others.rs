@@ -73,7 +73,7 @@ impl Game {
             }
         }
         if !more && let Some(newest) = plan.newest() {
-            // This model has no restores, so no restoring holds the epoch. The model reads the
+            // This model has no restores, so no restore holds the epoch. The model reads the
             // newest epoch in the same step as the last page.
             let there = world.store.epochs().any(|(epoch, _)| u64::from(epoch) == newest.get());
             plan.handle_read(

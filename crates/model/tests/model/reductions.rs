@@ -17,8 +17,8 @@ impl World {
             return;
         }
         // The contents that epoch objects can have: the current contents, and the contents that
-        // pending writes create. A later write creates a content that no pending write has as its
-        // condition, so later writes do not matter.
+        // pending writes create. Later writes do not matter, because no pending write has the
+        // content of a later write as its condition.
         let mut possible: Vec<(Number, Body)> = self.store.epochs().collect();
         let creates =
             self.wires.iter().filter(|message| matches!(message.wire, Wire::Create { .. }));

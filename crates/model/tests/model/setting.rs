@@ -87,7 +87,7 @@ pub enum Morling {
     /// For the invariants I1 and I2 (docs/design/protocol.md), a belief of the peer counts as a
     /// grant.
     Counts,
-    /// For these invariants, only the grants of the candidates count, because the peer may create a
+    /// For I1 and I2, only the grants of the candidates count, because the peer may create a
     /// compacted epoch again.
     TakesPart,
 }

@@ -205,7 +205,7 @@ fn is_seal(bytes: &[u8]) -> bool {
 
 pub fn parse(bytes: &[u8]) -> Option<Body> {
     let fields: Fields = serde_json::from_slice(bytes).ok()?;
-    // Peers of the If-Match post write no validity. An epoch that a restoring holds has no validity
+    // Peers of the If-Match post write no validity. An epoch that a restore holds has no validity
     // either.
     let nameless = fields.token.is_some() || fields.ended.as_deref() == Some("restored");
     Some(Body {

@@ -130,8 +130,8 @@ async fn live(world: &Arc<World>) -> Option<Recovery> {
         }
     }
     if let Some(operator) = operator.filter(|_| plan.restores) {
-        // The create of a killed restoring may arrive late and hold an epoch. So the operator
-        // finishes the restoring only after all creates have arrived.
+        // The create of a killed restore may arrive late and hold an epoch. So the operator
+        // finishes the restore only after all creates have arrived.
         end_faults(world).await;
         peers::finish_restoring(world, operator).await;
     }

@@ -58,8 +58,8 @@ pub fn depose(world: &Arc<World>, operator: Who) {
     });
 }
 
-/// Lets the operator restore the election above a higher epoch, or finish an unfinished restoring.
-/// Sometimes the operator is killed during the restoring. Sometimes a second operator restores to
+/// Lets the operator restore the election above a higher epoch, or finish an unfinished restore.
+/// Sometimes the operator is killed during the restore. Sometimes a second operator restores to
 /// another epoch at the same time.
 pub fn restore_for_a_while(world: &Arc<World>, operator: Who) {
     let operators = if world.chance(0.5) { 2 } else { 1 };
@@ -68,7 +68,7 @@ pub fn restore_for_a_while(world: &Arc<World>, operator: Who) {
             let (rtt, mut state) = (world.plan.rtt, world.state());
             if state.rng.bool() { state.part(rtt * 12) } else { world.plan.longest_validity() }
         };
-        // A restoring counts as a fault, so it must end before the faults end.
+        // A restore counts as a fault, so it must end before the faults end.
         if now() + patience >= world.plan.length {
             continue;
         }
@@ -86,7 +86,7 @@ pub fn restore_for_a_while(world: &Arc<World>, operator: Who) {
     }
 }
 
-/// Repeats the restore until no restoring holds an epoch. While an epoch is held, no process can
+/// Repeats the restore until no restore holds an epoch. While an epoch is held, no process can
 /// lead.
 pub async fn finish_restoring(world: &Arc<World>, operator: Who) {
     while world.held().is_some() {
@@ -95,8 +95,8 @@ pub async fn finish_restoring(world: &Arc<World>, operator: Who) {
     }
 }
 
-/// Restores the election. If a restoring holds an epoch, finishes this restoring. But if `above` is
-/// also true, sometimes restores to a greater epoch instead.
+/// Restores the election, or finishes a restore that holds an epoch. If `above` is true, sometimes
+/// restores to a greater epoch instead of finishing.
 async fn restore(world: &Arc<World>, operator: Who, above: bool) {
     let (epoch, wait) = {
         let held = world.held();
@@ -117,7 +117,7 @@ async fn restore(world: &Arc<World>, operator: Who, above: bool) {
 }
 
 impl World {
-    /// Returns the newest epoch, if a restoring holds it.
+    /// Returns the newest epoch, if a restore holds it.
     fn held(&self) -> Option<u64> {
         let state = self.state();
         let newest = state.bucket.newest()?;

@@ -25,8 +25,7 @@ use super::words::{brief, describe, describe_answer};
 use super::world::{Who, World};
 
 tokio::task_local! {
-    /// This value is set while a task of a leader runs. The store recognises by it the requests
-    /// that a leader sends.
+    /// Set while a task of a leader runs, so that the store recognises the requests of leaders.
     pub static LEADS: ();
 }
 
@@ -50,7 +49,7 @@ impl SimStore {
         Arc::new(SimStore { world: Arc::clone(world), who, cache: Mutex::default() })
     }
 
-    /// Returns when a broken leader abandons this request. Never returns for other requests and
+    /// Waits until a broken leader abandons this request. Never returns for other requests and
     /// other processes.
     async fn gives_up(&self, request: &Request, leads: bool) {
         match (self.world.plan.broken, request) {

@@ -1,7 +1,7 @@
-//! Explores the shared state of the handles and the task of a member with shuttle: each
-//! interleaving of the critical sections of a few tasks. `check` and the receipt of events take no
-//! lock, so the application can run them while another task is in a critical section. So the test
-//! also checks the invariants inside critical sections, after each event is sent.
+//! Uses shuttle to explore each interleaving of a few tasks that access the state shared by a
+//! member's task and handles. `check` and the receipt of events take no lock, so the application
+//! can run them while another task is in a critical section. So the test also checks the invariants
+//! inside critical sections, after each event is sent.
 
 mod application;
 mod broken;

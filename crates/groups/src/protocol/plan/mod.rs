@@ -45,7 +45,7 @@ pub struct Planner<'a> {
     /// Whether the plan moves no owned partition, because the writer's assignor differs from the
     /// group's assignor (GC9).
     pub only_ownerless: bool,
-    /// Whether the coordinator that the assignment names no longer plans. The plan then names this
+    /// Whether the coordinator in the assignment has stopped planning. The plan then names this
     /// writer, so that no other member takes over (GC10).
     pub goes_ahead: bool,
 }
@@ -53,8 +53,8 @@ pub struct Planner<'a> {
 impl Planner<'_> {
     /// Returns the assignment after `now`, with this nonce; `None` if the plan changes nothing.
     ///
-    /// If a plan changes only the coordinator, the result is `None` unless the named coordinator
-    /// has ended or is replaced.
+    /// A plan that changes only the coordinator is returned only if the coordinator in `now` is no
+    /// member or has stopped planning ([`goes_ahead`](Planner::goes_ahead)).
     pub fn next(&self, now: &Assignment, evidence: &Evidence, nonce: Nonce) -> Option<Assignment> {
         if now.restoring.is_some() {
             return None;

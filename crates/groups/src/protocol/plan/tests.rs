@@ -275,8 +275,8 @@ fn a_partition_is_tried_at_each_member_before_it_returns() {
     }
 }
 
-/// The rebalance moves a healthy partition to member 1. The partition whose work failed there
-/// stays.
+/// The rebalance moves one partition from member 2 to member 1. It does not move the partition
+/// whose work failed on member 1.
 #[test]
 fn a_partition_stays_where_it_works() {
     let now = owned_by(&[2, 2, 2, 1], &[1, 2]);
@@ -328,8 +328,7 @@ fn every_plan_keeps_the_rules() {
     assert!(planned > 2_000, "{planned}");
 }
 
-/// The function that checks plans in `every_plan_keeps_the_rules` and in the model finds broken
-/// plans.
+/// Broken plans fail the check that `every_plan_keeps_the_rules` and the model use.
 #[test]
 fn broken_plans_are_found() {
     let now = owned_by(&[1, 2], &[1, 2]);

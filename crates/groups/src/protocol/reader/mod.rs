@@ -199,9 +199,9 @@ impl Reader {
     }
 
     /// Gives up a read that keeps failing. The next poll tries another kind of request: a LIST
-    /// after a GET, because the assignment may be superseded, and a GET after a LIST. If the reader
-    /// gives up the read back of its own creation, a later poll may find this assignment. The
-    /// reader then treats it like an assignment of another writer.
+    /// after a GET, because the assignment may be superseded, and a GET after a LIST. After a
+    /// failed read-back, a later poll may find the assignment that this reader created. The reader
+    /// then treats it like an assignment of another writer.
     pub fn give_up(&mut self) {
         if let State::Pause(state) = &self.state {
             self.lists = !matches!(**state, State::Confirm { .. } | State::Find { .. });

@@ -229,8 +229,8 @@ fn a_reader_never_returns_to_a_smaller_epoch() {
     assert_eq!(reader.step(), ReaderStep::Idle);
 }
 
-/// Before the fix, a confirmation without a known assignment had no effect. So a reader whose slow
-/// polls were all confirmations never found the first assignment.
+/// Before the fix, a confirmation without a known assignment had no effect. An observer with a long
+/// poll interval only confirms, so it never found the first assignment.
 #[test]
 fn regression_a_confirmation_without_an_assignment_polls() {
     let mut reader = Reader::new(None);

@@ -85,15 +85,15 @@ impl SessionReader {
         }
     }
 
-    /// Begins to seal a session that has lapsed because its tag is still `etag`.
+    /// Begins to seal a session that has lapsed: its tag has stayed `etag`.
     pub fn lapsed(&mut self, lapsed: Session, etag: ETag) {
         if self.task == Task::Idle {
             self.task = Task::Look { lapsed, etag };
         }
     }
 
-    /// Records that the wait after the deposition or the disappearance of a session has ended (GA1,
-    /// GA2). After this wait the member no longer believes that its lease runs.
+    /// Records that the wait for a deposed or missing session has ended (GA1, GA2). After this wait
+    /// the member no longer believes that its lease runs.
     pub fn waited(&mut self, session: Session) {
         self.ended.insert(session);
     }

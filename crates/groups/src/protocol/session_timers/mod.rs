@@ -67,8 +67,8 @@ struct SessionTimer {
     ended: Option<Moment>,
     /// Whether the session has ended in a way that requires no wait: it was resigned or has lapsed.
     over: bool,
-    /// Time of receipt of the first answer that did not show the session. Time at which the last
-    /// request was sent whose answer did not show the session.
+    /// Two times: the receipt of the first answer without the session, and the sending of the last
+    /// request with such an answer.
     missing: Option<(Moment, Moment)>,
     /// Whether the object with this id is not this session. If so, a listing of the object does not
     /// show that this session exists.

@@ -8,8 +8,8 @@ use crate::sim::world::Who;
 
 #[derive(Debug, Default)]
 pub struct GrantedAsNewest {
-    /// Granted epochs. The granted epochs. The key is the step at which the store evaluated the
-    /// LIST that confirmed the grant.
+    /// Granted epochs. The key is the step at which the store evaluated the LIST that confirmed the
+    /// grant.
     by_step: BTreeMap<u64, u64>,
     greatest: BTreeMap<Who, u64>,
 }

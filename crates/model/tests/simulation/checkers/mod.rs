@@ -105,8 +105,9 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
         Box::<fencing::NeverLower>::default(),
         Box::<observer::NeverBack>::default(),
     ];
-    // With `store_clock_margin`, a candidate judges a peer by the dates of the store. So the
-    // candidate may seal the epoch of a live peer.
+    // With `store_clock_margin`, a candidate may also judge a peer by the dates of the store. It
+    // may then seal the peer's epoch before it has seen the object unchanged for a whole lapse by
+    // its own clock, which this checker requires.
     let by_dates = plan.candidates.iter().any(|knobs| knobs.store_clock_margin.is_some());
     if plan.foreign && !by_dates {
         checkers.push(Box::<foreign::SealedOnlyWhenDead>::default());

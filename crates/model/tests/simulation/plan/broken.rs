@@ -53,7 +53,7 @@ pub enum Broken {
     ReadsGivenUp,
     /// Candidates ignore the takeover delay on which they agreed.
     TakeoverDelayIgnored,
-    /// A compactor treats an epoch as ended although a restoring holds it, and the next restoring
+    /// A compactor treats an epoch as ended although a restore holds it, and the next restore
     /// ignores the data in this epoch.
     HeldSaysNothing,
     /// A candidate takes over before the holder's lease has lapsed.

@@ -94,7 +94,7 @@ impl Plan {
         self.survivor = None;
     }
 
-    /// Adds an operator that restores the election, and is sometimes killed during the restoring.
+    /// Adds an operator that restores the election, and is sometimes killed during the restore.
     pub(super) fn add_restores(&mut self) {
         let rng = &mut Rng::with_seed(self.seed ^ 0x4e57_04ed);
         if self.follows_section_4() && !self.steady && rng.f64() < 0.15 {
