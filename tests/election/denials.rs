@@ -28,7 +28,7 @@ async fn regression_a_waiting_candidate_survives_three_seconds_of_denials() {
             let standby = world.node("b").layout(layout).build().unwrap();
             let mut events = standby.events();
             let campaign = tokio::spawn(async move { standby.campaign().await });
-            // An answer ends the time of a denial, so the second time does not add to the first.
+            // An answer ends a denial, so the times of the two denials do not add up.
             for _ in 0..2 {
                 wait(secs(5)).await;
                 world.store.always(fault);

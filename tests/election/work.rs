@@ -146,8 +146,6 @@ async fn a_late_renewal_does_not_undo_a_resignation() {
     }
 }
 
-/// The caller drops the future of `resign` while the first requests of the resignation fail. The
-/// driver must complete the resignation.
 /// The leader has read an earlier record of its own back. The seal must contain the newer data (D1
 /// in docs/design/groups.md).
 #[tokio::test(start_paused = true)]
@@ -163,6 +161,8 @@ async fn a_resignation_after_a_read_back_keeps_the_newest_data() {
     assert_eq!(sealed.leader.unwrap().data, json!({ "seen": 5 }));
 }
 
+/// The caller drops the future of `resign` while the first requests of the resignation fail. The
+/// driver must complete the resignation.
 #[tokio::test(start_paused = true)]
 async fn regression_a_resignation_continues_after_its_caller_was_dropped() {
     let world = World::new();

@@ -69,7 +69,8 @@ async fn no_dependence_on_clocks_the_version_is_the_heartbeat() {
     let a = elected(host(&server, "locks/moe", "a").process(on(Wrong::Early))).await;
     let b = host(&server, "locks/moe", "b").process(on(Wrong::Late));
     let b = tokio::spawn(elected(b));
-    // The wrong clock of host b has no effect. While host a renews its lease, b treats a as alive.
+    // The wrong clock of host b has no effect. While host a renews its lease, host b treats host a
+    // as alive.
     pause(LEASE * 3).await;
     assert!(!b.is_finished());
     assert!(a.check().is_ok());

@@ -193,7 +193,7 @@ impl Story {
     }
 }
 
-/// Sets the end of each append that took effect but was never answered to the earliest answer to an
+/// Moves the end of each append that took effect without an answer to the earliest answer to an
 /// append with a greater number. Numbers are written in ascending order, so the unanswered append
 /// took effect before this answer.
 fn close(history: &mut [Call], end_ns: u64) {

@@ -43,8 +43,8 @@ impl Process {
         self.process.is_some()
     }
 
-    /// Returns whether a fault may affect the process now. The process must run, and no fault may
-    /// have stopped it, its guard or its child.
+    /// Returns whether a fault may affect the process now: it runs, and no fault has stopped it,
+    /// its guard or its child.
     pub fn is_free(&self) -> bool {
         self.lives() && self.stopped.is_empty()
     }

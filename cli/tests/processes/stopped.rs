@@ -26,8 +26,8 @@ fn stopped(scene: &Scene, script: &str, of: impl FnOnce(&Candidate) -> Vec<u32>)
     a
 }
 
-/// Before the fix, the standby waited for the end of the stopped guard. So the command of the next
-/// leader ran at the same time until the guard continued.
+/// Before the fix, the standby waited for the end of the stopped guard. So the commands of both
+/// leaders ran at the same time until the guard continued.
 #[test]
 fn regression_a_stopped_guard_of_a_stopped_tenure_does_not_save_its_command() {
     let scene = Scene::new(TENURE);

@@ -61,7 +61,7 @@ fn stream_processor_continues_at_the_committed_offset() {
         let mut lines = output.iter();
         let line = lines.find_map(|line| line.strip_prefix("partition 7 released at offset "));
         let offset: usize = line.expect("the worker releases the partition").parse().unwrap();
-        // Each run adds one claim, and every other object of the log is an entry with ten records.
+        // Each run adds one claim. All other objects of the log are entries with ten records.
         assert_eq!(offset, 10 * (objects(folder.path(), 7) - runs));
     }
 }

@@ -345,8 +345,8 @@ async fn a_seal_is_retried_a_few_times_after_renewals() {
     }
 }
 
-/// If the caller names no epoch, `depose` seals only the newest epoch at its first read, and not a
-/// later epoch.
+/// If the caller names no epoch, `depose` seals the epoch that is the newest at its first read, and
+/// no later epoch.
 #[tokio::test(start_paused = true)]
 async fn a_successor_of_the_first_read_is_not_deposed() {
     for layout in LAYOUTS {

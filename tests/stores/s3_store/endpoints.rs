@@ -1,4 +1,4 @@
-//! Tests for every form of a custom endpoint that requests use the correct URL.
+//! Tests that requests use the correct URL for every form of a custom endpoint.
 
 use super::environment::child;
 use tenure_testkit::proxy::Proxy;

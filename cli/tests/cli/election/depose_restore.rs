@@ -147,8 +147,7 @@ fn regression_a_lock_without_a_token_names_the_remedy() {
 }
 
 /// Before the fix, a forced deposition of an already deposed epoch recorded a lapse. So the record
-/// no longer showed that an operator had deposed the leader, the name of the operator, and the time
-/// of the deposition.
+/// no longer showed the deposition, its time and the name of the operator.
 #[test]
 fn regression_a_forced_deposition_is_recorded_as_a_deposition() {
     let held = r#"{"expired":false,"validity_ms":600000,"format":1,"candidate":"a","nonce":

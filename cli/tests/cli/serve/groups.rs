@@ -315,7 +315,7 @@ fn a_member_leaves_after_its_application_has_released_all() {
     }
     eventually("the member gets its former partitions back", || {
         one_owner(&[&a, &b]);
-        // While a is away, b must get none of the reserved partitions.
+        // While member a is away, member b must get none of the reserved partitions.
         let is_away = ["standby", "joining"].iter().any(|state| a.group()["state"] == *state);
         assert!(!is_away || b.tokens().is_empty(), "the partition stays reserved");
         a.release_revoked();

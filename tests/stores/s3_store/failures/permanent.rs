@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Asserts for every kind of call that meets the fault: the call fails with an error of the kind
-/// `kind`, and has no effect.
+/// Asserts that with the fault every kind of call fails with an error of the kind `kind`, and has
+/// no effect.
 async fn every_call_fails(fault: ServerFault, kind: StoreErrorKind, words: &[&str]) {
     let (server, store) = start().await;
     server.put_raw(KEY, "one");

@@ -1,4 +1,4 @@
-//! `tenure wait`: returns once the election is held or vacant.
+//! `tenure wait`: returns as soon as the election is held or vacant.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
