@@ -64,8 +64,8 @@ pub enum ErrorKind {
     /// message has the values to correct. Nothing was written, unless
     /// [`may_have_happened`](Error::may_have_happened) returns `true`.
     InvalidInput,
-    /// The store refused the credentials, or they lack the permission that the message names, or
-    /// the clock of this machine is wrong by minutes.
+    /// The store refused the credentials, the credentials lack the permission that the message
+    /// names, or the clock of this machine is wrong by minutes.
     AccessDenied,
     /// The bucket or the directory does not exist, or is in another region. Correct the address.
     NoSuchStore,

@@ -102,12 +102,12 @@ impl ElectionBuilder {
     /// For example, a live migration or a snapshot pauses a virtual machine. With `true`, no step
     /// of the wall clock ends a lease. Default: false.
     ///
-    /// After a pause of the machine, only the wall clock may show that time has passed. So with
-    /// `false`, the lease also ends if the wall clock moves ahead of the other clocks by the
-    /// remaining time of the lease ([`Loss::WallClockAhead`](crate::Loss::WallClockAhead)). If a
-    /// person or a daemon sets the wall clock forward by this time, the lease ends too. On systems
-    /// other than Linux, use `true` only if the machine also never sleeps, because the other clocks
-    /// stop during sleep.
+    /// After a pause of the machine, the wall clock may be the only clock that shows the passed
+    /// time. So with `false`, the lease also ends if the wall clock moves ahead of the other clocks
+    /// by the remaining time of the lease ([`Loss::WallClockAhead`](crate::Loss::WallClockAhead)).
+    /// If a person or a daemon sets the wall clock forward by this time, the lease ends too. On
+    /// systems other than Linux, use `true` only if the machine also never sleeps, because the
+    /// other clocks stop during sleep.
     pub fn machine_is_never_paused(mut self, never: bool) -> ElectionBuilder {
         self.settings.never_paused = never;
         self
@@ -154,8 +154,8 @@ impl ElectionBuilder {
     }
 
     /// Sets the longest duration of a request, including credentials and name resolution: 10 ms to
-    /// validity / 5. If a listing reads past pages without a key, this limit applies to each page.
-    /// If a leader lists to verify a renewal (`verify_renewals`), the limit applies to all pages
+    /// validity / 5. If a listing skips pages that have no key, this limit applies to each page. If
+    /// a leader lists to verify a renewal (`verify_renewals`), the limit applies to all pages
     /// together. Default: validity / 5.
     pub fn request_timeout(mut self, timeout: Duration) -> ElectionBuilder {
         self.settings.request_timeout = Some(timeout);
@@ -191,20 +191,21 @@ impl ElectionBuilder {
         self
     }
 
-    /// Adds a wait before the creation of an epoch if the previous epoch did not end by
-    /// resignation: at most 24 h. Use this setting for guarded resources that cannot check tokens.
-    /// The wait counts from the first sight of the seal (on a single object, from the lapse). After
-    /// a deposition or a restore, the wait counts from the first sight of the seal or from the end
-    /// of the old lease, whichever is later. Every candidate must use the same value. Default: 0.
+    /// Adds a wait, at most 24 h, before the creation of an epoch if the previous epoch did not end
+    /// by resignation. Use this setting for guarded resources that cannot check tokens. The wait
+    /// counts from the first sight of the seal (on a single object, from the lapse). After a
+    /// deposition or a restore, the wait counts from the first sight of the seal or from the end of
+    /// the old lease, whichever is later. Every candidate must use the same value. Default: 0.
     pub fn takeover_delay(mut self, delay: Duration) -> ElectionBuilder {
         self.settings.takeover_delay = delay;
         self
     }
 
-    /// Sets an additional wait of this candidate before it takes over, after a lapse and after a
-    /// seal: at most 24 h. Use 0 for the preferred candidates. For other candidates, use more than
-    /// the poll interval of the preferred candidates. The delay does not end a leadership, and does
-    /// not apply to an election without an epoch. Default: 0.
+    /// Sets an additional wait, at most 24 h, of this candidate before it takes over, whether the
+    /// epoch lapsed or was sealed. Use 0 for the preferred candidates. For other candidates, use
+    /// more than the poll interval of the preferred candidates. A preferred candidate does not
+    /// displace a living leader. The delay does not apply to an election without an epoch. Default:
+    /// 0.
     pub fn priority_delay(mut self, delay: Duration) -> ElectionBuilder {
         self.settings.priority_delay = delay;
         self
@@ -218,9 +219,9 @@ impl ElectionBuilder {
     }
 
     /// Sets whether the first campaign checks that the store honours conditions and lists in order.
-    /// The check sends 4 requests for one of 256 objects (`.tenure-check-00` to `.tenure-check-ff`
-    /// under the prefix), once for each store value that the process creates, and 1 LIST for each
-    /// election. The check deletes no object, and cannot prove that the store decides races
+    /// For each store value that the process creates, the check sends 4 requests for one of 256
+    /// objects (`.tenure-check-00` to `.tenure-check-ff` under the prefix). For each election it
+    /// sends 1 LIST. The check deletes no object, and cannot prove that the store decides races
     /// atomically. Default: true.
     pub fn check_store(mut self, check: bool) -> ElectionBuilder {
         self.settings.check_store = check;

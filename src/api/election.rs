@@ -302,9 +302,9 @@ impl Election {
     ///
     /// The call deposes the leader of a lower epoch, and the successor waits for the end of this
     /// leader's lease. A leader whose epoch object was deleted loses its leadership only at its
-    /// next renewal. For its lease, successors wait for the duration `wait`, at most 24 h. Pass the
-    /// validity of this leader, or 0 if no process leads without its epoch object. An unreadable
-    /// single object has no readable validity, so it requires a `wait` above 0.
+    /// next renewal. Its lease is unknown, so successors wait for the duration `wait`, at most 24
+    /// h. Pass the validity of this leader, or 0 if no process leads without its epoch object. An
+    /// unreadable single object has no readable validity, so it requires a `wait` above 0.
     ///
     /// If another operator restores a greater epoch, the outcome describes that epoch.
     ///

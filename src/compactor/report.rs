@@ -13,7 +13,7 @@ use crate::error::ErrorKind;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// Epoch objects in the listing. Foreign keys do not count.
+    /// Epoch objects in the listing. Other objects do not count.
     pub listed: u64,
     /// Epoch objects that this run deleted, or that another process deleted first. In a dry run,
     /// the epoch objects to delete.

@@ -16,7 +16,7 @@ use crate::store::{Determinacy, GetOutcome, Page, StoreError, check_order, liste
 pub(super) const PAGE_KEYS: usize = 1_000;
 
 /// Returns the longest validity of the leases that depend on a numbered object. The second argument
-/// is its body, or the length of a body that is too long.
+/// is the object's body, or the length of a body that is too long.
 type ValidityOf = fn(Epoch, Result<&[u8], u64>) -> Result<Option<Duration>, (ErrorKind, String)>;
 
 /// The kind of the newest object.
@@ -36,8 +36,8 @@ impl NewestObject {
         }
     }
 
-    /// Returns the part of the body that protects older objects. The argument is the body, or the
-    /// length of a body that is too long.
+    /// Returns the facts that protect older objects: the validity, or a hold by a restore. The
+    /// argument is the body, or the length of a body that is too long.
     pub(super) fn read(
         self,
         epoch: Epoch,

@@ -102,8 +102,8 @@ impl<'a> Run<'a> {
     }
 
     async fn compact(&mut self) -> Result<(), Error> {
-        // List the last epoch first, because the main listing would show it only after the deletion
-        // of lower epochs (C2).
+        // List the last possible epoch first, because the main listing would show it only after the
+        // deletion of lower epochs (C2).
         self.look_for_the_last_epoch().await?;
         if self.plan.stopped() {
             return Ok(());

@@ -1,4 +1,5 @@
-//! Drives the machine until it is elected, or until another candidate leads.
+//! Drives the state machine of a campaign until its candidate is elected, or until another
+//! candidate leads.
 
 use std::time::Duration;
 

@@ -19,7 +19,8 @@ pub fn poll_interval(validity: Duration) -> Duration {
 }
 
 /// Returns the time between two polls of an observer that follows a lease of this validity. The
-/// bounds contain `own`, the interval for the validity of the observer itself.
+/// result is 1 s to 60 s. If `own`, the observer's own interval, is outside of these bounds, it
+/// extends them.
 pub fn observer_poll_interval(validity: Duration, own: Duration) -> Duration {
     poll_interval(validity).clamp(OFTEN.min(own), RARELY.max(own))
 }

@@ -41,7 +41,7 @@ use crate::store::escape::plain;
 pub struct Leader {
     /// Epoch of the leader.
     pub epoch: Epoch,
-    /// Display name of the leader. `None` in a record of a foreign peer.
+    /// Display name of the leader. `None` in a record of a peer that does not use tenure.
     pub candidate: Option<String>,
     /// Duration of the lease without a renewal. `None` if the lease never lapses, or if the record
     /// contains only `expires_at`.

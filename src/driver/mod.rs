@@ -88,9 +88,8 @@ pub struct Context {
 #[derive(Debug, Default)]
 struct Knowledge {
     greatest: Option<Epoch>,
-    /// The lapse timer that was started last. A later call, or another call that reads the same
-    /// record, counts from the start of this timer. No call changes a running timer of another
-    /// call.
+    /// The lapse timer that was started last. A call that reads the same record counts from the
+    /// start of this timer. No call changes the running timer of another call.
     timer: Option<Arc<LapseTimer>>,
     /// Last record of another process, for `last_seen`.
     read: Option<Arc<(Epoch, Record)>>,

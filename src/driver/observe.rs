@@ -305,6 +305,6 @@ impl Driver {
     }
 }
 
-/// Maximum pause before a search for the newest epoch is repeated because a compactor has deleted
-/// the listed epoch.
+/// Maximum pause before the next search for the newest epoch, if a compactor has deleted the listed
+/// epoch.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);

@@ -88,8 +88,8 @@ fn since_boot() -> Duration {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn raw() -> Duration {
     use nix::time::ClockId;
-    /// Maximum duration of one measurement. A preemption during the measurement counts as a
-    /// suspension. So a slower measurement is repeated.
+    /// Maximum duration of one measurement. A preemption during the measurement would count as a
+    /// suspension, so a slower measurement is repeated.
     const AT_ONCE: Duration = Duration::from_micros(20);
     const TRIES: usize = 8;
     let measure = || {

@@ -102,8 +102,8 @@ mod tests {
     }
 
     /// In the first 10 s, slewing makes the boot and the wall clock advance by 9 s. Then the
-    /// machine is paused for 5 s, which only the wall clock shows. So the wall clock shows 14 s
-    /// after 15 s.
+    /// machine is paused for 5 s, which only the wall clock shows. So after 15 s, the wall clock
+    /// has advanced by 14 s.
     #[test]
     fn regression_a_pause_with_a_slewed_clock_counts_fully() {
         let end = at(100, 100, 100).plus(Duration::from_secs(15));

@@ -45,7 +45,8 @@ pub async fn read<T>(
     answer_within(process, limit, request).await.map_err(StoreError::of_a_read)
 }
 
-/// Sends a LIST, and returns its page. The limit applies to each page that the listing reads past.
+/// Sends a LIST, and returns its page. The limit applies to each page, including the pages without
+/// keys that the listing skips.
 pub async fn list(
     process: &Process,
     limit: Duration,

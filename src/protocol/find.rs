@@ -40,7 +40,7 @@ pub enum After {
     /// The listing starts after the key of this number, even if this key does not exist. 0 means
     /// the start of the prefix.
     Number(u64),
-    /// After a foreign key.
+    /// After the key of an object that is not an epoch (a foreign key).
     Key(String),
 }
 
@@ -53,8 +53,8 @@ pub struct Listing<N = Epoch> {
     pub rest: Option<After>,
 }
 
-/// A search that answers whether an epoch greater than a number exists. The search lists past
-/// foreign keys.
+/// A search that answers whether an epoch greater than a number exists. The search skips foreign
+/// keys.
 ///
 /// The driver lists one page from [`next_page`](SuccessorSearch::next_page) and passes it to
 /// [`handle`](SuccessorSearch::handle), until `handle` returns a status other than

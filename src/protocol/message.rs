@@ -120,9 +120,9 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Returns whether a successor must wait for the holder's lease to end (E9). A sealed record
-    /// with a nonce requires this wait, unless its `ended` is `resigned` or `lapsed`, because its
-    /// holder may still believe that it leads.
+    /// Returns whether a successor must wait for the holder's lease to end (E9). The holder may
+    /// still believe that it leads, so a sealed record with a nonce requires this wait, unless its
+    /// `ended` is `resigned` or `lapsed`.
     pub fn is_waited_for(&self) -> bool {
         let resigned_or_lapsed = matches!(self.ended, Some(EpochEnd::Resigned | EpochEnd::Lapsed));
         self.nonce.is_some() && self.ended.is_some() && !resigned_or_lapsed
@@ -163,8 +163,8 @@ pub enum Step {
 pub enum Request {
     /// LIST the epoch objects after a key.
     List(super::find::After),
-    /// GET an epoch object, or the single object if `epoch` is `None`. With `unless`, the store
-    /// sends the body only if the ETag differs.
+    /// GET an epoch object, or the single object if `epoch` is `None`. If `unless` is set, the
+    /// store sends the body only if the ETag differs.
     Get { epoch: Option<Epoch>, unless: Option<ETag> },
     /// PUT a new epoch object or the single object, with `If-None-Match: *`.
     Create { epoch: Epoch, write: Write },

@@ -188,7 +188,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Reads the object at `key`. Returns [`GetOutcome::NotModified`] without a body if the object
-    /// still has the ETag `unless`.
+    /// still has the ETag in `unless`.
     ///
     /// Returns [`GetOutcome::TooLarge`] for a body longer than `max_len` bytes. One request.
     async fn get(

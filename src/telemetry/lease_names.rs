@@ -5,12 +5,12 @@
 pub struct LeaseMetrics {
     /// Name of the label that contains the place in the store.
     pub place: &'static str,
-    /// Prefix of the metric names that have the label `place`. Other metrics have the label
-    /// `election`.
+    /// Metrics whose names have this prefix have the label that `place` names. Other metrics have
+    /// the label `election`.
     pub stem: &'static str,
     /// Noun for the lease in descriptions.
     pub noun: &'static str,
-    /// Name of a gauge, and name of its label that contains the name of the process.
+    /// Name of a gauge, and of its label for the name of the process.
     pub info: (&'static str, &'static str),
     /// Gauge that is 1 while the process holds a lease.
     pub holds: &'static str,

@@ -78,8 +78,8 @@ impl Lease {
         }
     }
 
-    /// Returns the time on each clock of this machine at which the lease ends without another
-    /// renewal. The first clock that reaches its end ends the lease.
+    /// Returns the end of the lease on each clock of this machine, if no renewal follows. The first
+    /// clock that reaches its end ends the lease.
     #[must_use]
     pub fn ends_at(&self) -> Moment {
         self.lead.end()

@@ -150,7 +150,7 @@ impl Leadership {
     /// Resigns as [`resign`](Leadership::resign) does, but gives precedence to the candidate with
     /// this name: each other candidate waits for its poll interval after it has seen the seal. So a
     /// handover takes one poll of the successor, and then two requests: a create and a LIST. On a
-    /// single object it is one request.
+    /// single object, one request follows the poll.
     ///
     /// The name is a preference: if no candidate has the name, the other candidates campaign after
     /// that wait. Candidates with `poll_interval(None)` wait for a sixth of their validity instead.

@@ -144,7 +144,7 @@ impl Leadership {
     /// resigns only once the work has returned. If the resignation fails, the lease lapses.
     /// Dropping the future drops the work, then the leadership.
     ///
-    /// Work that was cancelled has stopped, and may not be finished. One cause is a store that did
+    /// Work that was cancelled has stopped, and may be unfinished. One cause is a store that did
     /// not answer for most of a validity. Campaign again after a cancellation, unless the outcome
     /// is [`Completed`](RunOutcome::Completed).
     ///

@@ -42,9 +42,9 @@ impl Operator {
     }
 
     /// Returns the epoch to seal: the newest epoch, or the epoch in the order if the newest epoch
-    /// is held. The order may name a lower epoch. A restore stops at a lower epoch if the record of
-    /// that epoch does not limit the time for which its holder may believe that it leads (RS4), and
-    /// the operator then deposes that epoch by force.
+    /// is held. The order may name a lower epoch: a restore stops at a lower epoch whose holder may
+    /// believe without a time limit that it leads (RS4). The operator then deposes that epoch by
+    /// force.
     async fn meant(&mut self, newest: Epoch, order: DeposeOrder) -> Result<Epoch, Error> {
         let Some(only) = order.only.filter(|only| *only < newest) else { return Ok(newest) };
         let now = self.read(Some(newest)).await?;

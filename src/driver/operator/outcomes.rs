@@ -32,8 +32,8 @@ pub enum Deposed {
     /// changed.
     NotCurrent(Leader),
     /// The record does not limit the time for which its holder may believe that it leads (O4). A
-    /// foreign peer wrote the record, or the record has no validity or is unreadable. After the
-    /// holder's death use [`depose_dead`](crate::Election::depose_dead).
+    /// peer that does not use tenure wrote the record, or the record has no validity or is
+    /// unreadable. After the holder's death use [`depose_dead`](crate::Election::depose_dead).
     NeedsForce(Leader),
     /// An unfinished restore holds the newest epoch (O6). This epoch has no leader, but a lower
     /// epoch may have one. Call [`restore`](crate::Election::restore) with this epoch again.
@@ -93,7 +93,8 @@ pub enum Restored {
     /// leads. After the holder's death call [`depose_dead`](crate::Election::depose_dead), and
     /// restore again.
     NeedsForce(Leader),
-    /// The single object cannot be read, and `wait` was 0. The holder may believe that it leads for
-    /// an unknown time. Pass the holder's validity, or any wait above 0 after the holder's death.
+    /// The single object cannot be read, and `wait` was 0. The holder may believe for an unknown
+    /// time that it leads. Pass the holder's validity, or any wait above 0 after the holder's
+    /// death.
     NeedsWait,
 }

@@ -184,8 +184,8 @@ impl Context {
         sleep(&self.process, duration).await;
     }
 
-    /// Waits until the caller should read the clock again, and at most for `most`. The wait depends
-    /// on no other task.
+    /// Waits for `most`, or until the caller should read the clock again if that is earlier. The
+    /// wait depends on no other task.
     pub async fn look_pause(&self, most: Duration) {
         pause(most.min(LOOK)).await;
     }
@@ -225,7 +225,8 @@ impl Context {
         checked.map_err(StoreError::of_a_read)
     }
 
-    /// Reads an object of at most `most` bytes, unless it has the ETag `unless`.
+    /// Reads an object of at most `most` bytes. If the object has the ETag in `unless`, the store
+    /// may omit the body.
     pub async fn get(
         &self,
         key: &str,

@@ -45,7 +45,8 @@ pub struct LapseTimer {
     nonce: Option<Nonce>,
     heartbeat: u64,
     etag: ETag,
-    /// Date of the last touch of a foreign record. A touch leaves the ETag unchanged.
+    /// Date of the last touch of a foreign record: a write of the same body, which leaves the ETag
+    /// unchanged.
     touched: Option<DateTime<Utc>>,
     validity: Option<Duration>,
 

@@ -241,7 +241,7 @@ impl SingleCandidate {
         }
         let unchanged = attempts.over.as_ref() == Some(&now.etag);
         let state = match unchanged {
-            // The object is unchanged, but an earlier attempt may still take effect. If this
+            // The object is unchanged, but an earlier attempt may still take effect. If the earlier
             // attempt takes effect, the store refuses the next attempt.
             true if attempts.nonces.len() < MAX_ATTEMPTS => {
                 SingleState::NeedNonce { attempts }.paused()
@@ -310,7 +310,7 @@ fn look() -> SingleState {
     SingleState::Read { attempts: None, gone: false }
 }
 
-/// Overwrites the object `over` with the next epoch.
+/// Overwrites the version in `over` with the next epoch.
 fn take(over: &Sighting) -> SingleState {
     match over.epoch.next() {
         None => SingleState::Failed(Failure::Exhausted),

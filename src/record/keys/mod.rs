@@ -101,8 +101,8 @@ impl Keys {
         format!("{}.tenure-check-{:02x}", self.prefix, random & 0xff)
     }
 
-    /// Returns the epoch of a key, or `None` for a foreign key. Foreign keys are ignored and never
-    /// deleted.
+    /// Returns the epoch of a key, or `None` for the key of another object. Other objects are
+    /// ignored and never deleted.
     pub fn parse(&self, key: &str) -> Option<Epoch> {
         let digits = key.strip_prefix(&*self.epoch_prefix)?.strip_suffix(".json")?;
         if digits.len() != 10 || !digits.bytes().all(|b| b.is_ascii_digit()) {

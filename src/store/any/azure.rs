@@ -35,7 +35,7 @@ impl AnyObjectStore {
     /// are the store's clock. The account needs the role *Storage Blob Data Contributor* on the
     /// container, or a SAS with the permissions `rcwl`, and `d` for a compactor.
     ///
-    /// No request. The first call returns an error if the credentials are missing or wrong.
+    /// Sends no request. The first call returns an error if the credentials are missing or wrong.
     ///
     /// # Errors
     ///

@@ -51,7 +51,7 @@ impl AnyObjectStore {
     /// The account needs `storage.objects.get`, `list`, `create`, and `delete`, which Cloud Storage
     /// also requires to overwrite an object (the role *Storage Object User*).
     ///
-    /// No request. The first call returns an error if the credentials are missing or wrong.
+    /// Sends no request. The first call returns an error if the credentials are missing or wrong.
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ use crate::store::{Determinacy, ETag, StoreError, StoreErrorKind, content_hash, 
 
 const FORMAT: u64 = 1;
 
-/// Number of bytes at the start of a file in which the header is searched. The headers that tenure
+/// Number of bytes at the start of a file that can contain the header. The headers that tenure
 /// writes have at most 50 bytes.
 const MAX_HEADER_BYTES: usize = 128;
 

@@ -75,8 +75,8 @@ fn delete_in(
     // The sync is needed even if the folder is missing: the process that removed the folder may
     // have died before its sync.
     chain.sync()?;
-    // A deletion does not settle another marked object first. On a full disk a settlement would
-    // fail, and the deletion could not free space.
+    // A deletion does not first settle another marked object (module `unsynced`). On a full disk a
+    // settlement would fail, and the deletion could not free space.
     if let Some(marked) = unsynced::marked(root)?
         && keys.iter().any(|key| **key == marked)
         && !failed.iter().any(|(key, _)| *key == marked)

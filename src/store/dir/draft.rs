@@ -65,7 +65,7 @@ impl Drop for Draft<'_> {
 }
 
 /// Removes the drafts of killed processes. The lock is held, because a process that settles an old
-/// object holds the lock while its draft has the date of the object.
+/// object holds the lock while its draft has the object's old date.
 pub(super) fn remove_leftovers(_: &Locked, work: &Folder) -> Result<(), StoreError> {
     let now = clock::wall_clock();
     for found in work.names()? {

@@ -227,7 +227,8 @@ impl Folder {
         };
         let metadata = file.metadata().map_err(failed)?;
         let mode = metadata.mode() & 0o7777;
-        // A process that opens the directory for one user keeps the permissions of the group.
+        // A process that opens the directory for one user leaves the group's permissions on the
+        // file.
         if mode != wanted && (self.access == Access::Group || mode != LOCK_OF_GROUP) {
             // Earlier versions created the file with mode 0644. Only the owner of the file can
             // change the mode, so an error is ignored.

@@ -60,8 +60,8 @@ impl ReadLock {
 
 /// Walks the store while no process writes. Creates no lock file: if the file is missing before and
 /// after the walk, no process has written in between, because each writer creates the file first.
-/// The walk is repeated if the first writer has come. The argument of `walk` is false if this
-/// process may not open the lock file, so that writers may run during the walk.
+/// If the first writer has created the file meanwhile, the walk is repeated. The argument of `walk`
+/// is false if this process may not open the lock file, so that writers may run during the walk.
 pub(super) fn read_locked<T>(
     root: &Folder,
     mut walk: impl FnMut(bool) -> Result<T, StoreError>,

@@ -56,7 +56,7 @@ const MAX_KEY: usize = 1_024;
 /// 400 KiB are refused.
 ///
 /// The credentials need `dynamodb:GetItem`, `dynamodb:PutItem`, `dynamodb:Query` and
-/// `dynamodb:DescribeTable`, and a compactor `dynamodb:BatchWriteItem`.
+/// `dynamodb:DescribeTable`. A compactor also needs `dynamodb:BatchWriteItem`.
 ///
 /// # Examples
 ///
@@ -85,7 +85,7 @@ pub struct DynamoStore {
 }
 
 impl DynamoStore {
-    /// Creates a store for the table of this name or ARN, with this client. No request.
+    /// Creates a store for the table of this name or ARN, with this client. Sends no request.
     ///
     /// The client's settings apply, except that its retries are disabled for conditional writes.
     /// The SDK's own connector offers HTTP/2, on which all requests share one connection. If a NAT
@@ -111,9 +111,9 @@ impl DynamoStore {
     /// sign-on, `HTTPS_PROXY`, `AWS_CA_BUNDLE` or `ca_bundle` in the profile (root certificates
     /// that replace the machine's certificates).
     ///
-    /// With a custom endpoint the default region is `us-east-1`. No request to the table. The first
-    /// call returns an error if the region or the credentials are missing. All stores that this
-    /// method creates in a process share one connection pool.
+    /// With a custom endpoint the default region is `us-east-1`. This function sends no request to
+    /// the table. The first call returns an error if the region or the credentials are missing. All
+    /// stores that this method creates in a process share one connection pool.
     pub async fn from_env(table: impl Into<String>) -> DynamoStore {
         let (config, session) = Session::from_env("DynamoDB").await;
         let client = RegionalClient::new(config, Client::new);

@@ -23,7 +23,8 @@ impl S3Store {
         if !self.deletes_singly.load(Ordering::Relaxed) {
             match self.delete_together(&keys).await {
                 // Some servers require the header Content-MD5, which the SDK does not send. Other
-                // servers do not support `DeleteObjects`. With both, only single deletions succeed.
+                // servers do not support `DeleteObjects`. On both kinds of servers, only single
+                // deletions succeed.
                 Err(error) if is_about_the_request(&error) => {
                     tracing::warn!(%error, "all further deletions use one request for each key");
                     self.deletes_singly.store(true, Ordering::Relaxed);

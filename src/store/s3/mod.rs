@@ -47,7 +47,7 @@ use self::encryption::Encryption;
 /// A call has no timeout: the caller must bound it. Clients from [`from_env`](S3Store::from_env)
 /// time out after 3.1 s while connecting.
 ///
-/// The credentials need `s3:GetObject`, `s3:PutObject` and `s3:ListBucket`, and a compactor
+/// The credentials need `s3:GetObject`, `s3:PutObject` and `s3:ListBucket`. A compactor also needs
 /// `s3:DeleteObject` (docs/reference/policies.md has a policy for each role). This store refuses
 /// directory buckets (S3 Express One Zone), because their listings have no order. It also refuses
 /// multi-region access points, because they are only eventually consistent between regions.
@@ -86,7 +86,7 @@ pub struct S3Store {
 
 impl S3Store {
     /// Creates a store with this client. `bucket` is the name of a bucket, or the alias or ARN of
-    /// an access point. No request.
+    /// an access point. Sends no request.
     ///
     /// The client's settings apply, including its addressing style and checksums. The client's
     /// retries are disabled for conditional writes. The SDK's own connector offers HTTP/2, on which
@@ -122,10 +122,10 @@ impl S3Store {
     /// S3 does not require, unless `AWS_REQUEST_CHECKSUM_CALCULATION` or
     /// `AWS_RESPONSE_CHECKSUM_VALIDATION` is set.
     ///
-    /// No request to the bucket. The first call returns an error if the region or the credentials
-    /// are missing. All stores that this method creates in a process share one connection pool. A
-    /// background task refreshes credentials before they expire. It also refreshes credentials
-    /// after S3 reports them as expired.
+    /// Sends no request to the bucket. The first call returns an error if the region or the
+    /// credentials are missing. All stores that this method creates in a process share one
+    /// connection pool. A background task refreshes credentials before they expire. It also
+    /// refreshes credentials after S3 reports them as expired.
     pub async fn from_env(bucket: impl Into<String>) -> S3Store {
         let (client, session) = from_env::from_env().await;
         S3Store { session, ..S3Store::of(client, bucket) }

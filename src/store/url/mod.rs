@@ -30,7 +30,7 @@ use self::schemes::{SCHEMES, Scheme, forms, unknown_scheme};
 /// Settings and credentials come from the environment of the service. An S3 URL accepts the options
 /// `?sse=`, `?kms-key-id=`, `?bucket-key=` and `?expected-bucket-owner=`. `BUCKET` may also be the
 /// ARN of an access point. A directory accepts `?share=group`. The command `tenure` accepts the
-/// same URLs. No request.
+/// same URLs. This function sends no request.
 ///
 /// # Errors
 ///
@@ -97,7 +97,7 @@ impl StoreUrl {
         }
     }
 
-    /// Opens the store. No request.
+    /// Opens the store. Sends no request.
     pub async fn open(&self) -> Result<Arc<dyn Store>, StoreError> {
         match &self.place {
             #[cfg(unix)]

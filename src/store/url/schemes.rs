@@ -22,7 +22,7 @@ pub struct CloudService {
     pub prices: &'static str,
     /// Noun for the first part of the URL, such as "bucket".
     pub what: &'static str,
-    /// Common prefix of the names of the variables with the service's settings.
+    /// Common prefix of the environment variables for the service's settings.
     pub(super) environment: &'static str,
     /// Name of the variable for the address of a custom server.
     pub(super) endpoint: &'static str,

@@ -70,7 +70,8 @@ impl Operator {
         let (above, known) = match self.look_below(below).await? {
             Some(Below::NeedsForce(leader)) => return Ok(Restored::NeedsForce(leader)),
             Some(Below::Wait(asked)) => (below, asked),
-            // The lower held epoch stops all candidates until this epoch exists (RS4).
+            // Until this restore creates its own held epoch, the lower held epoch stops all
+            // candidates (RS4).
             Some(Below::Held(held)) => (held.above, held.longest()),
             None => (below, Duration::ZERO),
         };

@@ -232,7 +232,7 @@ fn a_foreign_leader_is_polled_with_a_plain_get_and_read_before_the_seal() {
     play.gets(1, foreign("m", false, true));
     play.waits(Wait::Follow);
     play.input(Input::Lapsed);
-    // The foreign leader touches its record between the lapse and the seal.
+    // The foreign leader renews its record between the lapse and the seal.
     play.gets(1, foreign("m", false, true));
     play.waits(Wait::Follow);
     play.input(Input::Lapsed);
@@ -241,7 +241,8 @@ fn a_foreign_leader_is_polled_with_a_plain_get_and_read_before_the_seal() {
     assert_eq!(play.machine.step(), Step::Nonce);
 }
 
-/// A touch keeps the ETag of a foreign record, so the condition of the seal does not detect it.
+/// A renewal keeps the ETag of a foreign record, so the condition of the seal does not detect the
+/// renewal.
 #[test]
 fn a_denied_seal_is_sent_again_only_after_another_read() {
     let mut play = Play::new(CANDIDATE, None);
