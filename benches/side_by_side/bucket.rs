@@ -14,9 +14,9 @@ use tokio::time::{Instant, sleep};
 const MEDIAN: Duration = Duration::from_millis(20);
 /// With this deviation, 99 of 100 requests take less than 64 ms.
 const SIGMA: f64 = 0.5;
-/// The share of slow requests, which take a second or more, by a Pareto distribution. 4 of 100
-/// requests take more than 6 s, which is the request timeout at a validity of 30 s. Requests to S3
-/// are rarely this slow.
+/// The share of slow requests. Their times have a Pareto distribution with a minimum of 1 s. 4 of
+/// 100 requests take more than 6 s, which is the request timeout at a validity of 30 s. Requests to
+/// S3 are rarely this slow.
 const TAIL_SHARE: f64 = 0.1;
 const TAIL_ALPHA: f64 = 0.5;
 const LONGEST: f64 = 3_600.0;

@@ -113,9 +113,9 @@ pub fn steady(_: &Size) {
     check("cost relative to the single object with If-Match", tenure / if_match, 1.05);
 }
 
-/// Returns the seconds from a crash of the leader to the next election. The second number is the
-/// time in seconds from the bound to this election. The bound is `left × (1 + drift)` after the
-/// crash, where `left` is the rest of the lease at the crash.
+/// Returns two times in seconds: from a crash of the leader to the next election, and from the
+/// bound to this election. The bound is `left × (1 + drift)` after the crash, where `left` is the
+/// rest of the lease at the crash.
 fn crash(scheme: Scheme, seed: u64) -> (f64, f64) {
     paused().block_on(async move {
         let mut scene = Scene::new(seed);

@@ -177,9 +177,9 @@ pub fn steady(size: &Size) {
     check("requests relative to an election per partition", own as f64 / each as f64, 1.0);
 }
 
-/// Returns the seconds from the death of a worker until its last partition has an owner. The second
-/// number is the time in seconds from the bound to this takeover. The bound is `left × (1 + drift)`
-/// after the death, where `left` is the rest of the worker's lease.
+/// Returns two times in seconds: from the death of a worker until its last partition has an owner,
+/// and from the bound to this takeover. The bound is `left × (1 + drift)` after the death, where
+/// `left` is the rest of the worker's lease.
 fn death(partitions: u32, seed: u64) -> (f64, f64) {
     paused().block_on(async move {
         let mut scene = Scene::settled(partitions, seed).await;

@@ -84,9 +84,9 @@ pub struct Capabilities {
     pub rounds: usize,
     /// Number of rounds of each race. Default: [`race_rounds`].
     pub race_rounds: usize,
-    /// Length of the longest body of a race, in bytes. Between its check of the condition and its
-    /// commit, a store takes longer if the body is long. So races with long bodies detect more
-    /// faults. Default: 200 KiB.
+    /// Length of the longest body of a race, in bytes. A long body increases the time between a
+    /// store's check of the condition and its commit, so races with long bodies detect more faults.
+    /// Default: 200 KiB.
     pub race_bytes: usize,
 }
 

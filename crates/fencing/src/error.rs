@@ -16,8 +16,8 @@ pub struct Stale {
 }
 
 impl Stale {
-    /// Creates a refusal of the token `offered` by a guard that has seen `newest`, for guards
-    /// outside this crate.
+    /// Creates the refusal of a token, for guards outside this crate. `offered` is the refused
+    /// token, and `newest` is the greatest token that the guard has seen.
     #[must_use]
     pub const fn new(offered: Epoch, newest: Epoch) -> Stale {
         Stale { offered, newest }

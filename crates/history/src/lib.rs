@@ -34,7 +34,7 @@
 //! clock was stepped during the epoch, no bound is reliable.
 //!
 //! Many stores date writes in whole seconds. The bounds account for this resolution: the store
-//! rounds the time of a write down to a second, or to a tenth, a hundredth and so on of a second.
+//! rounds the time of a write down to a whole second or to a decimal fraction of a second.
 //! Resolutions coarser than whole seconds are not detected.
 //!
 //! The module [`drawing`] draws timelines of leaders.
@@ -92,8 +92,8 @@ pub struct History {
 pub struct LeadershipSpan {
     /// Number of the epoch.
     pub epoch: Epoch,
-    /// Name of the leader. `None` if the record is unreadable or has no name. Records of foreign
-    /// peers have no name.
+    /// Name of the leader. `None` if the record is unreadable or has no name. Records of peers that
+    /// do not use tenure have no name.
     pub candidate: Option<String>,
     /// Start of the leadership.
     pub from: TimeEstimate,

@@ -54,7 +54,7 @@ fn resigned(epoch: u64, from: f64, until: f64, ahead: f64) -> Found {
 }
 
 /// Creates the object of an epoch whose leader died immediately after its last renewal. Another
-/// process sealed the epoch at `sealed`.
+/// process sealed the epoch at the time `sealed`.
 fn lapsed(epoch: u64, from: f64, renewed: f64, sealed: f64) -> Found {
     let times = json!({
         "elected_at": from, "renewed_at": renewed, "sealed_at": sealed,

@@ -170,7 +170,7 @@ impl Races {
                         break;
                     }
                 }
-                // After each other error, the next attempt has a shorter body: some stores refuse
+                // After any other error, the next attempt has a shorter body: some stores refuse
                 // long bodies, and some connections are too slow for long bodies.
                 Err(error) if error.kind() == StoreErrorKind::AccessDenied => {
                     return Err(CheckFailure::Request(error));

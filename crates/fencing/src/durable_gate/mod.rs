@@ -253,8 +253,8 @@ impl DurableGate {
         }
     }
 
-    /// Reads the object. Returns `None` if the object still has the ETag `unless`, and `Some(None)`
-    /// if the object does not exist.
+    /// Reads the object. Returns `None` if the object still has the ETag in `unless`, and
+    /// `Some(None)` if the object does not exist.
     async fn find(
         &self,
         unless: Option<ETag>,

@@ -88,10 +88,10 @@ impl GateState {
     ///
     /// # Errors
     ///
-    /// - [`ErrorKind::Unavailable`]: if the object changed since the inspection without a reset,
-    ///   this call left it unchanged: inspect the gate again. If the store failed at every attempt,
-    ///   repeat the call. If [`may_have_happened`](Error::may_have_happened) returns `true`, the
-    ///   reset may have taken effect.
+    /// - [`ErrorKind::Unavailable`]: if the object changed since the inspection, but not by a
+    ///   reset, this call wrote nothing: inspect the gate again. If the store failed at every
+    ///   attempt, repeat the call. If [`may_have_happened`](Error::may_have_happened) returns
+    ///   `true`, the reset may have taken effect.
     /// - The errors of [`inspect`](DurableGate::inspect).
     pub async fn reset(&self, newest: Epoch) -> Result<Epoch, Error> {
         require_timers()?;

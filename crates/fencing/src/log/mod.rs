@@ -34,8 +34,8 @@ pub use writer::LogWriter;
 ///   older epoch, or is an earlier writer of the same epoch. This guarantee holds however long the
 ///   older writer pauses, and also if the log is trimmed during the pause. Epochs never decrease
 ///   along the log.
-/// - An append that returned `Ok` is in the log at its number. Between this entry and the newest
-///   entry that the writer knew before the append, the log has no entry of another writer.
+/// - An append that returned `Ok` is in the log at its number. The log has no entry of another
+///   writer between this entry and the newest entry that the writer knew before the append.
 /// - For each number, a reader returns the first object that was created at it, or no object.
 ///
 /// **Limits.** The data of a reader may be outdated when the reader uses them. A trim needs no
@@ -196,8 +196,8 @@ impl FencedLog {
         let (mut number, mut base) = (end.get(), end.get());
         loop {
             match self.object(number).await? {
-                // A number above `base` may have no object, because its fence may not be created
-                // yet. A fence at `base` or below sets a new `base`.
+                // A number above `base` may have no object, because its fence may not exist yet. A
+                // fence at `base` or below sets a new `base`.
                 Some(Read { header: Header { kind: Kind::Fence { base: next }, .. }, .. }) => {
                     base = if number <= base { next } else { base };
                 }

@@ -29,7 +29,7 @@ impl FencedLog {
     /// 1 LIST and 2 GET; 3 GET if the newest writer has not appended. About 25 LIST more on a log
     /// of a million objects, unless this `FencedLog` has seen the end before. If the log ends with
     /// fences, 1 GET more for each number from the last fence down to the newest entry or claim.
-    /// The log ends with fences while a writer opens it during the appends of a busy older writer.
+    /// The log ends with fences while a writer opens it and a busy older writer appends.
     ///
     /// # Errors
     ///

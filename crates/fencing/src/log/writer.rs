@@ -211,9 +211,9 @@ impl LogWriter {
             self.machine.handle(answer, self.log.calls.nonce());
             let Some(number) = missing else { continue };
             // The object that the writer wanted to read is missing. Usually a trim has deleted it
-            // after the listing, or after the store refused a create because of it. But each
-            // attempt ends here if the object was deleted by other means, or if reads of the store
-            // lag behind its writes. So the number of attempts is limited.
+            // after the listing, or after the refusal of a create at its number. But each attempt
+            // ends here if the object was deleted by other means, or if reads of the store lag
+            // behind its writes. So the number of attempts is limited.
             let again = matches!(self.machine.request(), Some(LogRequest::List(_)));
             if after_refusal || again {
                 if failures + 1 == ATTEMPTS {

@@ -71,8 +71,8 @@ async fn each_call_of_a_gate_succeeds_after_one_fault() {
     }
 }
 
-/// Makes each call of the guards while one kind of its requests always meets this fault. Returns
-/// the time until each call fails.
+/// Makes each call of the guards, with this fault in every request of one kind. Returns the time
+/// until each call fails.
 async fn times_of_failures(fault: Fault) -> Vec<(&'static str, Duration)> {
     let (faults, store) = faulty();
     let (gate, object, log) = (gate_of(&store), object_of(&store), log_of(&store));

@@ -67,7 +67,7 @@ impl Scheme {
     }
 }
 
-/// Locks by path. The locks of the scheme `AncestorRwLock`. The lock of a path exists only while an
+/// The locks of the scheme `AncestorRwLock`, by path. The lock of a path exists only while an
 /// operation uses it.
 #[derive(Default)]
 pub struct Ancestors(Mutex<HashMap<Path, Weak<RwLock<()>>>>);
