@@ -71,7 +71,7 @@
 //! | taking over from a dead leader that was followed | PUT, PUT, LIST |
 //! | the first campaign of a process | up to 4, and 5 to check the store |
 //!
-//! At the default validity and S3's list prices, a leader costs $1.33 a month, and a follower
+//! At the default validity and S3's list prices, a leader costs $1.33 a month, and a follower costs
 //! $0.21. On a [single object](Layout::SingleObject) a takeover is one PUT.
 //!
 //! # Tests with paused time

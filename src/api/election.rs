@@ -73,9 +73,9 @@ impl Election {
     /// object](crate::Layout::SingleObject): GET, PUT, and a PUT to take over. The first campaign
     /// on a store adds 5 requests to check it.
     ///
-    /// The call runs in a span `campaign`, and the leadership in a sibling span `leadership`. The
-    /// parent of both is the span in which the call is first polled. The parent stays open until
-    /// both have closed.
+    /// The call runs in a span `campaign`, and the leadership runs in a sibling span `leadership`.
+    /// The parent of both is the span in which the call is first polled. The parent stays open
+    /// until both have closed.
     ///
     /// # Errors
     /// - [`AccessDenied`](crate::ErrorKind::AccessDenied) and

@@ -146,8 +146,8 @@ impl Record {
         self.headed(Head { expired: self.expired })
     }
 
-    /// Returns the body for the object of this epoch. In the single object the body has the field
-    /// `expires_at`, by the wall clock, which peers that follow the If-Match post read. In a seal,
+    /// Returns the body for the object of this epoch. The body of the single object has the field
+    /// `expires_at`, by the wall clock, for peers that follow the If-Match post. In a seal,
     /// `expires_at` is 0.
     pub fn encode(&self, layout: Layout, epoch: Epoch, expires_at: Duration) -> Vec<u8> {
         match layout {

@@ -1,5 +1,5 @@
-//! The body of the single object: the record with the two fields of the post *Leader election with
-//! S3 and If-Match* in front (SO1 to SO3 in docs/design/protocol.md).
+//! The body of the single object: the two fields of the post *Leader election with S3 and
+//! If-Match*, and then the record (SO1 to SO3 in docs/design/protocol.md).
 
 use std::time::Duration;
 

@@ -85,8 +85,8 @@ impl Generations {
     }
 
     /// Returns the greatest epoch that has objects under its [`key`](Generations::key); `None` if
-    /// no epoch has objects. 1 LIST in a small folder; tens of LIST at a million objects. A failed
-    /// request is not retried.
+    /// no epoch has objects. Cost: 1 LIST in a small folder; tens of LIST at a million objects. A
+    /// failed request is not retried.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@ use tenure::internals::Record;
 use tenure::{Epoch, EpochEnd};
 
 /// Maximum length of a name, in bytes. Longer names are cut, because a history has thousands of
-/// records, and the record of a foreign peer can have a name of 64 KiB.
+/// records, and a record that another program wrote can have a name of 64 KiB.
 const LONGEST_NAME: usize = 1_024;
 
 /// An epoch object as the reader received it.

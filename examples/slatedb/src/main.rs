@@ -4,7 +4,7 @@
 //! cargo run -p tenure-slatedb -- my-bucket    # settings as for the AWS CLI
 //! ```
 //!
-//! Because of the lease, two live writers do not open the database alternately and fence each
+//! The lease prevents two live writers from opening the database alternately and fencing each
 //! other. SlateDB's fence protects the data: after a writer has opened the database, SlateDB
 //! refuses the writes of the previous writer, even if that writer paused between the check of its
 //! lease and its write.

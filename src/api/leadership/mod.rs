@@ -179,7 +179,7 @@ impl Leadership {
         self.answer("resigning", answer).await
     }
 
-    /// Waits for the driver's answer until at most one request timeout after the end of the lease.
+    /// Waits for the driver's answer, at most until one request timeout after the end of the lease.
     /// The limit is necessary because the driver's runtime may have ended or may be blocked.
     async fn answer(
         &self,

@@ -94,9 +94,9 @@ impl Cancellation {
     }
 
     /// Returns a token of the crate `tokio-util`, for libraries that take one. The task that renews
-    /// the lease cancels the token. If a call of another method of this type detects first that the
-    /// work must stop, that call cancels the token. If the caller cancels the token, other tokens
-    /// are not affected.
+    /// the lease cancels the token. If another method of this type detects earlier that the work
+    /// must stop, that method cancels the token. If the caller cancels the token, other tokens are
+    /// not affected.
     ///
     /// Unlike [`is_cancelled`](Cancellation::is_cancelled), the token does not check the lease. On
     /// a runtime with a single thread, no task can cancel the token until the work yields.

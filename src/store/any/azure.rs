@@ -33,7 +33,7 @@ impl AnyObjectStore {
     ///
     /// Conditions compare the ETag, which is different for each write. The dates of the responses
     /// are the store's clock. The account needs the role *Storage Blob Data Contributor* on the
-    /// container, or a SAS with the permissions `rcwl`, and `d` for a compactor.
+    /// container, or a SAS with the permissions `rcwl`. With a SAS, a compactor also needs `d`.
     ///
     /// Sends no request. The first call returns an error if the credentials are missing or wrong.
     ///

@@ -146,9 +146,9 @@ impl DurableGate {
 
     /// Admits the token, and stores it, if it is not lower than the greatest token seen.
     ///
-    /// A token that is at most the greatest token that this process has seen costs 1 GET, or no
-    /// request with [`sole_instance`](DurableGate::sole_instance). A greater token costs 1 GET and
-    /// 1 PUT, or 1 PUT if this process has seen the object.
+    /// If this process has seen this token or a greater one, the call costs 1 GET, or no request
+    /// with [`sole_instance`](DurableGate::sole_instance). Otherwise it costs 1 GET and 1 PUT, or 1
+    /// PUT if this process has seen the object.
     ///
     /// # Errors
     ///

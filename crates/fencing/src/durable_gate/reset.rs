@@ -68,8 +68,8 @@ impl GateState {
     }
 
     /// Sets the greatest token that the gate has seen. The new value may be lower than the old one.
-    /// Returns the token that the gate shows after the reset. 1 PUT; 1 GET more if the PUT is
-    /// refused or its response is lost.
+    /// Returns the token that the gate shows after the reset. Cost: 1 PUT, and 1 GET more if the
+    /// PUT is refused or its response is lost.
     ///
     /// `newest` must be at least the greatest token that a real leader was granted: the gate
     /// refuses lower tokens from then on.

@@ -189,9 +189,9 @@ impl FencedLog {
     /// `Err` contains a number that has no object: the object was trimmed meanwhile or deleted by
     /// other means.
     ///
-    /// 1 GET. If the log ends with fences, 1 GET more for each number from the last fence down to
-    /// the newest entry or claim. Fences at the end belong to a writer that is opening the log or
-    /// has failed to open it.
+    /// Costs 1 GET, and 1 GET more for each number from the last fence at the end of the log down
+    /// to the newest entry or claim. Fences at the end belong to a writer that is opening the log
+    /// or has failed to open it.
     async fn below_fences(&self, end: NonZeroU64) -> Result<Result<(u64, Read), u64>, Error> {
         let (mut number, mut base) = (end.get(), end.get());
         loop {

@@ -26,10 +26,11 @@ impl FencedLog {
     /// Reads the newest entry; `None` if the log has no entry. This method is for readers: it needs
     /// no token.
     ///
-    /// 1 LIST and 2 GET; 3 GET if the newest writer has not appended. About 25 LIST more on a log
-    /// of a million objects, unless this `FencedLog` has seen the end before. If the log ends with
-    /// fences, 1 GET more for each number from the last fence down to the newest entry or claim.
-    /// The log ends with fences while a writer opens it and a busy older writer appends.
+    /// Cost: 1 LIST and 2 GET; 3 GET if the newest writer has not appended. A log of a million
+    /// objects costs about 25 LIST more, unless this `FencedLog` has seen the end before. A log
+    /// that ends with fences costs 1 GET more for each number from the last fence down to the
+    /// newest entry or claim. The log ends with fences while a writer opens it and a busy older
+    /// writer appends.
     ///
     /// # Errors
     ///
@@ -84,8 +85,8 @@ impl FencedLog {
     /// Reads the entries from this number on, in order, up to the present end of the log. A reader
     /// that follows the log calls this method again, with the number after the last entry.
     ///
-    /// 1 LIST for every 1,000 objects, 1 GET for each object, and 1 GET of the trim marker for
-    /// every 32 objects.
+    /// Cost: 1 LIST for every 1,000 objects, 1 GET for each object, and 1 GET of the trim marker
+    /// for every 32 objects.
     ///
     /// # Errors
     ///

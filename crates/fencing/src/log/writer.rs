@@ -51,10 +51,10 @@ pub struct LogWriter {
 impl FencedLog {
     /// Claims the log for this token. Older writers cannot append any more.
     ///
-    /// 2 LIST, 1 GET and 1 PUT if the log has fewer than 1,000 objects or this `FencedLog` has seen
-    /// its end; about 25 LIST more at a million objects. While an older writer appends, the number
-    /// of requests depends on the pace of that writer: at most 18 if the older writer sends as many
-    /// requests as this writer, at most 38 if it sends four times as many (F18).
+    /// Cost: 2 LIST, 1 GET and 1 PUT if the log has fewer than 1,000 objects or this `FencedLog`
+    /// has seen its end; about 25 LIST more at a million objects. While an older writer appends,
+    /// the number of requests depends on the pace of that writer: at most 18 if the older writer
+    /// sends as many requests as this writer, at most 38 if it sends four times as many (F18).
     ///
     /// Dropping the future is safe; the claim may still take effect. If an older writer is busy,
     /// this call may also have sent a fence, which may arrive late. A late fence may end the writer
@@ -120,9 +120,9 @@ impl LogWriter {
         self.token.bound(read).await.unwrap_or_else(|loss| Err(FencingError::ending(loss, false)))
     }
 
-    /// Appends an entry, and returns its number. 1 PUT. If the response to the PUT is lost, 1 GET
-    /// to read the object back, then a few further attempts. 1 PUT and 2 GET more for each fence of
-    /// a lower epoch at the number of the append.
+    /// Appends an entry, and returns its number. Cost: 1 PUT. If the response to the PUT is lost,
+    /// the call reads the object back with 1 GET, and may make a few further attempts. Each fence
+    /// of a lower epoch at the number of the append costs 1 PUT and 2 GET more.
     ///
     /// After the future is dropped the effect is unknown, as after an error with
     /// [`may_have_happened`](FencingError::may_have_happened).

@@ -162,8 +162,8 @@ impl FencedObject {
         Ok(found.map(|found| Contents::new(found.line.epoch, found.body())))
     }
 
-    /// Claims the object for this token. Older writers cannot write any more. 1 GET and 1 PUT of
-    /// the whole body, and 1 GET more if this epoch has opened the object before.
+    /// Claims the object for this token. Older writers cannot write any more. Cost: 1 GET and 1 PUT
+    /// of the whole body, and 1 GET more if this epoch has opened the object before.
     ///
     /// A busy older writer may write between the GET and the PUT, so that the PUT is refused. After
     /// two refusals `open` writes a reservation object (1 GET, 1 PUT). An older writer reads the

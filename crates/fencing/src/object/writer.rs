@@ -79,8 +79,8 @@ impl ObjectWriter {
         self.body.as_ref()
     }
 
-    /// Writes the object. 1 PUT, and 1 GET more at each 16th write. If the response to the PUT is
-    /// lost, 1 GET to read the object back, then a few further attempts.
+    /// Writes the object. Cost: 1 PUT, and 1 GET more at each 16th write. If the response to the
+    /// PUT is lost, the call reads the object back with 1 GET, and may make a few further attempts.
     ///
     /// Dropping the future is safe. The write may still take effect until the next write succeeds.
     ///
