@@ -18,8 +18,8 @@ use crate::store::{ETag, GetOutcome, Object, PutOutcome, StoreError};
 /// Number of keys that one LIST requests: the maximum of S3, because the price of a LIST does not
 /// depend on the number of keys.
 const PAGE: usize = 1_000;
-/// Number of keys that are read from the end of a listing: the newest epoch and a few foreign keys
-/// after it (N7).
+/// Number of keys that are read from the end of a listing: the newest epoch and the keys of a few
+/// other objects after it (N7).
 const LAST: usize = 4;
 
 impl Driver {

@@ -38,8 +38,8 @@ impl EpochsOfPage {
         Ok(EpochsOfPage { epochs, rest })
     }
 
-    /// Checks a page of the greatest keys after `after`. Returns `None` if foreign keys fill the
-    /// page, because the greatest epoch is then unknown.
+    /// Checks a page of the greatest keys after `after`. Returns `None` if the keys of other
+    /// objects fill the page, because the greatest epoch is then unknown.
     pub fn of_last(
         keys: &Keys,
         after: &After,
@@ -108,8 +108,8 @@ mod tests {
         }
         assert_eq!(last(&[], false), listing(None));
         assert_eq!(last(&["lock-x"], false), listing(None));
-        // Foreign keys fill the page, and the keys of epochs may sort before them. So the newest
-        // epoch is unknown.
+        // The keys of other objects fill the page, and the keys of epochs may sort before them. So
+        // the newest epoch is unknown.
         assert_eq!(last(&["lock-x", "lock-y"], true), Ok(None));
         assert_eq!(last(&[], true), Ok(None));
     }

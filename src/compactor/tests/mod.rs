@@ -49,7 +49,7 @@ impl Clock for TestClock {
 
 /// A store in memory with slow requests. A deletion deletes the first half of its keys after a
 /// third of its time, and the other keys after two thirds. The store panics at the deletion of the
-/// newest epoch object or of a foreign key.
+/// newest epoch object or of an object that is not an epoch.
 #[derive(Debug)]
 struct Watched {
     inner: MemoryStore,

@@ -24,8 +24,8 @@
 //!   [`Written::Unknown`]. No request is sent twice.
 //! - [`Requests`] is the memory of one caller. The caller passes each answer of the store to
 //!   [`Requests::answered`] and each failure to [`Requests::fails`], in the order of the answers.
-//!   The other methods return the pause before the next attempt, or report that the caller must
-//!   give up.
+//!   Other methods return the pause before the next attempt, or report that the caller must give
+//!   up.
 //! - The caller of [`Context::campaign_alone`] uses a prefix that no other process knows. The
 //!   leadership is renewed until it is resigned, lost or dropped.
 //! - Only [`Context::learn`] makes a greater number known to later callers of the process.

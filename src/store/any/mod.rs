@@ -63,8 +63,8 @@ mod token;
 /// in a separate process also keeps each object that was written less than `min_age` before the
 /// newest object.
 ///
-/// **Keys** follow the rules of object_store: no part between slashes is empty, `.` or `..`. If a
-/// foreign key under the election's prefix violates these rules, every listing fails.
+/// **Keys** follow the rules of object_store: no part between slashes is empty, `.` or `..`. If the
+/// key of another object under the election's prefix violates these rules, every listing fails.
 ///
 /// # Examples
 ///
