@@ -92,7 +92,7 @@ async fn a_candidate_waits_for_a_node_and_the_margin() {
     assert_eq!(leadership.unwrap().epoch().get(), 1);
     assert!(!node.believes(&held));
     // The candidate waits for 40 s until the lock expires, and for a margin of one validity. The
-    // jitter before its seal adds up to a tenth of this sum.
+    // jitter before its seal is at most a tenth of this sum.
     assert!(took >= secs(50) && took < secs(56), "{took:?}");
 }
 

@@ -27,7 +27,7 @@ impl Clock for Wrong {
     fn now(&self) -> Moment {
         let Moment { boot, raw, wall, .. } = Process::system().now();
         match self {
-            // On the machine with the late wall clock, the boot and raw clocks also differ, as if
+            // On the machine whose wall clock is ahead, the boot and raw clocks also differ, as if
             // the machine had started years earlier.
             Wrong::Early => Moment::new(boot, raw, wall - YEARS),
             Wrong::Late => Moment::new(boot + YEARS, raw + YEARS, wall + YEARS),

@@ -141,7 +141,7 @@ async fn a_delayed_refresh_does_not_affect_the_successor() {
     server.until_held(1).await;
     let loss = within(secs(30), lead.lost()).await.expect("the lease ends");
     assert!(matches!(loss, Loss::LeaseEnded { .. }), "{loss}");
-    // The server holds the renewals of the old leader back while the successor seals the epoch and
+    // The server holds back the renewals of the old leader while the successor seals the epoch and
     // leads.
     server.clear_faults();
     let next = leader(node(&server, "b")).await;

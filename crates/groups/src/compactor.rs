@@ -1,10 +1,10 @@
 //! Deletes superseded assignments and ended sessions (GO7).
 //!
 //! If the newest assignment names a member whose session is missing, a coordinator waits for the
-//! validity of the session, because the member may still be alive (R1). So the compactor reads the
-//! newest assignment after the sessions, and keeps the sessions that this assignment names. It also
-//! keeps each session that has seen an assignment with a greater number: that assignment was
-//! deleted (D7).
+//! validity of the session, because the member may still be alive (R1). So the compactor keeps the
+//! sessions that the newest assignment names. It reads this assignment after the sessions, because
+//! an earlier assignment may lack a member that joined in between. It also keeps each session that
+//! has seen an assignment with a greater number: that assignment was deleted (D7).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -81,8 +81,9 @@ pub struct SessionsReport {
     pub listed: u64,
     /// Number of sessions that this run deleted, or in a dry run would have deleted.
     pub deleted: u64,
-    /// Number of kept sessions: they are alive, the newest assignment names them, they have seen a
-    /// later assignment, which was deleted, or they are younger than [`Report::min_age_ms`].
+    /// Number of kept sessions. A session is kept if it is alive, the newest assignment names it,
+    /// it has seen a later assignment that was deleted, or it is younger than
+    /// [`Report::min_age_ms`].
     pub kept: u64,
     /// Number of sessions that the store did not delete. The next run tries them again.
     pub failed: u64,

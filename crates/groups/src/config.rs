@@ -77,7 +77,7 @@ impl GroupConfig {
     }
 
     /// Returns whether another assignor plans the group (GC9). If so, this process moves no owned
-    /// partition, because the two assignors would move it back and forth.
+    /// partition, because the two assignors would move partitions back and forth.
     pub(super) fn differs(&self, known: &Assignment) -> bool {
         !known.assignor.is_empty() && *known.assignor != *self.assignor.name()
     }
@@ -110,7 +110,7 @@ impl GroupBuilder {
     /// assertion, a joining process immediately ends the session of a dead process with its name,
     /// and gets the partitions of that process. Without the assertion, the group waits until the
     /// session of the dead process lapses. If the assertion is wrong, two members may believe that
-    /// they own a partition. Costs one GET and one PUT more per join. Default: false.
+    /// they own the same partition. Costs one GET and one PUT more per join. Default: false.
     pub fn name_is_unique(mut self, unique: bool) -> GroupBuilder {
         self.election = self.election.name_is_unique(unique);
         self

@@ -25,7 +25,7 @@ impl EndedSessions {
         self.records().contains_key(&id)
     }
 
-    /// If the listed tag equals the tag of the earlier read, returns the record of that read. A new
+    /// If the listed tag equals the tag of an earlier read, returns the record of that read. A new
     /// read would return the same record.
     pub(super) fn record(&self, id: SessionId, listed: &ETag) -> Option<SessionRecord> {
         let records = self.records();

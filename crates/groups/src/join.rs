@@ -59,8 +59,8 @@ impl Group {
     }
 
     /// Joins as [`join`](Group::join) does. Returns `None` if the `Group` must leave before the
-    /// join is complete. The work under the `former` sessions of this process has returned, so the
-    /// member resigns them (GW4).
+    /// join is complete. The member resigns the `former` sessions of this process, because the work
+    /// under them has returned (GW4).
     pub(super) async fn join_unless_leaving(
         &self,
         former: &[Session],

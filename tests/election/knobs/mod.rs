@@ -232,8 +232,8 @@ async fn a_leader_survives_renewals_that_are_never_answered() {
     }
 }
 
-/// If `poll_backoff` is set, a follower increases its poll interval up to a bound. The post about
-/// Cloud Storage proposes a back-off.
+/// If `poll_backoff` is set, a follower increases its poll interval up to a bound. Hongli Lai's
+/// algorithm for Cloud Storage proposes a back-off.
 #[tokio::test(start_paused = true)]
 async fn a_follower_backs_off_up_to_a_bound_if_configured() {
     for (backoff, polls) in [(None, 200..=203), (Some(secs(8)), 7..=12)] {

@@ -1,5 +1,5 @@
-//! Tests the directory store with real processes. Some are killed at any moment, and some race for
-//! one key.
+//! Tests the directory store with real processes. Some are killed at random moments, and some race
+//! for one key.
 //!
 //! The processes run this test program. An environment variable makes the program run only
 //! [`child_process`].

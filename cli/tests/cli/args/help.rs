@@ -73,7 +73,7 @@ fn the_whole_help_has_headings_and_the_summary_omits_rare_options() {
     }
 }
 
-/// `each_variable_has_the_name_of_its_flag` pins the names.
+/// The test `each_variable_has_the_name_of_its_flag` checks the names of the variables.
 #[test]
 fn each_option_with_a_variable_shows_it() {
     for verb in [&["run"][..], &["group", "run"], &["serve"], &["compact"], &["status"]] {

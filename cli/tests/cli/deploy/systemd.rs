@@ -160,7 +160,7 @@ fn a_stopped_process_sends_no_sign_of_life() {
     systemd.until("WATCHDOG=1");
 }
 
-/// The watchdog of another process, such as the parent shell, does not wait for this one.
+/// The watchdog of another process, such as the parent shell, does not wait for this process.
 #[test]
 fn the_watchdog_of_another_process_gets_no_message() {
     let scene = Scene::new(TENURE);
@@ -221,7 +221,7 @@ fn units() -> PathBuf {
 fn each_unit_is_hardened() {
     let analyze = |unit: &Path| {
         let mut command = Command::new("systemd-analyze");
-        // An exposure of 3.0.
+        // The threshold 30 means an exposure of 3.0.
         command.args(["security", "--offline=true", "--threshold=30", "--no-pager"]);
         command.arg(unit).output()
     };
@@ -272,7 +272,7 @@ fn each_unit_with_notifications_becomes_active() {
         command.env(variable.0, variable.1.replace("/{}", &path.display().to_string()));
         let text = fs::read_to_string(units().join(unit)).expect("a unit");
         assert!(text.contains("\nType=notify\nTimeoutStartSec=infinity\nWatchdogSec="), "{unit}");
-        // Otherwise multi-user.target would wait for the unit.
+        // Without this order, multi-user.target would wait for the unit.
         assert!(text.contains("\nAfter=network-online.target multi-user.target\n"), "{unit}");
         let mut service = scene.start("service", systemd.of(command, Some(PATIENCE)));
         systemd.until("READY=1");

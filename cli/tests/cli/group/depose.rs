@@ -187,7 +187,7 @@ fn an_unclear_member_is_not_deposed() {
     let said = scene.group("depose", &["w1"]);
     said.fails(73, &["w1 is ambiguous", &both[0], &both[1], "nothing was changed"]);
     scene.group("depose", &["w3"]).fails(73, &["no member w3", &both[0], "w\\u{202e}2 (session "]);
-    // A prefix of a session must have at least eight characters.
+    // A prefix of a session id must have at least eight characters.
     scene.group("depose", &[&sessions[0][..7]]).fails(73, &["no member"]);
     let said = scene.group("depose", &[&sessions[0]]);
     assert_eq!(said.code, 0, "{said:?}");

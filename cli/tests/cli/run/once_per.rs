@@ -120,7 +120,7 @@ fn a_failed_period_is_retried_up_to_the_limit() {
         once(&bench, &["--retries", "1"], "exit 7");
         assert_eq!(runs(&bench), ["1", "2"]);
     }
-    // A run with a higher limit makes another attempt.
+    // A run with a higher limit of retries makes another attempt.
     assert_eq!(once(&bench, &["--retries", "2", "--try"], "exit 7").code, 7);
     assert_eq!(runs(&bench), ["1", "2", "3"]);
 }

@@ -1,4 +1,4 @@
-//! Tests the type `Group` of `tenure run`: a process group with its guard, its gate and its tender.
+//! Tests the type `Group` of `tenure run`: CMD with its supervisor, standby, guard and gate.
 #![cfg(target_os = "linux")]
 
 use std::ffi::{OsStr, OsString};

@@ -209,7 +209,8 @@ impl MemberTask {
     }
 }
 
-/// Returns the member for a session that was read.
+/// Returns the member that this session describes. Returns `None` if its object was not read, or
+/// has another nonce.
 fn joining(bodies: &Bodies, id: SessionId, record: &SessionRecord) -> Option<Member> {
     let body = bodies.get(&id).filter(|body| body.session(id).nonce == record.nonce)?;
     Some(body.member(id))

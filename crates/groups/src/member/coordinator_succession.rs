@@ -11,8 +11,8 @@ use crate::protocol::Session;
 use crate::protocol::message::SessionAnswer;
 use crate::protocol::standby::{Place, Standby};
 
-/// After the coordinator's end, this member reads at most this number of sessions at the same time.
-/// The sessions belong to the members that precede it in the order of succession.
+/// Number of sessions that this member reads at the same time after the coordinator's end, to find
+/// a live member that precedes it in the order of succession.
 const READ_BEFORE: usize = 3;
 
 impl MemberTask {

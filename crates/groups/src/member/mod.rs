@@ -39,7 +39,7 @@ pub(super) struct MemberTask {
     cx: Arc<Context>,
     config: Arc<GroupConfig>,
     ownership: Arc<Ownership>,
-    /// Lost sessions of this process. The work under them has returned.
+    /// Lost sessions of this process whose work has returned.
     former: Vec<Session>,
     objects: Objects,
 

@@ -26,7 +26,7 @@ use tenure::Epoch;
 /// | confirmed | confirmed: also grants partitions | starts the work on each grant |
 ///
 /// The changes that `note` returns take effect in their order, before the next input or order.
-/// After [`Change::Revoked`] the driver stops the work and calls `release`. From that call on the
+/// After [`Change::Revoked`] the driver stops the work and calls `release`. From that call on, the
 /// partition is not owned under its token, even if the write that reports the release fails. The
 /// driver writes `releasing` with each renewal of the session.
 ///

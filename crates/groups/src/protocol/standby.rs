@@ -11,7 +11,7 @@ use tenure::store::ETag;
 /// The timer of one coordinator, in a member that may replace the coordinator.
 ///
 /// No invariant depends on this timer: any number of members may plan at the same time. The timer
-/// has the effect that one member takes over soon, and that two members rarely take over together.
+/// makes one member take over soon, and rarely lets two members take over together.
 ///
 /// # Contract
 ///

@@ -37,7 +37,7 @@ fn regression_a_membership_is_lost_when_the_runtime_of_its_join_ends() {
         let lost = second.block_on(async { tokio::time::timeout(secs(20), lost).await });
         let loss = lost.expect("the last event is delivered");
         match ends {
-            // The runtime dropped the tasks, and these dropped the session.
+            // The runtime dropped the tasks, and the tasks dropped the session.
             true => assert!(matches!(loss, Some(Loss::Resigned)), "{loss:?}"),
             false => assert!(
                 matches!(loss, Some(Loss::LeaseEnded { .. } | Loss::Suspended { .. })),

@@ -14,7 +14,7 @@ async fn with_key(fleet: &Fleet, name: &str) -> (Node, &'static str) {
     (Node::of(membership), key)
 }
 
-/// Waits until the condition holds. Returns the time.
+/// Waits until the condition holds. Returns the duration of the wait.
 async fn until(within: Duration, holds: impl Fn() -> bool) -> Duration {
     let mut waited = Duration::ZERO;
     while !holds() {

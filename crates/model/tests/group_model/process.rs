@@ -113,7 +113,7 @@ impl Process {
         process
     }
 
-    /// Returns the process after its restart, which uses `id`.
+    /// Returns the restarted process, which uses this id.
     pub fn again(&self, id: SessionId) -> Process {
         let mut next = Process::new(0, self.drawn);
         (next.id, next.ids_alone) = (id, self.ids_alone);

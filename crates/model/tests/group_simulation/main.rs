@@ -38,7 +38,7 @@ fn the_invariants_hold_under_faults() {
     }
     println!("seeds {} to {}:", seeds.start, seeds.end - 1);
     counts.iter().for_each(|(event, many)| println!("    {many} {event}"));
-    // Only the fixed seeds are checked for rare events, because drawn seeds may miss a rare event.
+    // Check only the first seeds for rare events, because other seeds may miss a rare event.
     if seeds.start == 0 && seeds.end >= ENOUGH_SEEDS {
         for event in world::ALL_HAPPEN {
             assert!(counts.contains_key(event), "no {event}");

@@ -92,8 +92,8 @@ impl Process {
         self.machine.handle(Input::Nonce(nonce_of(nonce)));
     }
 
-    /// Passes an input to the machine. Skips the pause before a retry and the start of the next
-    /// campaign, because both waits are equivalent to a late request.
+    /// Passes an input to the machine. Skips the wait before a retry and the wait before the next
+    /// campaign, because both are equivalent to a late request.
     pub fn handle(&mut self, input: Input) -> Option<Event> {
         let told = match &input {
             Input::Answer(answer) => Some(answer.clone()),

@@ -125,7 +125,7 @@ impl Candidate {
         Ok(())
     }
 
-    /// Reports to the checkers the leader that a call of this task returned. The epoch of the
+    /// Reports to the checkers that a call of this task returned this leader. The epoch of the
     /// leader must not be lower than the epochs that earlier calls returned.
     fn saw(&self, leader: Option<&Leader>) {
         if let Some(leader) = leader {

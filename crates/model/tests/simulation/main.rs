@@ -47,7 +47,7 @@ fn the_invariants_hold(layout: Layout, plan: impl Fn(u64) -> Plan + Sync) {
         outcomes.iter().for_each(|outcome| summary.add(outcome));
     }
     println!("{layout:?}, seeds {} to {}:\n{summary}", seeds.start, seeds.end - 1);
-    // Only the fixed seeds are checked for rare events, because drawn seeds may miss a rare event.
+    // Check only the first seeds for rare events, because other seeds may miss a rare event.
     if seeds.start == 0 && seeds.end >= ENOUGH_SEEDS && only.is_empty() {
         summary.assert_that_all_happened(layout);
     }

@@ -1,4 +1,5 @@
-//! Writers that are not candidates of this library: an operator, and nodes of both posts.
+//! Writers that are not candidates of this library: an operator, and nodes of Morling's post and of
+//! the If-Match post (docs/how-to/upgrade.md).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Tests the bucket policy. It also denies requests of an administrator with all permissions.
+//! Tests the bucket policy. The policy also denies requests of an administrator with all
+//! permissions.
 
 use std::time::Duration;
 

@@ -10,10 +10,10 @@ use tenure::{Epoch, EpochEnd};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SingleBody {
     pub token: u8,
-    /// The nonce, or 0 in bodies that have only the two fields of the post.
+    /// The nonce, or 0 in bodies that have only the two fields of the If-Match post.
     pub nonce: u8,
-    /// The heartbeat. If the body has only the two fields of the post, this number represents the
-    /// value of `expires_at`.
+    /// The heartbeat. If the body has only the two fields of the If-Match post, this number
+    /// represents the value of `expires_at`.
     pub heartbeat: u8,
     /// Index of the end in [`WORDS`], or 0 while the lock is not released.
     pub word: u8,

@@ -81,7 +81,7 @@ fn share(marked: bool, seats: usize, holders: usize) -> impl Strategy<Value = Ma
     let holder = prop::option::weighted(0.8, 0..holders.max(1));
     let holder = holder.prop_map(move |holder| holder.filter(|_| holders > 0));
     let names = (0..=seats).prop_map(letter);
-    // A number selects the marks of the share. No seat needs to have the two names of the marks.
+    // A number selects the marks of the share. The names in the marks need not be names of seats.
     let marks = (0..if marked { 16 } else { 1 }, names.clone(), names);
     (holder, marks).prop_map(|(holder, (kind, one, other))| {
         let mut share = Marked { holder, ..Marked::default() };
@@ -133,9 +133,9 @@ impl Group {
         self.shares.iter().zip(plan).filter(moved).count()
     }
 
-    /// Considers each permitted plan that gives a seat to every share with a permitted seat. Each
-    /// key of the result is the counts of shares per seat in one or more plans. The value is the
-    /// fewest moves of a plan with these counts.
+    /// Considers all permitted plans in which a share has no seat only if no seat may have it. Each
+    /// key of the result is the counts of shares per seat. The value is the fewest moves of a plan
+    /// with these counts.
     fn all_plans(&self) -> BTreeMap<Vec<usize>, usize> {
         let mut plans = BTreeMap::from([(vec![0; self.seats.len()], 0)]);
         for (number, share) in self.shares.iter().enumerate() {
