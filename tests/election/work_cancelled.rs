@@ -13,8 +13,8 @@ use tenure_testkit::world::{VALIDITY, World, elect};
 /// Time limit for work that never yields.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Spins until `holds` returns true. Like a blocking call of SQLite or `std::fs`, it does not yield
-/// to the runtime. Returns whether the condition was true before the deadline.
+/// Spins until `holds` returns true. Like a blocking call of SQLite or `std::fs`, this function
+/// does not yield to the runtime. Returns whether the condition was true before the deadline.
 fn spin_until(mut holds: impl FnMut() -> bool) -> bool {
     let end = Process::system().now().boot + DEADLINE;
     while Process::system().now().boot < end {

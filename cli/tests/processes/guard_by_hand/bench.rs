@@ -43,7 +43,7 @@ pub struct Guard {
     child: Child,
     orders: Option<PipeWriter>,
     reports: BufReader<PipeReader>,
-    /// Process ID of CMD, once CMD was started.
+    /// Process ID of CMD, after CMD was started.
     pub command: u32,
     /// The links in /proc to the guard's ends of the two pipes.
     pub pipes: [PathBuf; 2],

@@ -68,11 +68,11 @@ pub struct Process {
     sent: Vec<Nonce>,
     /// Heartbeat of the write that extended the lease. `None` after the end of the lease.
     pub runs: Option<u64>,
-    /// Nonce of the session, once the session was granted.
+    /// Nonce of the session, after the session was granted.
     pub nonce: Option<Nonce>,
     /// Broken: the process treats sessions with the same id as the same session.
     pub ids_alone: bool,
-    /// The machines of the membership, once the session was granted.
+    /// The machines of the membership, after the session was granted.
     pub participant: Option<Machines>,
     /// The last contents that the process knows to be in the session's object.
     pub written: Option<Data>,

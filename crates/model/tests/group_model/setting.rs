@@ -8,8 +8,7 @@ pub struct Group {
     /// The greatest number of an assignment in the model.
     pub last: u64,
     pub budget: Budget,
-    /// True if a restarted member uses its old id again, once the object with this id no longer
-    /// exists.
+    /// True if a restarted member uses its old id again after the object with this id was deleted.
     pub reuses_ids: bool,
     /// True if a restarted member is the same process and remembers the assignments that it read.
     pub remembers: bool,

@@ -37,7 +37,7 @@ pub struct Ghost {
     /// The first session that believed in each token. Recorded only in models whose broken rule
     /// lets a member take another session for its own.
     pub believed: BTreeMap<Release, Nonce>,
-    /// Releases of partitions, recorded once the work of the owner has stopped.
+    /// Releases of partitions, recorded after the work of the owner has stopped.
     pub stopped: BTreeSet<(Session, Release)>,
     /// Ended sessions, with the newest assignment at the time of their end. Recorded only if
     /// sessions are compacted.

@@ -225,7 +225,7 @@ impl Reader {
         }
     }
 
-    /// Sets the nonce of the next attempt, which must never have been used.
+    /// Sets the nonce of the next attempt. The nonce must never have been used.
     pub fn nonce(&mut self, nonce: Nonce) {
         if let State::NeedNonce(draft) = &mut self.state {
             Arc::make_mut(&mut draft.assignment).nonce = nonce;
