@@ -1,7 +1,7 @@
 //! The environment variables whose names begin with `TENURE_`: settings, and variables for CMD.
 //! Warns of unknown variables.
 //!
-//! A flag that is a setting has a variable, which takes effect without the flag. A flag for a
+//! A flag that is a setting has a variable, which applies if the flag is not given. A flag for a
 //! single action, such as `depose --force`, has no variable. `restore --epoch` has no variable,
 //! because in the environment of CMD `TENURE_EPOCH` means the epoch of the leader.
 
@@ -64,9 +64,9 @@ const OF_RUN: [&str; 11] = [
     "TENURE_APP_HEALTH",
     "TENURE_APP_HEALTH_DEADLINE",
 ];
-/// Settings that a `tenure` process inside the CMD of `watch --exec` ignores, too. In this CMD,
-/// `TENURE_DATA` contains the data of the observed leader, and the outer process already listens on
-/// the two addresses.
+/// Settings that a `tenure` process ignores inside every CMD, also the CMD of `watch --exec`: in
+/// this CMD, `TENURE_DATA` contains the data of the observed leader, and the outer process already
+/// listens on the two addresses.
 const OF_ALL: [&str; 3] = ["TENURE_DATA", "TENURE_HEALTH_ADDR", "TENURE_METRICS_ADDR"];
 
 /// The reason to refuse the arguments.

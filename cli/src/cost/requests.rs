@@ -106,8 +106,8 @@ fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<RequestRow> {
     let [polls, observer_polls, days] = per(time, [poll, observer_poll, DAY]);
     let [lists, observer_lists] = per(time, [poll, observer_poll].map(|it| it.max(LIST_EVERY)));
     let [confirms, looks] = per(time, [validity.min(LIST_EVERY).max(poll), validity.max(OFTEN)]);
-    // A member reads the coordinator's session at the last poll before the session is silent. A
-    // deputy reads the session at each poll.
+    // A member reads the coordinator's session at the last poll before an unchanged session counts
+    // as silent. A deputy reads the session at each poll.
     let watches = polls / (silence(validity, poll).as_secs_f64() / poll.as_secs_f64()).floor();
     let [members, observers] = [args.members, args.observers].map(f64::from);
     let others = members - 1.0;

@@ -12,9 +12,9 @@ use crate::process::timer::pause;
 
 /// Bounds of the buckets in seconds, from the latency of a local directory to a request timeout.
 const SECONDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
-/// Bounds of the buckets as fractions of the validity. The measured value is the least time left of
-/// a lease between two renewals. Below 0.25 the lease is at risk. With healthy renewals the value
-/// is slightly below 0.67.
+/// Bounds of the buckets as fractions of the validity. Each value is the time left of a lease
+/// immediately before a renewal extends it. Below 0.25 the lease is at risk. With healthy renewals
+/// a value is slightly below 0.67.
 const RATIOS: [f64; 12] = [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 1.0];
 const IN_SECONDS: [&str; 3] =
     ["tenure_request_seconds", "tenure_renewal_seconds", "tenure_group_renewal_seconds"];

@@ -23,8 +23,8 @@ pub fn fit(text: &str, columns: usize) -> String {
     if shown.width() <= columns {
         return text.to_owned();
     }
-    // The width of an emoji sequence differs from the sum of its characters. The limit bounds the
-    // work for characters without a width.
+    // The width of an emoji sequence differs from the sum of its characters, so each prefix is
+    // measured. A limit of `4 * columns` prefixes bounds the work for characters without a width.
     let ends = shown.char_indices().map(|(end, _)| end).take(4 * columns);
     let kept = ends.take_while(|end| shown[..*end].width() < columns).count().saturating_sub(1);
     let (mut cut, mut seen, mut in_style) = (String::new(), 0, false);
@@ -61,8 +61,8 @@ pub fn wrap(text: &str, indent: usize) -> String {
     lines
 }
 
-/// Returns a table with a heading and aligned columns. If it is wider than [`WIDTH`], the widest of
-/// the columns `flexible` are shortened. The last column is not padded.
+/// Returns a table with a heading and aligned columns. If the table is wider than [`WIDTH`], the
+/// widest of the `flexible` columns are shortened. The last column is not padded.
 pub fn table<const N: usize>(
     heading: [&str; N],
     rows: &[[String; N]],

@@ -112,7 +112,7 @@ pub fn complain(message: &str) {
     }
 }
 
-/// The partition that the lines of a process without started logs name.
+/// The partition in the stderr lines of a process that has not started the logs, such as the guard.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 pub struct LoggedPartition {
     /// Name of the partition, escaped for a terminal.
@@ -135,8 +135,8 @@ impl LoggedPartition {
     }
 }
 
-/// Writes an event to stderr in a process that has not started the logs. `outcome` is the field for
-/// programs.
+/// Writes an event to stderr in a process that has not started the logs. `outcome` is a stable word
+/// for programs, which only JSON lines contain.
 pub fn say(partition: Option<&LoggedPartition>, outcome: &'static str, message: &str) {
     match format() {
         LogFormat::Text => {

@@ -86,7 +86,7 @@ impl Watcher {
         end.map_or(Ok(0), Err)
     }
 
-    /// Returns a watcher without CMD that only a failure ends. A signal ends the process.
+    /// Returns a watcher without CMD. Only a failure ends the watch: the caller handles signals.
     pub fn endless(json: bool) -> Watcher {
         Watcher {
             json,

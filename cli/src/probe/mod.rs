@@ -96,7 +96,7 @@ Exit codes:
 
 pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
     let url = &args.store.store;
-    // The election is only built, because `build` refuses a prefix that no election can have.
+    // The `build` of an election refuses a prefix that no election can have.
     let normalised = normalised(prefix(url));
     let Opened { store, prefix } = open(url, IfMissing::Refuse).await?;
     Election::builder(Arc::clone(&store), prefix).build()?;

@@ -105,7 +105,8 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     let unused = || Arc::new(MemoryStore::new());
     election(&args, &name, data.clone(), unused(), prefix(&args.store.store)).build()?;
     if let Some(successor) = &args.successor {
-        // The election is only built, because `build` refuses a name that no candidate can have.
+        // This election has no other use than its `build`, which refuses a name that no candidate
+        // can have.
         Election::builder(unused(), "").name(successor).build()?;
     }
     let program = args.command.first().expect("clap requires a CMD");
@@ -190,7 +191,7 @@ fn job(
 }
 
 /// Campaigns and leads until one leadership decides the exit code. The bound of the first campaign
-/// includes the time `waited` before it.
+/// includes `waited`, the time before this campaign.
 async fn lead_until_done(
     args: &RunArgs,
     job: &Job,

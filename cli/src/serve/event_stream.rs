@@ -112,7 +112,7 @@ pub mod testing {
             self.0.iter().map(first).collect()
         }
 
-        /// Asserts that each stream has sent the event at most `within` later than `after`.
+        /// Asserts that each stream has sent the event between `after` and `after + within`.
         #[track_caller]
         pub fn said(&self, event: &str, after: Duration, within: Duration) {
             let delays = self.delays(event, after);

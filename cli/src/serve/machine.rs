@@ -96,8 +96,7 @@ pub struct Common<O> {
     /// The name in the API.
     pub name: String,
     validity: Duration,
-    /// Time from the moment at which replies report the end of a leadership or session to the end
-    /// of its lease.
+    /// How long before the end of its lease a leadership or session is reported as ended.
     pub margin: Duration,
     process: Process,
     /// The error of [`ServedRole::Failed`] as text for people.
@@ -138,7 +137,7 @@ impl<O> Common<O> {
         self.process.now().time_of_day().format("%FT%T%.3fZ").to_string()
     }
 
-    /// Checks the lease. Returns the time left without the margin, or the reason why the leadership
+    /// Checks the lease. Returns the time left minus the margin, or the reason why the leadership
     /// or the session has ended.
     pub fn left(&self, lease: &Lease) -> Result<Duration, &'static str> {
         lease.check().map_err(|loss| loss.outcome())?;
@@ -146,7 +145,7 @@ impl<O> Common<O> {
         if left.is_zero() { Err(NOT_RENEWED) } else { Ok(left) }
     }
 
-    /// Returns whether less than a quarter of the validity is left. `left` is the time left without
+    /// Returns whether less than a quarter of the validity is left. `left` is the time left minus
     /// the margin.
     pub fn is_at_risk(&self, left: Duration) -> bool {
         left + self.margin <= self.validity / 4

@@ -26,7 +26,7 @@ struct CostLine {
     cost: CostArgs,
 }
 
-/// Returns the validity of an observer, which has no lease, with the settings of `tenure watch`.
+/// Returns the validity setting of the observer in `tenure watch`. An observer has no lease.
 fn observer_validity(args: &CostArgs) -> Duration {
     watcher::validity(args.poll, DAY)
 }
@@ -240,8 +240,8 @@ async fn regression_a_compactor_among_thousands_of_epochs_sends_the_requests_of_
     let rows = ["0", "8", "96", "23976", "24024", "60000", "14800 --compactions-per-day 2"];
     compare("--elections-per-day", &rows, (1.0, 0.4), async |world| {
         let (a_day, runs_a_day) = (world.args.elections_per_day, world.args.compactions_per_day);
-        // All epochs of a window are created before the first run of the window. Some of them are
-        // created in the last hour before this run, so the run keeps them.
+        // A window is one or more consecutive runs. All its epochs are created before its first
+        // run. Some are created in the last hour before this run, so the run keeps them.
         let runs = (runs_a_day / a_day.max(1.0)).max(1.0);
         let (between, epochs) = (DAY.div_f64(runs_a_day), (a_day / runs_a_day * runs) as u64);
         let young = (a_day / 24.0) as u64;

@@ -126,7 +126,7 @@ async fn a_new_process_takes_over_from_a_dead_leader() {
     }
 }
 
-/// After its first read of the seal, each process waits for the named successor. An attempt that
+/// After a process has read a seal, it waits for the successor that the seal names. An attempt that
 /// returned during this wait could never be elected.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_waits_after_a_seal() {

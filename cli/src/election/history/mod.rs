@@ -67,7 +67,8 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
     refuse_unreadable(objects, ("epoch object", "lock"))?;
     let is_job = (!args.json || args.svg.is_some()) && {
         history.requests += 1;
-        // An access policy may allow an observer to read only epochs.
+        // A failed read counts as no record, because an access policy may allow an observer to read
+        // only epochs.
         RecordPlace::new(store, &prefix).read().await.is_ok_and(|record| record.is_some())
     };
     show(

@@ -10,7 +10,8 @@ use tenure_history::{Gap, History, LeadershipSpan};
 use super::end_word;
 
 /// Returns the timeline with this title: a lane per candidate, an interval per epoch with its end,
-/// and the times without a leader. The gaps of a job are not drawn.
+/// and the times without a leader. If the leaders run the periods of `--once-per` (`is_job`), the
+/// gaps are normal, and not drawn.
 pub fn of(history: &History, title: &str, is_job: bool) -> Drawing {
     let mut drawing = Drawing::new(title);
     let first = |span: &LeadershipSpan| [span.from.at, span.written_at].into_iter().flatten().min();

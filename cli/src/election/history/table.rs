@@ -84,9 +84,10 @@ fn gap_row(gap: &Gap) -> Option<[String; 5]> {
     Some([String::new(), vacant, from, format!("{mark}{}", seconds(about)), end])
 }
 
-/// Returns the start by the leader's own clock, as `status` and the log show it, if this clock agrees
-/// with the store's. The estimate of the history depends on the date of the last write, and so
-/// changes by up to a second with each renewal.
+/// Returns the start by the leader's own clock, as `status` and the log show it, if this clock
+/// agrees with the store's. The start that the history estimates is corrected by the store's date
+/// of the last write. Many stores date writes in whole seconds, so this estimate can shift by up to
+/// a second with each renewal.
 fn start(span: &LeadershipSpan) -> TimeEstimate {
     let mut from = span.from;
     let agrees =

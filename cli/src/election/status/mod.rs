@@ -224,7 +224,7 @@ fn lines(role: &str, leader: &Leader, age: Option<Duration>) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns lines with a value of several words, and its name on the first line.
+/// Returns the name and its value. A long value continues on indented lines.
 pub fn line(name: &str, value: &str) -> String {
     styled(FAINT, format_args!("{name:<10}")) + " " + &wrap(value, NAME_OF_VALUE)
 }

@@ -85,7 +85,7 @@ pub enum PartitionEvent {
     /// The partition has no owner any more: the owner released it, or the owner's session has
     /// ended.
     Released,
-    /// The partition has no owner until a member of a name returns.
+    /// The partition has no owner until a member with the name `reserved_for` returns.
     Reserved,
     /// The reservation has ended, and the partition has no owner.
     Unreserved,

@@ -28,10 +28,10 @@ pub struct GroupHistory {
     pub left_out: u64,
     /// The newest readable assignment.
     pub newest: Option<GroupSnapshot>,
-    /// The name of the only partition that was kept, and the number of all partitions of the newest
+    /// The name in the last call of `keep_only`, and the number of all partitions in the newest
     /// assignment.
     pub only: Option<(String, usize)>,
-    /// The states of its members' sessions. `None` if they were not read.
+    /// States of the sessions of the members in `newest`. `None` if they were not read.
     pub sessions: Option<Vec<SessionState>>,
     /// Time of the last read by the store's clock, or by this machine's clock if the store sends no
     /// dates.

@@ -152,7 +152,7 @@ fn marked(before: &Marks, now: &Marks) -> String {
     all.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Describes the present owner of the only partition of the status. `all` is the number of
+/// Describes the present owner of the only partition in the status. `all` is the number of
 /// partitions of the group.
 fn state_of(name: &str, all: usize, status: &GroupStatus) -> String {
     let name = plain(name);

@@ -145,9 +145,8 @@ impl GroupHealth {
         match (&state.group, state.leaving) {
             (Some(group), false) => {
                 let failure = group.last_failure();
-                // The time since the last answer ignores answers to a join. So after a failed join,
-                // the reply contains the error of the join in place of the text about the last
-                // answer.
+                // `since_last_answer` ignores answers to a join. So after a failed join, the reply
+                // contains its error, and not the text that the store has not answered.
                 let because = |refused| match &failure {
                     Some(error) => Reply::text(503, &plain(&error.to_string())),
                     None => refused,

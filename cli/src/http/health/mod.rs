@@ -1,6 +1,6 @@
 //! The state of this candidate, for probes and load balancers (`--health-addr`) and for systemd.
 //!
-//! The state describes the campaign and the leadership, without requests to the store.
+//! The state describes the campaign and the leadership. A probe sends no request to the store.
 
 mod pulse;
 

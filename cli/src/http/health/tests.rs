@@ -153,8 +153,8 @@ async fn a_silent_store_makes_the_candidate_unready_but_not_dead() {
     let bench = Bench::new();
     let lead = bench.elected().await;
     bench.health.enter(CandidatePhase::Campaigning);
-    // In a ready candidate, the store's last answer is at most a third plus two fifths of the
-    // validity old: 22 s.
+    // A candidate is ready while the store's last answer is at most 22 s old: a third plus two
+    // fifths of the validity.
     bench.hand.boot(Duration::from_secs(22));
     bench.says("/readyz", 200, "campaigning");
     bench.hand.boot(Duration::from_secs(1));

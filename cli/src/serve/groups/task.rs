@@ -197,8 +197,8 @@ impl Following<'_> {
             MembershipEvent::Granted(partition) => {
                 let (name, token) = (plain(partition.name()), partition.token());
                 info!(outcome = "granted", "granted: partition {name}, epoch {token}");
-                // If the end of the session was already recorded, the call returns the partition,
-                // which is then dropped. The loop ends after this event.
+                // If the end of the session was already recorded, `granted` returns the partition,
+                // and this line drops it. The loop in `until_over` then ends.
                 drop(member.granted(partition));
             }
             MembershipEvent::Revoked { name, .. } => {
@@ -276,8 +276,8 @@ impl Following<'_> {
     /// application has this time to react. Only this function releases partitions that the
     /// application has not released. Returns the pause before the next join.
     async fn resign(mut self, reason: &'static str) -> Option<Duration> {
-        // With `None`, this member can no longer release its partitions. A resignation would wait
-        // for their release forever, and renew the session during the wait.
+        // If `give_up` returns `None`, this member can no longer release its partitions. A
+        // resignation would wait for their release forever, and renew the session during the wait.
         let Some(mut owned) = self.task.machine.give_up(reason) else {
             return self.lapse().await;
         };

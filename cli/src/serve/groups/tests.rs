@@ -183,7 +183,7 @@ async fn a_session_ends_for_good_before_its_lease() {
 async fn regression_a_session_that_a_reply_ended_is_not_kept() {
     let world = World::new();
     let (a, b, _) = revoked_of_four(&world).await;
-    // In the same way, a reply ends the session if less time than the margin is left of the lease.
+    // This call has the effect of a reply when less time than the margin is left of the lease.
     assert_eq!(a.member.give_up("not_renewed").map(|owned| owned.len()), Some(4));
     assert!(a.member.token("0").is_none());
     a.healthy.send_replace(false);
