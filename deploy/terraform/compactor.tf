@@ -1,7 +1,7 @@
 # Runs `tenure compact` on Fargate every hour, started by EventBridge Scheduler.
 #
-# Use it once for each election and each group, each with its own `name`. The region of the provider is
-# the region of the cluster. The bucket may be in another region.
+# Use this module once for each election and each group, each with its own `name`. The region of the
+# provider is the region of the cluster. The bucket may be in another region.
 
 terraform {
   required_version = ">= 1.5"

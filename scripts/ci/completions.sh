@@ -13,7 +13,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 mkdir bin home
-# In place of tenure, this command prints its arguments, and so the line that Tab has completed.
+# This command replaces tenure. It prints its arguments, which show the line that Tab has completed.
 printf '#!/bin/sh\necho "given: $*."\n' >bin/tenure
 chmod +x bin/tenure
 # The completions are installed for one user, as docs/start/install.md describes.

@@ -11,7 +11,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export CARGO_INCREMENTAL=0 CARGO_TERM_COLOR=never
 
-# NAME DEPENDENCIES: builds a program with these dependencies, in the versions of this repository.
+# program NAME DEPENDENCIES: writes a program with these dependencies, in the versions of this
+# repository.
 program() {
     mkdir -p "$work/$1/src"
     printf '[package]\nname = "%s"\nversion = "0.0.0"\nedition = "2024"\n\n[dependencies]\n%s\n[workspace]\n' \
