@@ -1,6 +1,7 @@
 //! The state of an election or a partition, with the same word in all output.
 
 use std::fmt::{Display, Formatter, Result};
+use std::time::Duration;
 
 use anstyle::Style;
 use serde::Serialize;
@@ -25,6 +26,20 @@ impl LeaseState {
         match observation {
             Observation::Leader(_) => LeaseState::Held,
             Observation::NoLeader => LeaseState::Vacant,
+            _ => LeaseState::Unknown,
+        }
+    }
+
+    /// Returns the state by the answers to a candidate's own requests. Without a lease that runs, the
+    /// state is unknown if the last answer is older than `recent`.
+    pub fn of_last_seen(
+        is_held: bool,
+        answered_ago: Option<Duration>,
+        recent: Duration,
+    ) -> LeaseState {
+        match answered_ago {
+            _ if is_held => LeaseState::Held,
+            Some(ago) if ago <= recent => LeaseState::Vacant,
             _ => LeaseState::Unknown,
         }
     }

@@ -351,7 +351,7 @@ async fn campaign_once(
                     if followed.replace(epoch) != Some(epoch) {
                         info!(outcome = "following", "waiting: {name} leads epoch {epoch}");
                     }
-                    health.enter(CandidatePhase::Following { leader: leader.candidate, epoch });
+                    health.enter(CandidatePhase::Following);
                 }
                 CampaignEvent::StoreFailed(error) if throttle.is_due(&error) => {
                     let why = plain(&error.to_string());

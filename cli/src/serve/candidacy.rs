@@ -7,7 +7,8 @@ use serde_json::Value;
 use tenure::{Election, LastSeen, Lease, Process};
 use tokio::sync::mpsc;
 
-use super::machine::{Common, OrderReply, ServedRole};
+use super::machine::{Common, OrderReply, ServedRole, Times};
+use crate::election::LeaseState;
 use crate::process::lock::lock;
 
 /// A candidate of a sidecar in one election. The task that campaigns and leads changes the role. A
@@ -24,6 +25,8 @@ struct CandidacyState {
     role: ServedRole,
     /// The lease of a leader.
     lease: Option<Lease>,
+    /// The lease of the last leadership, which may still run.
+    given_up: Option<Lease>,
     /// The data that this leader has proclaimed with success.
     data: Value,
     lost: Option<LostLeadership>,
@@ -41,6 +44,8 @@ pub struct LostLeadership {
 /// The state of a candidacy at one moment.
 #[derive(Debug)]
 pub struct CandidacyNow {
+    /// The state of the election. It may be held although this candidate has given up the lease.
+    pub state: LeaseState,
     pub role: ServedRole,
     /// The epoch that this candidate leads, and a lower bound of the time left of its lease.
     pub leads: Option<(u64, Duration)>,
@@ -87,14 +92,14 @@ impl Candidacy {
     pub fn new(
         name: &str,
         election: Election,
-        validity: Duration,
-        margin: Duration,
+        times: Times,
         process: Process,
     ) -> (Arc<Candidacy>, mpsc::Receiver<ElectionOrder>) {
-        let (common, orders) = Common::new(name, validity, margin, process);
+        let (common, orders) = Common::new(name, times, process);
         let state = CandidacyState {
             role: ServedRole::Starting,
             lease: None,
+            given_up: None,
             data: Value::Null,
             lost: None,
         };
@@ -129,18 +134,24 @@ impl Candidacy {
         let mut state = lock(&self.state);
         let leads = self.leads(&mut state, at);
         let at_risk = leads.is_some_and(|(_, left)| self.common.is_at_risk(left));
+        let (seen, answered_ago) = (self.election.last_seen(), self.election.since_last_answer());
+        let runs = |lease: &Option<Lease>| lease.as_ref().is_some_and(|it| it.check().is_ok());
+        let is_held = leads.is_some()
+            || runs(&state.given_up)
+            || seen.as_ref().is_some_and(LastSeen::is_held);
         CandidacyNow {
+            state: LeaseState::of_last_seen(is_held, answered_ago, self.common.times.recent),
             role: state.role,
             leads,
             at_risk,
             data: if leads.is_some() { state.data.clone() } else { Value::Null },
-            // After this candidate has given up its leadership, replies report the election as
-            // vacant, although the lease may still run.
-            seen: self.election.last_seen().filter(|seen| {
+            // After this candidate has given up its leadership, replies name no leader, although the
+            // lease may still run.
+            seen: seen.filter(|seen| {
                 let given_up = state.lost.as_ref().map(|lost| lost.epoch);
                 given_up < Some(seen.leader.epoch.get())
             }),
-            answered_ago: self.election.since_last_answer(),
+            answered_ago,
             lost: state.lost.clone(),
             at,
         }
@@ -183,6 +194,7 @@ impl Candidacy {
         if let Some(lease) = state.lease.take() {
             state.lost = Some(LostLeadership { epoch: lease.epoch().get(), reason, at });
             state.role = ServedRole::Ending;
+            state.given_up = Some(lease);
             self.common.changes.notify();
         }
     }
@@ -199,12 +211,13 @@ mod tests {
     use crate::serve::machine::NOT_RENEWED;
 
     const MARGIN: Duration = Duration::from_secs(2);
+    const TIMES: Times = Times { validity: VALIDITY, margin: MARGIN, recent: VALIDITY };
 
     /// Returns an elected candidacy with a connection to the store that can fail on demand.
     async fn leading(world: &World, name: &str) -> (Arc<Candidacy>, tenure::Leadership) {
         let election = world.node(name).build().expect("settings that fit");
         let process = Process::system().with_clock(Arc::new(world.clock.clone()));
-        let (candidacy, _) = Candidacy::new("e", election, VALIDITY, MARGIN, process);
+        let (candidacy, _) = Candidacy::new("e", election, TIMES, process);
         candidacy.enter(ServedRole::Seeking);
         assert_eq!(candidacy.leadership(), None);
         let leadership = elect(&candidacy.election).await;

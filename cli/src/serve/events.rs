@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::candidacy::Candidacy;
 use super::event_stream;
 use super::view::ElectionView;
+use crate::election::LeaseState;
 use crate::output::print::json_line;
 
 /// The last state that a stream has sent. Each event describes the election at the moment at which
@@ -17,8 +18,8 @@ use crate::output::print::json_line;
 struct SentElection {
     leads: Option<u64>,
     at_risk: bool,
-    /// The name, epoch and data of the leader.
-    leader: Option<(Option<String>, Option<u64>, Value)>,
+    /// The state of the election, and the name, epoch and data of the leader.
+    leader: Option<(LeaseState, Option<String>, Option<u64>, Value)>,
 }
 
 /// Returns the events of an election, beginning with its current state.
@@ -35,7 +36,7 @@ impl SentElection {
             text.push_str(&format!("event: {event}\ndata: {}\n\n", json_line(view)));
         };
         let leads = view.epoch.filter(|_| view.this_candidate_leads);
-        let at_risk = view.state == "at_risk";
+        let at_risk = view.role == "at_risk";
         if self.leads.is_some() && self.leads != leads {
             push("lost");
         }
@@ -47,7 +48,7 @@ impl SentElection {
             push(if at_risk { "at_risk" } else { "safe" });
             self.at_risk = at_risk;
         }
-        let leader = Some((view.leader.clone(), view.epoch, view.data.clone()));
+        let leader = Some((view.state, view.leader.clone(), view.epoch, view.data.clone()));
         if self.leader != leader {
             push("leader_changed");
             self.leader = leader;
@@ -62,12 +63,13 @@ mod tests {
     use super::*;
     use crate::serve::view::LostLeadershipView;
 
-    fn view(state: &'static str, epoch: Option<u64>) -> ElectionView {
-        let leads = ["leading", "at_risk"].contains(&state);
+    fn view(role: &'static str, epoch: Option<u64>) -> ElectionView {
+        let leads = ["leading", "at_risk"].contains(&role);
         ElectionView {
             at: String::new(),
             election: "e".to_owned(),
-            state,
+            state: LeaseState::held_if(epoch.is_some()),
+            role,
             reason: None,
             this_candidate_leads: leads,
             candidate: "a".to_owned(),
@@ -140,13 +142,15 @@ mod tests {
 
         use super::*;
         use crate::serve::event_stream::testing::{SOON, follow_events};
+        use crate::serve::machine::Times;
 
         const MARGIN: Duration = Duration::from_secs(1);
+        const TIMES: Times = Times { validity: VALIDITY, margin: MARGIN, recent: VALIDITY };
 
         async fn leading(world: &World) -> (Arc<Candidacy>, tenure::Leadership) {
             let election = world.node("a").build().expect("settings that fit");
             let process = Process::system().with_clock(Arc::new(world.clock.clone()));
-            let (candidacy, _) = Candidacy::new("e", election, VALIDITY, MARGIN, process);
+            let (candidacy, _) = Candidacy::new("e", election, TIMES, process);
             let leadership = elect(&candidacy.election).await;
             candidacy.elected(leadership.lease());
             (candidacy, leadership)

@@ -51,8 +51,8 @@ pub enum ServedRole {
 }
 
 impl ServedRole {
-    /// Returns the state and its reason for the API.
-    pub fn state(
+    /// Returns the role and its reason for the API.
+    pub fn words(
         self,
         at_risk: bool,
         seeking: &'static str,
@@ -90,14 +90,22 @@ impl Changes {
     }
 }
 
+/// The durations that all elections and groups of a sidecar have in common.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    pub validity: Duration,
+    /// How long before the end of its lease a leadership or session is reported as ended.
+    pub margin: Duration,
+    /// Maximum age of the store's last answer while an election or a group is ready.
+    pub recent: Duration,
+}
+
 /// The state that elections and groups have in common.
 #[derive(Debug)]
 pub struct Common<O> {
     /// The name in the API.
     pub name: String,
-    validity: Duration,
-    /// How long before the end of its lease a leadership or session is reported as ended.
-    pub margin: Duration,
+    pub times: Times,
     process: Process,
     /// The error of [`ServedRole::Failed`] as text for people.
     pub failure: Mutex<String>,
@@ -108,17 +116,11 @@ pub struct Common<O> {
 }
 
 impl<O> Common<O> {
-    pub fn new(
-        name: &str,
-        validity: Duration,
-        margin: Duration,
-        process: Process,
-    ) -> (Common<O>, mpsc::Receiver<O>) {
+    pub fn new(name: &str, times: Times, process: Process) -> (Common<O>, mpsc::Receiver<O>) {
         let (orders, received) = mpsc::channel(MOST_ORDERS);
         let common = Common {
             name: name.to_owned(),
-            validity,
-            margin,
+            times,
             process,
             failure: Mutex::default(),
             changes: Changes(watch::Sender::new(0)),
@@ -141,14 +143,14 @@ impl<O> Common<O> {
     /// or the session has ended.
     pub fn left(&self, lease: &Lease) -> Result<Duration, &'static str> {
         lease.check().map_err(|loss| loss.outcome())?;
-        let left = lease.remaining().saturating_sub(self.margin);
+        let left = lease.remaining().saturating_sub(self.times.margin);
         if left.is_zero() { Err(NOT_RENEWED) } else { Ok(left) }
     }
 
     /// Returns whether less than a quarter of the validity is left. `left` is the time left minus
     /// the margin.
     pub fn is_at_risk(&self, left: Duration) -> bool {
-        left + self.margin <= self.validity / 4
+        left + self.times.margin <= self.times.validity / 4
     }
 
     /// Passes an order to the task.
@@ -191,7 +193,7 @@ pub trait Machine: Sized + Send + Sync + 'static {
 /// The settings that all tasks share.
 pub struct Shared<'a> {
     pub lease: &'a ServeLeaseArgs,
-    pub margin: Duration,
+    pub times: Times,
     pub name: &'a str,
     pub healthy: watch::Receiver<bool>,
     pub ending: watch::Receiver<bool>,

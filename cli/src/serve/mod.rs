@@ -41,7 +41,7 @@ use api::{Api, MOST_BODY, Served};
 use candidacy::Candidacy;
 use groups::GroupsArgs;
 use lease::ServeLeaseArgs;
-use machine::{ServedTask, Shared};
+use machine::{ServedTask, Shared, Times};
 use named::{Named, named, open_all, refuse_twice};
 use probes::{probes, service_state};
 
@@ -94,7 +94,7 @@ sends `elected`, `at_risk`, `lost` and `leader_changed` as server-sent events. P
 
 With --group this process is a member of a partition group. The reply to GET \
 /v1/groups/NAME/partitions/P/token is 200 only while this member owns P. GET \
-/v1/groups/NAME/events sends `granted`, `revoked`, `lost`, `at_risk`, `safe` and `state_changed`. \
+/v1/groups/NAME/events sends `granted`, `revoked`, `lost`, `at_risk`, `safe` and `role_changed`. \
 A revoked partition stays owned until the application sends POST \
 /v1/groups/NAME/partitions/P/release, or the session ends. POST /v1/groups/NAME/leave ends the \
 session.
@@ -131,24 +131,28 @@ pub async fn serve(args: ServeArgs) -> Result<u8, Failure> {
     let clock: Arc<dyn Clock> = Arc::new(Process::system());
     let pulse = Arc::new(Pulse::new(&clock));
     let election = &args.lease.election;
-    let recent = recent(election.longest_pause(), election.lease.request_timeout());
+    let times = Times {
+        validity: election.lease.validity,
+        margin,
+        recent: recent(election.longest_pause(), election.lease.request_timeout()),
+    };
     let mut sites = Sites::default();
     if let Some(address) = args.health_addr {
-        sites.add(address, "health", probes(&api, &pulse, recent));
+        sites.add(address, "health", probes(&api, &pulse));
     }
     args.metrics.add_to(&mut sites)?;
     let _sites = sites.start()?;
     let server = Server { handler: handler(&api), most_body: MOST_BODY };
     let _serving = server.listen(&args.listen, "elections").await?;
-    let task = campaign_and_join(&args, &name, margin, &api, &pulse);
-    pulse.of(|| service_state(api.served.get(), recent), task).await
+    let task = campaign_and_join(&args, &name, times, &api, &pulse);
+    pulse.of(|| service_state(api.served.get()), task).await
 }
 
 /// Opens the stores, then campaigns and joins until a signal.
 async fn campaign_and_join(
     args: &ServeArgs,
     name: &str,
-    margin: Duration,
+    times: Times,
     api: &Api,
     pulse: &Pulse,
 ) -> Result<u8, Failure> {
@@ -163,7 +167,7 @@ async fn campaign_and_join(
     let ending = watch::Sender::new(false);
     let shared = Shared {
         lease: &args.lease,
-        margin,
+        times,
         name,
         healthy: app.healthy(),
         ending: ending.subscribe(),
@@ -221,13 +225,8 @@ fn start(
     let mut opened = opened.into_iter();
     for (named, Opened { store, prefix }) in args.elections.iter().zip(&mut opened) {
         let election = build(args, shared.name, store, &prefix)?;
-        let (candidacy, orders) = Candidacy::new(
-            &named.name,
-            election,
-            args.lease.election.lease.validity,
-            shared.margin,
-            Process::system(),
-        );
+        let (candidacy, orders) =
+            Candidacy::new(&named.name, election, shared.times, Process::system());
         let task = ServedTask::new(&candidacy, orders, shared);
         let span = error_span!("election", name = named.name, candidate = shared.name);
         tasks.spawn(task.run().instrument(span));

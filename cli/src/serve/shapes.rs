@@ -68,12 +68,14 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::election::LeaseState;
 
     fn view(leads: bool, answered_ms_ago: Option<u64>) -> ElectionView {
         ElectionView {
             at: String::new(),
             election: "orders".to_owned(),
-            state: "campaigning",
+            state: LeaseState::held_if(leads),
+            role: "campaigning",
             reason: None,
             this_candidate_leads: leads,
             candidate: "a".to_owned(),

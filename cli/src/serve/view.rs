@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::candidacy::{Candidacy, CandidacyNow};
+use crate::election::LeaseState;
 use crate::output::print::millis;
 
 /// The body of `GET /v1/elections/{name}`, and the data of each event. A field that does not apply
@@ -14,8 +15,11 @@ pub struct ElectionView {
     /// reads it.
     pub at: String,
     pub election: String,
-    pub state: &'static str,
-    /// The reason for the state `standby` or `failed`.
+    /// The state of the election.
+    pub state: LeaseState,
+    /// The role of this candidate.
+    pub role: &'static str,
+    /// The reason for the role `standby` or `failed`.
     pub reason: Option<&'static str>,
     pub this_candidate_leads: bool,
     pub candidate: String,
@@ -58,9 +62,9 @@ pub struct ElectionTokenView {
 impl ElectionView {
     /// Returns the view at this moment.
     pub fn of(candidacy: &Candidacy) -> ElectionView {
-        let CandidacyNow { role, leads, at_risk, data, seen, answered_ago, lost, at } =
+        let CandidacyNow { state, role, leads, at_risk, data, seen, answered_ago, lost, at } =
             candidacy.now();
-        let (state, reason) = role.state(at_risk, "campaigning", "leading");
+        let (role, reason) = role.words(at_risk, "campaigning", "leading");
         let candidate = candidacy.election.name().to_owned();
         let lost = lost.map(|lost| LostLeadershipView {
             epoch: lost.epoch,
@@ -71,6 +75,7 @@ impl ElectionView {
             at: candidacy.common.time_of_day(),
             election: candidacy.common.name.clone(),
             state,
+            role,
             reason,
             this_candidate_leads: leads.is_some(),
             candidate,
@@ -87,8 +92,8 @@ impl ElectionView {
             view.epoch = Some(epoch);
             view.lease_remaining_ms = Some(millis(left));
         } else if let Some(seen) = seen.filter(tenure::LastSeen::is_held) {
-            if view.state == "campaigning" {
-                view.state = "following";
+            if view.role == "campaigning" {
+                view.role = "following";
             }
             view.leader = seen.leader.candidate;
             view.epoch = Some(seen.leader.epoch.get());

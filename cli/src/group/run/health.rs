@@ -57,7 +57,8 @@ struct GroupHealthState {
 /// The body of `/partitions`.
 #[derive(Debug, Serialize)]
 struct GroupHealthView {
-    state: &'static str,
+    /// The role of this member.
+    role: &'static str,
     member: String,
     partitions: Vec<OwnedView>,
     store_answered_ms_ago: Option<u128>,
@@ -116,15 +117,15 @@ impl GroupHealth {
     /// Returns the state of this process for systemd. The state is ready if this member has joined.
     fn service_state(&self) -> ServiceState {
         let state = lock(&self.state);
-        let name = state.name();
+        let role = state.role();
         let lease = state.group.as_ref().filter(|group| group.is_member()).and_then(Group::lease);
         let text = match &lease {
             Some(lease) => {
                 let (count, left) = (state.running.len(), in_seconds(lease.remaining()));
-                format!("{name}: {count} partitions, {left} left")
+                format!("{role}: {count} partitions, {left} left")
             }
-            None if name == "member" => "joining".to_owned(),
-            None => name.to_owned(),
+            None if role == "member" => "joining".to_owned(),
+            None => role.to_owned(),
         };
         ServiceState { ready: lease.is_some(), text }
     }
@@ -141,7 +142,7 @@ impl GroupHealth {
 
     fn readyz(&self) -> Reply {
         let state = lock(&self.state);
-        let name = state.name();
+        let role = state.role();
         match (&state.group, state.leaving) {
             (Some(group), false) => {
                 let failure = group.last_failure();
@@ -155,9 +156,9 @@ impl GroupHealth {
                     .or_else(|| {
                         answered_lately(group.since_last_answer(), self.recent).map(because)
                     })
-                    .unwrap_or_else(|| Reply::text(200, name))
+                    .unwrap_or_else(|| Reply::text(200, role))
             }
-            _ => Reply::text(503, name),
+            _ => Reply::text(503, role),
         }
     }
 
@@ -172,7 +173,7 @@ impl GroupHealth {
             lease_remaining_ms: it.remaining().as_millis(),
         };
         GroupHealthView {
-            state: state.name(),
+            role: state.role(),
             member: self.member.clone(),
             partitions: state.running.values().map(view).collect(),
             store_answered_ms_ago: answered.map(|ago| ago.as_millis()),
@@ -181,7 +182,7 @@ impl GroupHealth {
 }
 
 impl GroupHealthState {
-    fn name(&self) -> &'static str {
+    fn role(&self) -> &'static str {
         match self.group {
             None => "starting",
             Some(_) if self.leaving => "leaving",

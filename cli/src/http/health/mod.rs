@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::Serialize;
-use tenure::{Clock, Election, Epoch, Error, ErrorKind, LastSeen, Lease, Process};
+use tenure::{Clock, Election, Error, ErrorKind, LastSeen, Lease, Process};
 
+use crate::election::LeaseState;
 use crate::http::{self, Reply, Routes, Sites};
 use crate::output::print::{in_seconds, plain};
 use crate::process::lock::lock;
@@ -65,12 +66,9 @@ struct ElectionHealthState {
 #[derive(Debug, Clone)]
 pub enum CandidatePhase {
     Starting,
-    /// This candidate knows no leader.
     Campaigning,
-    Following {
-        leader: Option<String>,
-        epoch: Epoch,
-    },
+    /// The campaign has read the epoch of another leader.
+    Following,
     /// Elected, but CMD has not started.
     Elected(Lease),
     /// CMD runs.
@@ -82,10 +80,13 @@ pub enum CandidatePhase {
 /// The body of `/leader`.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 struct ElectionHealthView {
-    state: &'static str,
+    /// The state of the election.
+    state: LeaseState,
+    /// The role of this candidate.
+    role: &'static str,
     this_candidate_leads: bool,
     candidate: String,
-    /// The leader of the newest known epoch. Null if no epoch is known, or if the leader has no
+    /// The leader of the newest epoch. Null if no lease is known to run, or if the leader has no
     /// name.
     leader: Option<String>,
     epoch: Option<u64>,
@@ -144,13 +145,12 @@ impl ElectionHealth {
     /// Returns the state of this process for systemd. The state is ready if `/leader` returns 200.
     fn service_state(&self) -> ServiceState {
         let view = self.view();
-        let election = lock(&self.state).election.clone();
-        let Some(election) = election else {
+        let Some(election) = lock(&self.state).election.clone() else {
             return ServiceState { ready: false, text: "unknown: starting".to_owned() };
         };
         let left = view.lease_remaining_ms.map(|left| u64::try_from(left).unwrap_or(u64::MAX));
         let own = view.epoch.zip(left.map(Duration::from_millis));
-        let text = in_a_line(view.state, own, &election, self.recent);
+        let text = in_a_line(view.state, view.role, own, &election, self.recent);
         ServiceState { ready: view.this_candidate_leads, text }
     }
 
@@ -169,8 +169,8 @@ impl ElectionHealth {
 
     fn readyz(&self) -> Reply {
         let view = self.view();
-        if let "starting" | "ending" = view.state {
-            return Reply::text(503, view.state);
+        if let "starting" | "ending" = view.role {
+            return Reply::text(503, view.role);
         }
         let ElectionHealthState { election, failed, .. } = lock(&self.state).clone();
         let failure = failed.or_else(|| election?.last_failure());
@@ -179,43 +179,50 @@ impl ElectionHealth {
         }
         let ago = view.store_answered_ms_ago.map(|ago| u64::try_from(ago).unwrap_or(u64::MAX));
         answered_lately(ago.map(Duration::from_millis), self.recent)
-            .unwrap_or_else(|| Reply::text(200, view.state))
+            .unwrap_or_else(|| Reply::text(200, view.role))
     }
 
     fn view(&self) -> ElectionHealthView {
         let ElectionHealthState { election, phase, .. } = lock(&self.state).clone();
-        let (state, leader, epoch, lease) = match phase {
-            CandidatePhase::Starting => ("starting", None, None, None),
-            CandidatePhase::Campaigning => ("campaigning", None, None, None),
-            CandidatePhase::Following { leader, epoch } => ("following", leader, Some(epoch), None),
-            CandidatePhase::Elected(lease) => ("elected", None, None, Some(lease)),
-            CandidatePhase::Leading(lease) => ("leading", None, None, Some(lease)),
-            CandidatePhase::Ending(lease) => ("ending", None, None, Some(lease)),
+        let (role, lease) = match phase {
+            CandidatePhase::Starting => ("starting", None),
+            CandidatePhase::Campaigning | CandidatePhase::Following => ("campaigning", None),
+            CandidatePhase::Elected(lease) => ("elected", Some(lease)),
+            CandidatePhase::Leading(lease) => ("leading", Some(lease)),
+            CandidatePhase::Ending(lease) => ("ending", Some(lease)),
         };
-        let answered = election.and_then(|election| election.since_last_answer());
+        let answered = election.as_ref().and_then(Election::since_last_answer);
         let mut view = ElectionHealthView {
-            state,
+            state: LeaseState::Unknown,
+            role,
             this_candidate_leads: false,
             candidate: self.candidate.clone(),
-            leader,
-            epoch: epoch.map(Epoch::get),
+            leader: None,
+            epoch: None,
             lease_remaining_ms: None,
             store_answered_ms_ago: answered.map(|ago| ago.as_millis()),
         };
-        let Some(lease) = lease else { return view };
-        if lease.check().is_err() {
-            // The lease has ended, but the main task has not handled its end.
-            view.state = "ending";
-            return view;
+        if let Some(lease) = &lease {
+            let term_at = self.margins.deadlines(lease.ends_at()).term_at;
+            // The deadline may have passed before the main task has handled it.
+            if lease.check().is_err() || self.clock.now().until(term_at).is_zero() {
+                view.role = "ending";
+            }
         }
-        let term_at = self.margins.deadlines(lease.ends_at()).term_at;
-        if self.clock.now().until(term_at).is_zero() {
-            view.state = "ending";
+        if let Some(lease) = lease.filter(|lease| lease.check().is_ok()) {
+            view.this_candidate_leads = view.role == "leading";
+            view.leader = Some(self.candidate.clone());
+            view.epoch = Some(lease.epoch().get());
+            view.lease_remaining_ms = Some(lease.remaining().as_millis());
+        } else if let Some(seen) = election.and_then(|it| it.last_seen()).filter(LastSeen::is_held)
+        {
+            if role == "campaigning" {
+                view.role = "following";
+            }
+            view.leader = seen.leader.candidate;
+            view.epoch = Some(seen.leader.epoch.get());
         }
-        view.this_candidate_leads = view.state == "leading";
-        view.leader = Some(self.candidate.clone());
-        view.epoch = Some(lease.epoch().get());
-        view.lease_remaining_ms = Some(lease.remaining().as_millis());
+        view.state = LeaseState::of_last_seen(view.epoch.is_some(), answered, self.recent);
         view
     }
 }
@@ -249,9 +256,10 @@ fn silence(ago: Option<Duration>, recent: Duration) -> Option<String> {
 }
 
 /// Returns the state of an election in a line, such as `held: leading epoch 7, 42s left`. `role` is
-/// the state of this candidate. If this candidate leads, `own` contains its epoch and the time left
+/// the role of this candidate. If this candidate leads, `own` contains its epoch and the time left
 /// of its lease.
 pub fn in_a_line(
+    state: LeaseState,
     role: &str,
     own: Option<(u64, Duration)>,
     election: &Election,
@@ -260,16 +268,15 @@ pub fn in_a_line(
     if let Some((epoch, left)) = own {
         return format!("held: {role} epoch {epoch}, {} left", in_seconds(left));
     }
-    if let Some(silence) = silence(election.since_last_answer(), recent) {
-        return format!("unknown: {silence}");
+    if let Some(LastSeen { leader, lapses_in, .. }) = election.last_seen().filter(LastSeen::is_held)
+    {
+        let left = lapses_in.map(|left| format!(", {} left", in_seconds(left)));
+        let (name, left) = (plain(leader.name()), left.unwrap_or_default());
+        return format!("held: {name} leads epoch {}{left}", leader.epoch);
     }
-    match election.last_seen().filter(LastSeen::is_held) {
-        Some(LastSeen { leader, lapses_in, .. }) => {
-            let left = lapses_in.map(|left| format!(", {} left", in_seconds(left)));
-            let (name, left) = (plain(leader.name()), left.unwrap_or_default());
-            format!("held: {name} leads epoch {}{left}", leader.epoch)
-        }
-        None => format!("vacant: {role}"),
+    match silence(election.since_last_answer(), recent) {
+        Some(silence) if state == LeaseState::Unknown => format!("unknown: {silence}"),
+        _ => format!("{state}: {role}"),
     }
 }
 

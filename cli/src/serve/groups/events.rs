@@ -19,9 +19,9 @@ struct SentMember {
     /// The owned partitions by number.
     owned: BTreeMap<u32, OwnedNow>,
     at_risk: bool,
-    /// The last state that was sent, with its reason and the session. In this field, a member at
-    /// risk has the state `member`.
-    state: Option<(&'static str, Option<&'static str>, Option<String>)>,
+    /// The last role that was sent, with its reason and the session. In this field, a member at
+    /// risk has the role `member`.
+    role: Option<(&'static str, Option<&'static str>, Option<String>)>,
 }
 
 /// Maximum length of the events of one poll in bytes. Only the last event may exceed this length.
@@ -104,11 +104,11 @@ impl SentMember {
             text.push_str(&event_text(if at_risk { "at_risk" } else { "safe" }, None));
         }
         self.at_risk = at_risk;
-        let state = if view.state == "at_risk" { "member" } else { view.state };
-        let state = Some((state, view.reason, view.session.clone()));
-        if self.state != state {
-            text.push_str(&event_text("state_changed", None));
-            self.state = state;
+        let role = if view.role == "at_risk" { "member" } else { view.role };
+        let role = Some((role, view.reason, view.session.clone()));
+        if self.role != role {
+            text.push_str(&event_text("role_changed", None));
+            self.role = role;
         }
         (text, Batch::Complete)
     }
@@ -118,11 +118,11 @@ impl SentMember {
 mod tests {
     use super::*;
 
-    fn view(state: &'static str, session: Option<&str>) -> MemberView {
+    fn view(role: &'static str, session: Option<&str>) -> MemberView {
         MemberView {
             at: String::new(),
             group: "g".to_owned(),
-            state,
+            role,
             reason: None,
             member: "a".to_owned(),
             session: session.map(str::to_owned),
@@ -146,7 +146,7 @@ mod tests {
 
     /// Returns the names of the events, each with its partition, token and reason.
     fn said(sent: &mut SentMember, view: &MemberView, all: &[(u32, u64, bool)]) -> String {
-        said_at(sent, view, view.state == "at_risk", all)
+        said_at(sent, view, view.role == "at_risk", all)
     }
 
     fn said_at(
@@ -181,7 +181,7 @@ mod tests {
         let (member, risky) = (view("member", Some("s")), view("at_risk", Some("s")));
         let mut said = |view: &MemberView, all: &[(u32, u64, bool)]| said(&mut sent, view, all);
         let both = [(1, 3, false), (2, 4, true)];
-        let first = "granted p1 3, granted p2 4, revoked p2 4, state_changed";
+        let first = "granted p1 3, granted p2 4, revoked p2 4, role_changed";
         assert_eq!(said(&member, &both), first);
         assert_eq!(said(&member, &both), "");
         assert_eq!(said(&risky, &both), "at_risk");
@@ -189,10 +189,10 @@ mod tests {
         assert_eq!(said(&member, &[(1, 3, true)]), "lost p2 4 released");
         assert_eq!(said(&risky, &[(1, 3, true)]), "at_risk");
         let over = view("ending", None);
-        assert_eq!(said(&over, &[]), "lost p1 3 released, state_changed");
-        assert_eq!(said(&view("joining", None), &[]), "state_changed");
+        assert_eq!(said(&over, &[]), "lost p1 3 released, role_changed");
+        assert_eq!(said(&view("joining", None), &[]), "role_changed");
         // This process is a new member with a new session, so the stream sends no `safe`.
-        assert_eq!(said(&view("member", Some("t")), &[]), "state_changed");
+        assert_eq!(said(&view("member", Some("t")), &[]), "role_changed");
     }
 
     /// A stream does not send the states between two polls. But if it has sent a grant of a
@@ -216,7 +216,7 @@ mod tests {
         let mut sent = SentMember::default();
         said(&mut sent, &view("at_risk", Some("s")), &[]);
         let (leaving, none) = (view("leaving", Some("s")), &[]);
-        assert_eq!(said_at(&mut sent, &leaving, true, none), "state_changed");
+        assert_eq!(said_at(&mut sent, &leaving, true, none), "role_changed");
         assert_eq!(said_at(&mut sent, &leaving, false, none), "safe");
         assert_eq!(said_at(&mut sent, &leaving, true, none), "at_risk");
     }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use super::refusals::{NOT_OWNED, other_token};
 use crate::http::refusal::Refusal;
 use crate::process::lock::lock;
-use crate::serve::machine::{Common, OrderReply, ServedRole};
+use crate::serve::machine::{Common, OrderReply, ServedRole, Times};
 
 /// Time for which the coordinator prefers other members for a partition that this member released
 /// without a revocation. `group run` uses the same time after CMD has ended.
@@ -115,11 +115,10 @@ impl Member {
     pub fn new(
         name: &str,
         group: Group,
-        validity: Duration,
-        margin: Duration,
+        times: Times,
         process: Process,
     ) -> (Member, mpsc::Receiver<GroupOrder>) {
-        let (common, orders) = Common::new(name, validity, margin, process);
+        let (common, orders) = Common::new(name, times, process);
         let (owned, ends) = Default::default();
         let state =
             MemberState { role: ServedRole::Starting, session: None, owned, ends, lost: None };

@@ -148,15 +148,9 @@ impl GroupsArgs {
         opened: Opened,
         shared: &Shared<'_>,
     ) -> Result<(Arc<Member>, impl Future<Output = ()> + Send + use<>), Failure> {
-        let Shared { lease, margin, name, .. } = *shared;
+        let Shared { lease, times, name, .. } = *shared;
         let group = self.build(&lease.election.lease, name, named, opened.store, &opened.prefix)?;
-        let (mut member, orders) = Member::new(
-            &named.name,
-            group,
-            lease.election.lease.validity,
-            margin,
-            Process::system(),
-        );
+        let (mut member, orders) = Member::new(&named.name, group, times, Process::system());
         member.leave_for = self.member.leave_for();
         let member = Arc::new(member);
         let task = ServedTask::new(&member, orders, shared);

@@ -264,7 +264,7 @@ impl Following<'_> {
                 // has this time to react to the loss.
                 tokio::select! {
                     () = until(&mut task.ending, true) => {}
-                    () = pause(task.machine.common.margin) => {}
+                    () = pause(task.machine.common.times.margin) => {}
                     never = refuse_all::<Member>(orders) => match never {},
                 }
             }
@@ -282,7 +282,7 @@ impl Following<'_> {
             return self.lapse().await;
         };
         warn!(outcome = reason, "giving up all partitions: {reason}");
-        let mut margin = std::pin::pin!(pause(self.task.machine.common.margin));
+        let mut margin = std::pin::pin!(pause(self.task.machine.common.times.margin));
         loop {
             tokio::select! {
                 biased;

@@ -11,10 +11,11 @@ use tokio::sync::watch;
 use super::member::{GroupOrder, Leave};
 use super::*;
 use crate::serve::event_stream::testing::{SOON, follow_events};
-use crate::serve::machine::ServedRole;
+use crate::serve::machine::{ServedRole, Times};
 
 const VALIDITY: Duration = Duration::from_secs(30);
 const MARGIN: Duration = Duration::from_millis(1_500);
+const TIMES: Times = Times { validity: VALIDITY, margin: MARGIN, recent: VALIDITY };
 const GRACE: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(600);
 
@@ -48,7 +49,7 @@ impl Sidecar {
             .build()
             .expect("settings that fit");
         let clocks = Process::system().with_clock(Arc::new(world.clock.clone()));
-        let (member, orders) = Member::new("g", group, VALIDITY, MARGIN, clocks);
+        let (member, orders) = Member::new("g", group, TIMES, clocks);
         let member = Arc::new(member);
         let (healthy, ending) = (watch::Sender::new(true), watch::Sender::new(false));
         let task = ServedTask {
@@ -323,7 +324,7 @@ async fn events_are_sent_in_time() {
     let world = World::new();
     let (a, b, way) = revoked_of_four(&world).await;
     let logs = follow_events(&world.clock, || events::events(&a.member)).await;
-    for first in ["granted", "revoked", "state_changed"] {
+    for first in ["granted", "revoked", "role_changed"] {
         logs.said(first, Duration::ZERO, Duration::MAX);
     }
     logs.has_not_said("lost");

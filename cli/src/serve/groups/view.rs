@@ -14,8 +14,8 @@ pub struct MemberView {
     /// reads it.
     pub at: String,
     pub group: String,
-    pub state: &'static str,
-    /// The reason for the state `standby` or `failed`.
+    pub role: &'static str,
+    /// The reason for the role `standby` or `failed`.
     pub reason: Option<&'static str>,
     /// The name of this member.
     pub member: String,
@@ -41,8 +41,8 @@ pub struct PartitionView {
     pub partition: String,
     pub number: u32,
     pub token: u64,
-    /// `owned`, `revoked` or `lost`.
-    pub state: &'static str,
+    /// True if the partition must move to another member.
+    pub revoked: bool,
     /// The reason for the loss.
     pub reason: Option<&'static str>,
 }
@@ -92,7 +92,7 @@ pub struct AssignmentView<'a> {
 
 impl MemberView {
     pub fn of(member: &Member, now: &MemberNow) -> MemberView {
-        let (state, reason) = now.role.state(now.at_risk, "joining", "member");
+        let (role, reason) = now.role.words(now.at_risk, "joining", "member");
         let lost = now.lost.as_ref().map(|lost| LostSessionView {
             session: lost.session.clone(),
             reason: lost.reason,
@@ -102,7 +102,7 @@ impl MemberView {
         MemberView {
             at: member.common.time_of_day(),
             group: member.common.name.clone(),
-            state,
+            role,
             reason,
             member: member.group.name().to_owned(),
             session,
@@ -128,13 +128,13 @@ impl PartitionView {
             partition: owned.name.to_string(),
             number: owned.number,
             token: owned.token,
-            state: if owned.revoked { "revoked" } else { "owned" },
+            revoked: owned.revoked,
             reason: None,
         }
     }
 
     pub fn lost(owned: &OwnedNow, reason: Option<&'static str>) -> PartitionView {
-        PartitionView { state: "lost", reason, ..PartitionView::of(owned) }
+        PartitionView { reason, ..PartitionView::of(owned) }
     }
 }
 

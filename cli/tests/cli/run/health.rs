@@ -51,7 +51,7 @@ fn a_load_balancer_finds_the_leader_and_its_successor() {
     eventually("a leads", || status(at_a, "/leader") == 200);
     let b = scene.script("b", &OPTIONS, "exec sleep 600");
     let at_b = address(&b);
-    eventually("b follows", || view(at_b)["state"] == "following");
+    eventually("b follows", || view(at_b)["role"] == "following");
     assert_eq!((status(at_a, "/leader"), status(at_b, "/leader")), (200, 503));
     let (seen_by_a, seen_by_b) = (view(at_a), view(at_b));
     for (seen, leads) in [(&seen_by_a, true), (&seen_by_b, false)] {
@@ -59,9 +59,9 @@ fn a_load_balancer_finds_the_leader_and_its_successor() {
         assert_eq!((&seen["leader"], &seen["epoch"]), (&"a".into(), &1.into()), "{seen}");
     }
     assert!(seen_by_a["lease_remaining_ms"].as_u64().is_some_and(|left| left <= 3_000));
-    for (address, state) in [(at_a, "leading"), (at_b, "following")] {
+    for (address, role) in [(at_a, "leading"), (at_b, "following")] {
         assert_eq!(ask("GET", address, "/livez"), (200, "ok".to_owned()));
-        assert_eq!(ask("GET", address, "/readyz"), (200, state.to_owned()));
+        assert_eq!(ask("GET", address, "/readyz"), (200, role.to_owned()));
         assert_eq!(ask("HEAD", address, "/readyz"), (200, String::new()));
         assert_eq!(status(address, "/metrics"), 404);
     }
@@ -85,10 +85,7 @@ fn a_stopping_run_is_unready_while_its_command_runs() {
     a.signal(Signal::SIGTERM);
     eventually("the command gets SIGTERM", || scene.exists("told"));
     assert_eq!((status(address, "/leader"), status(address, "/readyz")), (503, 503));
-    assert_eq!(
-        (&view(address)["state"], &view(address)["leader"]),
-        (&"ending".into(), &"a".into())
-    );
+    assert_eq!((&view(address)["role"], &view(address)["leader"]), (&"ending".into(), &"a".into()));
     assert_eq!(status(address, "/livez"), 200);
     // An open connection does not delay the exit.
     let _idle = TcpStream::connect(address).expect("the server listens");
@@ -142,7 +139,7 @@ fn the_health_of_a_member_lists_its_partitions() {
         view()["partitions"].as_array().is_some_and(|all| all.len() == 2)
     });
     let seen = view();
-    assert_eq!((&seen["state"], &seen["member"]), (&"member".into(), &"a".into()), "{seen}");
+    assert_eq!((&seen["role"], &seen["member"]), (&"member".into(), &"a".into()), "{seen}");
     for (number, owned) in seen["partitions"].as_array().expect("a list").iter().enumerate() {
         assert_eq!(
             (&owned["partition"], &owned["number"]),

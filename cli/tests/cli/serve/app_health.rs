@@ -25,7 +25,7 @@ fn follows(check: &str, sign: impl Fn(&Sidecar)) {
         before = a.get("/v1/elections/orders/token").1["token"].clone();
         before.is_u64()
     });
-    eventually("the sidecar resigns when the application hangs", || a.view()["state"] == "standby");
+    eventually("the sidecar resigns when the application hangs", || a.view()["role"] == "standby");
     let seen = a.view();
     assert_eq!(seen["lost"]["reason"], "app_unhealthy", "{seen}");
     assert_eq!((&seen["lost"]["epoch"], &seen["reason"]), (&before, &"app_unhealthy".into()));
@@ -99,7 +99,7 @@ fn a_healthy_url_keeps_the_leadership() {
         status.store(204, Ordering::Release);
         a.leads();
         status.store(bad, Ordering::Release);
-        eventually("the sidecar resigns", || a.view()["state"] == "standby");
+        eventually("the sidecar resigns", || a.view()["role"] == "standby");
         assert_eq!(a.view()["lost"]["reason"], "app_unhealthy");
     }
 }

@@ -24,7 +24,8 @@ fn the_application_learns_of_the_end_and_has_a_grace() {
     assert_eq!(lost["lost"]["reason"], "ending", "{lost}");
     assert_eq!(a.get("/v1/elections/orders/token").0, 503);
     let seen = a.view();
-    assert_eq!((&seen["state"], &seen["leader"]), (&"ending".into(), &().into()), "{seen}");
+    assert_eq!([&seen["role"], &seen["state"]], ["ending", "held"], "{seen}");
+    assert!(seen["leader"].is_null(), "{seen}");
     assert_eq!(scene.status()["state"], "held", "others wait");
     // The application reports by this request that it has ended its work.
     let (status, said) = a.json("POST", RESIGN, "");
@@ -61,7 +62,7 @@ fn a_second_signal_ends_the_sidecar_immediately() {
     let mut a = sidecar(&scene, "a", &["--grace", "600s"]);
     a.leads();
     a.process.signal(Signal::SIGTERM);
-    eventually("the call ends", || a.view()["state"] == "ending");
+    eventually("the call ends", || a.view()["role"] == "ending");
     a.process.signal(Signal::SIGTERM);
     assert_eq!(a.process.code(), 143);
     assert_eq!(scene.status()["state"], "held", "the epoch is not sealed");
@@ -77,7 +78,7 @@ fn regression_an_ended_election_is_not_busy() {
     a.leads();
     eventually("the other election, too", || a.get("/v1/elections/other/token").0 == 200);
     a.process.signal(Signal::SIGTERM);
-    eventually("the call ends", || a.view()["state"] == "ending");
+    eventually("the call ends", || a.view()["role"] == "ending");
     assert_eq!(a.json("POST", RESIGN, "").0, 200);
     for (method, path, body) in [("POST", RESIGN, "{}"), ("PUT", DATA, "1")] {
         let (status, said) = a.json(method, path, body);

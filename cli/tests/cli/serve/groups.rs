@@ -30,11 +30,11 @@ impl Sidecar {
         names.filter_map(token).collect()
     }
 
-    /// Returns the names of the partitions in this state.
-    fn names(&self, state: &str) -> Vec<String> {
+    /// Returns the names of the partitions that are revoked, or of all others.
+    fn names(&self, revoked: bool) -> Vec<String> {
         let view = self.group();
         let all = view["partitions"].as_array().expect("a list").iter();
-        let names = all.filter(|it| it["state"] == state);
+        let names = all.filter(|it| it["revoked"] == revoked);
         names.map(|it| it["partition"].as_str().expect("a name").to_owned()).collect()
     }
 
@@ -44,7 +44,7 @@ impl Sidecar {
 
     /// Releases revoked partitions, like an application that stops its work immediately.
     fn release_revoked(&self) {
-        for name in self.names("revoked") {
+        for name in self.names(true) {
             assert_eq!(self.release(&name, "", "").0, 200);
         }
     }
@@ -97,7 +97,7 @@ fn partitions_are_shared_by_applications_that_release_them() {
         let names: Vec<_> = said.iter().map(|(event, _)| &**event).collect();
         assert_eq!(names, ["granted", "revoked", "lost"], "{name}");
         let lost = &said[2].1["partition"];
-        assert_eq!((&lost["state"], &lost["reason"]), (&"lost".into(), &"released".into()));
+        assert_eq!(lost["reason"], "released");
         assert_eq!(lost["token"], before[name]);
         let granted = of(&at_b);
         assert_eq!((granted.len(), &*granted[0].0), (1, "granted"), "{name}");
@@ -120,11 +120,11 @@ fn partitions_are_shared_by_applications_that_release_them() {
 fn the_state_of_a_member_lists_its_partitions() {
     let scene = Scene::new(TENURE);
     let a = member(&scene, "a", &["--partitions", "orders=a/b,17"]);
-    eventually("the member owns both partitions", || a.names("owned").len() == 2);
+    eventually("the member owns both partitions", || a.names(false).len() == 2);
     let view = a.group();
     let session = view["session"].as_str().expect("a session");
     assert_eq!(
-        (&view["state"], &view["member"], &view["group"], session.len()),
+        (&view["role"], &view["member"], &view["group"], session.len()),
         (&"member".into(), &"a".into(), &"orders".into(), 32)
     );
     assert!(view["lease_remaining_ms"].as_u64().is_some_and(|left| left <= 9_500), "{view}");
@@ -150,8 +150,8 @@ fn the_state_of_a_member_lists_its_partitions() {
     assert_eq!(a.json("GET", &format!("{GROUP}/leave"), "").0, 405);
     // A stream begins with the current state.
     let events = a.events(&format!("{GROUP}/events"));
-    events.wait_for("state_changed", 0);
-    assert_eq!(events.names(), ["granted", "granted", "state_changed"]);
+    events.wait_for("role_changed", 0);
+    assert_eq!(events.names(), ["granted", "granted", "role_changed"]);
     assert_eq!(events.all()[2].1["session"], session);
 }
 
@@ -180,7 +180,7 @@ fn a_release_names_a_token_and_may_have_a_back_off() {
     let b = member(&scene, "b", &[]);
     settles(&[&a, &b], &[3, 3]);
     // Without a back-off, the group may give a released partition to the same member again.
-    let moves = a.names("owned")[0].clone();
+    let moves = a.names(false)[0].clone();
     let before = a.tokens()[&moves];
     assert_eq!(a.release(&moves, "", r#"{"back_off_ms":0}"#).0, 200);
     eventually("the partition returns", || {
@@ -251,10 +251,10 @@ fn after_sigterm_the_sidecar_ends_when_all_partitions_are_released() {
     let b = member(&scene, "b", &["--validity", "600s"]);
     settles(&[&a, &b], &[3, 3]);
     let events = a.events(&format!("{GROUP}/events"));
-    events.wait_for("state_changed", 0);
+    events.wait_for("role_changed", 0);
     a.process.signal(Signal::SIGTERM);
-    eventually("all partitions are revoked", || a.names("revoked").len() == 3);
-    assert_eq!(a.group()["state"], "ending");
+    eventually("all partitions are revoked", || a.names(true).len() == 3);
+    assert_eq!(a.group()["role"], "ending");
     let tokens = a.tokens();
     assert_eq!((tokens.len(), b.tokens().len()), (3, 3), "tokens are valid until the release");
     for name in tokens.keys() {
@@ -281,7 +281,7 @@ fn the_session_is_resigned_after_the_grace_or_a_failed_health_check() {
     };
     is_member(&a);
     let events = a.events(&format!("{GROUP}/events"));
-    eventually("the application hangs", || a.group()["state"] == "standby");
+    eventually("the application hangs", || a.group()["role"] == "standby");
     let (_, lost) = events.wait_for("lost", 0);
     assert_eq!(lost["partition"]["reason"], "app_unhealthy", "{lost}");
     assert_eq!((a.tokens().len(), &a.group()["lost"]["reason"]), (0, &"app_unhealthy".into()));
@@ -308,15 +308,15 @@ fn a_member_leaves_after_its_application_has_released_all() {
     let kept = leave(r#"{"for_ms":3600000,"pause_ms":1000}"#);
     assert_eq!(kept, (200, json!({ "owned": 6 })));
     let b = member(&scene, "b", &[]);
-    eventually("all partitions are revoked", || a.names("revoked").len() == 6);
-    assert_eq!((&a.group()["state"], a.tokens().len()), (&"leaving".into(), 6));
+    eventually("all partitions are revoked", || a.names(true).len() == 6);
+    assert_eq!((&a.group()["role"], a.tokens().len()), (&"leaving".into(), 6));
     for number in 0..6 {
         assert_eq!(a.release(&number.to_string(), "", "").0, 200);
     }
     eventually("the member gets its former partitions back", || {
         one_owner(&[&a, &b]);
         // While member a is away, member b must get none of the reserved partitions.
-        let is_away = ["standby", "joining"].iter().any(|state| a.group()["state"] == *state);
+        let is_away = ["standby", "joining"].iter().any(|role| a.group()["role"] == *role);
         assert!(!is_away || b.tokens().is_empty(), "the partition stays reserved");
         a.release_revoked();
         a.tokens().len() >= 3
@@ -326,7 +326,7 @@ fn a_member_leaves_after_its_application_has_released_all() {
     settles(&[&a, &b], &[0, 6]);
     assert_eq!(leave("").1["code"], "not_member");
     assert_eq!(a.get(&format!("{GROUP}/assignment")).1["code"], "not_member");
-    assert_eq!((&a.group()["state"], &a.group()["reason"]), (&"standby".into(), &"left".into()));
+    assert_eq!((&a.group()["role"], &a.group()["reason"]), (&"standby".into(), &"left".into()));
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn leader_and_follower(scene: &Scene, options: &[&str]) -> (Sidecar, Sidecar) {
     let a = sidecar(scene, "a", options);
     a.leads();
     let b = sidecar(scene, "b", options);
-    eventually("b follows", || b.view()["state"] == "following");
+    eventually("b follows", || b.view()["role"] == "following");
     (a, b)
 }
 
@@ -32,8 +32,9 @@ fn the_leader_has_a_token_and_a_follower_reports_its_age() {
     let scene = Scene::new(TENURE);
     let (a, b) = leader_and_follower(&scene, &[]);
     let (led, seen) = (a.view(), b.view());
-    assert_eq!((&led["state"], &led["leader"]), (&"leading".into(), &"a".into()), "{led}");
+    assert_eq!((&led["role"], &led["leader"]), (&"leading".into(), &"a".into()), "{led}");
     for (view, leads) in [(&led, true), (&seen, false)] {
+        assert_eq!(view["state"], "held", "{view}");
         assert_eq!((&view["leader"], &view["epoch"]), (&"a".into(), &1.into()), "{view}");
         assert_eq!(view["this_candidate_leads"], leads, "{view}");
         assert!(view["store_answered_ms_ago"].is_u64(), "{view}");
@@ -110,7 +111,7 @@ fn a_resigned_candidate_pauses_while_another_leads() {
     b.leads();
     eventually("a reports the state", || {
         let seen = a.view();
-        assert_eq!((&seen["state"], &seen["reason"]), (&"standby".into(), &"resigned".into()));
+        assert_eq!((&seen["role"], &seen["reason"]), (&"standby".into(), &"resigned".into()));
         (&seen["leader"], &seen["epoch"]) == (&"b".into(), &2.into())
     });
 }
@@ -126,7 +127,7 @@ fn regression_an_invalid_successor_changes_nothing() {
         let body = format!(r#"{{"successor":"{wrong}"}}"#);
         let (status, said) = a.json("POST", "/v1/elections/orders/resign", &body);
         assert_eq!((status, &said["code"]), (400, &"bad_body".into()), "{wrong}: {said}");
-        assert_eq!((&a.view()["epoch"], &a.view()["state"]), (&1.into(), &"leading".into()));
+        assert_eq!((&a.view()["epoch"], &a.view()["role"]), (&1.into(), &"leading".into()));
     }
     let body = format!(r#"{{"successor":"{}"}}"#, "ü".repeat(128));
     let (status, said) = a.json("POST", "/v1/elections/orders/resign", &body);
@@ -142,7 +143,7 @@ fn regression_a_list_as_a_body_changes_nothing() {
     for wrong in ["[null,null]", r#" ["b",1]"#, "\n[]"] {
         let (status, said) = a.json("POST", "/v1/elections/orders/resign", wrong);
         assert_eq!((status, &said["code"]), (400, &"bad_body".into()), "{wrong}: {said}");
-        assert_eq!((&a.view()["epoch"], &a.view()["state"]), (&1.into(), &"leading".into()));
+        assert_eq!((&a.view()["epoch"], &a.view()["role"]), (&1.into(), &"leading".into()));
     }
     let (status, said) = a.json("POST", "/v1/elections/orders/resign", "7");
     let why = said["message"].as_str().expect("a text");

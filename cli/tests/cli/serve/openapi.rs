@@ -238,7 +238,7 @@ fn each_reply_conforms_to_the_document() {
     }
     of_a_group(&mut check);
     a.process.signal(Signal::SIGTERM);
-    eventually("the call ends", || a.view()["state"] == "ending");
+    eventually("the call ends", || a.view()["role"] == "ending");
     check.ask(&a, "GET /v1/elections/orders", "", 200);
     check.ask(&a, data, "{}", 503);
     check.ask(&a, &format!("{resign}?epoch=7"), "", 503);
@@ -279,7 +279,7 @@ fn of_a_group(check: &mut Check) {
             let name = owned["partition"].as_str().expect("a name");
             a.json("POST", &format!("/v1/groups/orders/partitions/{name}/release"), "");
         }
-        view["state"] == "standby"
+        view["role"] == "standby"
     });
     check.ask(&a, "GET /v1/groups/orders", "", 200);
     check.ask(&a, assignment, "", 503);
