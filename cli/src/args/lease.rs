@@ -45,8 +45,8 @@ pub struct LeaseArgs {
     /// Interval between polls of the leader [default: a sixth of the validity]
     ///
     /// A waiting candidate polls the current leader, and a member of a group polls the assignment.
-    /// The interval is at most the validity. For an election also `lapse`: a candidate polls only
-    /// when the leader's lease would lapse, and so detects a resignation late.
+    /// The interval is at most the validity. An election also accepts `lapse`: a candidate polls
+    /// only when the leader's lease would lapse, and so detects a resignation late.
     #[arg(long, value_name = "DURATION", env = "TENURE_POLL", help_heading = "Timing")]
     pub poll: Option<Poll>,
     /// Time limit of a request [default, and at most: a fifth of the validity]
@@ -116,8 +116,8 @@ pub struct ElectionArgs {
 pub struct GraceArg {
     /// Time from SIGTERM to SIGKILL [default: a sixth of the validity]
     ///
-    /// CMD gets the signals when the lease is at risk or a partition must move. The validity must
-    /// also cover a renewal, its retry and the kill: at most 6.5s with a validity of 30s.
+    /// CMD gets the signals when the lease is at risk or a partition must move. The grace is at
+    /// most 6.5s with a validity of 30s, which must also cover a renewal, its retry and the kill.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     #[arg(env = "TENURE_GRACE", help_heading = "Command")]
     pub grace: Option<Duration>,

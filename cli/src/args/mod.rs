@@ -45,7 +45,7 @@ pub struct Args {
     /// Log more: -v elections and losses, -vv also renewals
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
-    /// Whether stdout has colours. NO_COLOR and CLICOLOR_FORCE choose if this flag does not
+    /// Whether stdout has colours. With `auto`, NO_COLOR and CLICOLOR_FORCE decide
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
     #[arg(hide_short_help = true)]
     pub color: ColorChoice,
@@ -134,8 +134,8 @@ impl Verb {
             Verb::Run(_) | Verb::Serve(_) => {
                 "warn,aws=error,tenure=error,tenure::store=warn,tenure::lease=warn,tenure_cli=info"
             }
-            // The level of `tenure_groups` is `info`, so the log contains changes of the session
-            // and failures of CMD.
+            // The level of `tenure_groups` is `info`, so the log contains changes of the member's
+            // session and failures of CMD.
             Verb::Group(args) if args.runs() => {
                 "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,\
                  tenure::lease=warn,tenure_groups=info,tenure_cli=info"

@@ -38,7 +38,7 @@ pub struct AppHealthArgs {
     app_health: Option<Check>,
     /// Maximum time without a sign of health: at least 100ms, at most 24h [default: 30s]
     ///
-    /// After the start of CMD the first sign has the same time.
+    /// The same limit applies to the first sign after the start of CMD.
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(DAY), requires = "app_health")]
     #[arg(env = "TENURE_APP_HEALTH_DEADLINE", help_heading = "Health", hide_short_help = true)]
     app_health_deadline: Option<Duration>,
@@ -46,7 +46,7 @@ pub struct AppHealthArgs {
 
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
 const SHORTEST_DEADLINE: Duration = Duration::from_millis(100);
-/// The text in a URL or a path in place of which the name of the partition is inserted.
+/// The text that the name of the partition replaces in a URL or a path.
 const PARTITION: &str = "{partition}";
 /// The longest pause between two checks, and the time limit of one check.
 const LONGEST_LOOK: Duration = Duration::from_secs(5);

@@ -100,9 +100,9 @@ A revoked partition stays owned until the application sends POST \
 session.
 
 A reply is true when it is sent. Later writes of the application still need the token: pass it to \
-the written resource, which must refuse lower tokens. A leadership is given up before its lease \
-ends, by max(200ms, VALIDITY/20). An application that gets no replies must stop once the \
-`lease_remaining_ms` of the last reply have passed since its request.
+the written resource, which must refuse lower tokens. A leadership is given up max(200ms, \
+VALIDITY/20) before its lease ends. An application that gets no replies must stop once the \
+`lease_remaining_ms` of the last reply have passed, counted from the request for that reply.
 
 At SIGINT, SIGTERM and SIGHUP the application gets `lost`, and `revoked` for each partition. The \
 leaderships and sessions are resigned after the grace, or once the application has resigned and \

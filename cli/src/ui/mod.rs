@@ -60,7 +60,7 @@ pub const AFTER_UI: &str = after_help!(
     "\
 The page shows elections with leader, data, remaining lease and the last 50 epochs; groups with \
 the owner of each partition; and the last periods of jobs (`run --once-per`). It is updated as the \
-states change. It changes no object: every write of one is refused in this process.
+states change. It changes no object: this process refuses every write.
 
 Up to 500 elections, groups and jobs of all stores are followed; the names of others are listed. \
 Each is followed once, for up to 64 visible pages. A further page is refused until another closes. \
