@@ -80,7 +80,8 @@ pub async fn opened(args: &WatchArgs, watcher: &mut Watcher) -> Result<Election,
     if args.metrics.metrics_addr.is_some() {
         tokio::spawn(follow_metric(RecordPlace::new(Arc::clone(&store), &prefix)));
     }
-    let election = settings(args, Election::builder(store, prefix));
+    let election = observer(Election::builder(store, prefix), args.poll);
+    let election = election.layout(args.store.layout.into());
     Ok(election.build().map_err(Failure::from)?)
 }
 
@@ -100,13 +101,11 @@ pub async fn follow(
     }
 }
 
-fn settings(args: &WatchArgs, election: ElectionBuilder) -> ElectionBuilder {
-    let election = election
-        .layout(args.store.layout.into())
-        .validity(validity(args.poll, DAY))
-        .request_timeout(REQUEST_TIMEOUT)
-        .retry_denied(None);
-    match args.poll {
+/// Sets the poll interval of an observer, and all settings that depend on it.
+pub fn observer(election: ElectionBuilder, poll: Option<Duration>) -> ElectionBuilder {
+    let election =
+        election.validity(validity(poll, DAY)).request_timeout(REQUEST_TIMEOUT).retry_denied(None);
+    match poll {
         Some(poll) => election.poll_interval(poll),
         None => election,
     }
@@ -248,7 +247,7 @@ mod tests {
             let _leader = elect(&leader).await;
             let store = world.another_way();
             let node = world.node_behind(&store, &world.clock, "o");
-            let election = settings(&args, node).build().expect("fits");
+            let election = observer(node, args.poll).build().expect("fits");
             let mut seen = election.observe();
             assert!(matches!(seen.next().await, Some(Ok(Observation::Leader(_)))));
             store.take_log();

@@ -26,8 +26,8 @@ use crate::store::url::{StoreUrl, store_url};
 use run::{AFTER_GROUP_RUN, GroupRunArgs};
 use status::AFTER_GROUP_STATUS;
 pub use status::GroupStatus;
-pub use watch::OFTEN;
-use watch::{AFTER_GROUP_WATCH, LONGEST_POLL};
+use watch::AFTER_GROUP_WATCH;
+pub use watch::{LONGEST_POLL, OFTEN, observer};
 
 #[derive(Debug, clap::Args)]
 pub struct GroupArgs {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use serde::Serialize;
 use tenure::Process;
-use tenure_groups::{Group, GroupSnapshot, PartitionNumber, SessionState};
+use tenure_groups::{Group, GroupBuilder, GroupSnapshot, PartitionNumber, SessionState};
 
 use super::status::{restored_above, unfinished};
 use super::view::{name_or_dash, owner, state_word};
@@ -56,15 +56,7 @@ pub async fn watch(args: GroupWatchArgs) -> Result<u8, Failure> {
 
 async fn start(args: &GroupWatchArgs, watcher: &mut Watcher) -> Result<Infallible, WatchEnd> {
     let group = watcher.unless_ended(patiently(None, || builder(&args.at))).await??;
-    let group = group
-        .validity(validity(args.poll, LONGEST_POLL))
-        .request_timeout(REQUEST_TIMEOUT)
-        .retry_denied(None);
-    let group = match args.poll {
-        Some(poll) => group.poll_interval(poll),
-        None => group,
-    };
-    let group = group.build().map_err(Failure::from)?;
+    let group = observer(group, args.poll).build().map_err(Failure::from)?;
     // If the snapshot fails, the check for an election at this place is omitted: `follow` waits
     // until the store answers.
     if watcher.unless_ended(group.snapshot()).await?.is_ok_and(|group| group.epoch.is_none()) {
@@ -75,6 +67,18 @@ async fn start(args: &GroupWatchArgs, watcher: &mut Watcher) -> Result<Infallibl
         }
     }
     follow(&group, args.poll, watcher).await
+}
+
+/// Sets the poll interval of an observer, and all settings that depend on it.
+pub fn observer(group: GroupBuilder, poll: Option<Duration>) -> GroupBuilder {
+    let group = group
+        .validity(validity(poll, LONGEST_POLL))
+        .request_timeout(REQUEST_TIMEOUT)
+        .retry_denied(None);
+    match poll {
+        Some(poll) => group.poll_interval(poll),
+        None => group,
+    }
 }
 
 /// An assignment names dead owners until the coordinator writes the next assignment. So the

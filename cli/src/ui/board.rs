@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use super::counted_store::ReadCounts;
 use crate::cost::prices::Prices;
 use crate::output::print::{json_line, millis};
+use crate::output::watcher::PATIENCE;
 use crate::process::lock::lock;
 
 /// The state that all open pages share. Times are milliseconds since the start of this process on
@@ -37,8 +38,6 @@ struct Cards {
     samples: VecDeque<(u64, Vec<(u64, u64)>)>,
 }
 
-/// Maximum age of a store's last answer. With an older answer, a card counts as late.
-const LATE: Duration = Duration::from_secs(30);
 /// Maximum number of samples.
 const MOST_SAMPLES: usize = 30;
 
@@ -166,7 +165,7 @@ impl Board {
         Tick {
             now,
             wall: millis(Process::system().now().wall),
-            late: millis((self.poll * 2).max(LATE)),
+            late: millis((self.poll * 2).max(PATIENCE)),
             requests: counts.iter().map(|(lists, reads)| lists + reads).sum(),
             per_minute: recent as f64 / minutes,
             dollars_a_month: dollars.map(|dollars| dollars / minutes * MINUTES_A_MONTH),

@@ -13,6 +13,7 @@ use tenure_history::{LeadershipSpan, Reader};
 use super::place::Place;
 use crate::election::LeaseState;
 use crate::election::history::end_word;
+use crate::election::watch::observer;
 use crate::output::print::{json_line, millis, plain};
 use crate::process::timer::pause;
 
@@ -20,9 +21,6 @@ use crate::process::timer::pause;
 const EPOCHS: usize = 50;
 /// Maximum length of the data that is shown, in characters.
 const SHOWN_DATA: usize = 2_000;
-/// If the store has not answered for this time or longer, the state is unknown.
-const PATIENCE: Duration = Duration::from_secs(30);
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 /// Interval of the checks for changes that no event reports.
 const LOOK: Duration = Duration::from_secs(1);
 const RETRY_EVERY: Duration = Duration::from_secs(10);
@@ -141,15 +139,8 @@ struct NewestEpoch {
 
 /// Follows an election until the future is dropped. Shows each error on the card, and retries.
 pub async fn follow(place: Place, layout: Layout) {
-    let built = Election::builder(place.store.clone(), place.prefix.as_str())
-        .layout(layout)
-        // The validity must be longer than the poll interval, and must not have fractions of a
-        // millisecond. So it is rounded to whole seconds.
-        .validity(PATIENCE.max(Duration::from_secs(place.poll.as_secs() + 1)))
-        .request_timeout(REQUEST_TIMEOUT)
-        .poll_interval(place.poll)
-        .retry_denied(None)
-        .build();
+    let election = Election::builder(place.store.clone(), place.prefix.as_str()).layout(layout);
+    let built = observer(election, Some(place.poll)).build();
     let mut card = ElectionCard::new(&place);
     let election = match built {
         Ok(election) => election,

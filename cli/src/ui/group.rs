@@ -10,14 +10,12 @@ use tenure_groups::{Group, GroupSnapshot, SessionState};
 
 use super::election::{needs_operator, settled, shortened};
 use super::place::Place;
+use crate::group::observer;
 use crate::group::view::{PartitionStatus, state_word};
 use crate::output::print::{json_line, millis, plain};
+use crate::output::watcher::PATIENCE;
 use crate::process::timer::pause;
 
-/// Minimum validity of the observer, which has no session. The library requires a validity that is
-/// not shorter than the poll interval.
-const SHORTEST_VALIDITY: Duration = Duration::from_secs(30);
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 const LOOK: Duration = Duration::from_secs(1);
 const RETRY_EVERY: Duration = Duration::from_secs(10);
 /// Number of members that can take over from the coordinator first. These members follow the
@@ -63,14 +61,8 @@ struct MemberRow {
 
 /// Follows a group until the future is dropped. Shows each error on the card, and retries.
 pub async fn follow(place: Place) {
-    let built = Group::builder(place.store.clone(), place.prefix.as_str())
-        // The validity must be longer than the poll interval, and must not have fractions of a
-        // millisecond. So it is rounded to whole seconds.
-        .validity(SHORTEST_VALIDITY.max(Duration::from_secs(place.poll.as_secs() + 1)))
-        .request_timeout(REQUEST_TIMEOUT)
-        .poll_interval(place.poll)
-        .retry_denied(None)
-        .build();
+    let group = Group::builder(place.store.clone(), place.prefix.as_str());
+    let built = observer(group, Some(place.poll)).build();
     let mut card = GroupCard::new(&place);
     let group = match built {
         Ok(group) => group,
@@ -158,7 +150,7 @@ fn next_reading(
             _ => now,
         }
     });
-    lapses.min().unwrap_or(now + millis(SHORTEST_VALIDITY)).max(now + poll)
+    lapses.min().unwrap_or(now + millis(PATIENCE)).max(now + poll)
 }
 
 impl GroupCard {

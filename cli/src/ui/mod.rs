@@ -14,12 +14,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use humantime::format_duration;
+use tenure::Election;
+use tenure::store::MemoryStore;
+use tenure_groups::Group;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::args::common::{after_help, positive_duration};
-use crate::exit::{self, Failure};
+use crate::args::common::{after_help, positive_up_to};
+use crate::election::watch;
+use crate::exit::Failure;
+use crate::group::LONGEST_POLL;
 use crate::http::access::{Access, AccessArgs};
 use crate::http::{Handler, Listen, Server};
 use crate::process::signals::{ENDING, Signals};
@@ -46,8 +50,8 @@ pub struct UiArgs {
     #[command(flatten)]
     access: AccessArgs,
     /// Poll interval of each election and each group: at most 1h
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
-    #[arg(env = "TENURE_POLL")]
+    #[arg(long, value_name = "DURATION", default_value = "5s")]
+    #[arg(value_parser = positive_up_to(LONGEST_POLL), env = "TENURE_POLL")]
     poll: Duration,
     /// Show the fencing tokens of partitions.
     ///
@@ -74,16 +78,15 @@ password is the key.",
   71  the operating system refused something, such as an address"
 );
 
-const LONGEST_POLL: Duration = Duration::from_secs(3600);
 /// Interval between two samples of the numbers of requests. The page shows the cost at the rate of
 /// the last five minutes.
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 
 pub async fn ui(args: UiArgs) -> Result<u8, Failure> {
-    if args.poll > LONGEST_POLL {
-        let why = format!("--poll is at most {}", format_duration(LONGEST_POLL));
-        return Err(Failure::new(exit::USAGE, why));
-    }
+    // Only an observer with wrong settings cannot be built. So the command fails, not each card.
+    let unused = || Arc::new(MemoryStore::new());
+    watch::observer(Election::builder(unused(), ""), Some(args.poll)).build()?;
+    crate::group::observer(Group::builder(unused(), ""), Some(args.poll)).build()?;
     let access = Access::new(&args.listen, &args.access)?.with_passwords();
     let board = Arc::new(Board::new(args.show_tokens, args.poll));
     let page = Arc::new(Page::new(access, Arc::clone(&board)));

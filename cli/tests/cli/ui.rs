@@ -124,6 +124,26 @@ fn all_dead_members_are_shown() {
     assert_eq!(dead["members"][0]["state"], "lapsed", "{dead}");
 }
 
+/// Before the fix, the validity of the observer was a second too long for a group.
+#[test]
+fn regression_a_group_is_shown_with_the_longest_poll_interval() {
+    let scene = Scene::new(TENURE);
+    let member = member(&scene, "a", &[]);
+    // The page shows a later assignment only after an hour.
+    let token = "/v1/groups/orders/partitions/0/token";
+    eventually("the member owns a partition", || member.get(token).0 == 200);
+    let ui = ui(&scene, &["--poll", "1h"]);
+    shows(&ui, "group", "a member", |card| card["members"][0]["name"] == "a");
+}
+
+/// Before the fix, each card showed that the interval was too short.
+#[test]
+fn regression_a_short_poll_interval_is_refused() {
+    let scene = Scene::new(TENURE);
+    let line = ["ui", "--store", &scene.url(), "--poll", "1ms"];
+    tenure(&line).fails(64, &["poll_interval must be 10ms", "got 1ms"]);
+}
+
 #[test]
 fn tokens_are_shown_on_request() {
     let scene = Scene::new(TENURE);
