@@ -97,6 +97,11 @@ impl Timeline {
         if self.read == Some(newest) || waits {
             return;
         }
+        // An epoch only grows. So a lower epoch belongs to a new election, which began after the
+        // deletion of the known epochs.
+        if self.read.is_some_and(|read| newest.epoch < read.epoch) {
+            self.epochs.clear();
+        }
         let known = self.epochs.keys().next_back().copied().unwrap_or_default();
         let new = newest.epoch.map_or(0, |epoch| epoch.get()).abs_diff(known);
         let limit = usize::try_from(new).unwrap_or(EPOCHS).saturating_add(2).min(EPOCHS);
@@ -279,30 +284,57 @@ mod tests {
     use super::*;
     use crate::ui::board::Board;
 
-    /// Before the fix, epochs that began between a poll and its reading displaced older ones, which
-    /// the page then never showed.
-    #[tokio::test]
-    async fn regression_epochs_after_the_poll_displace_no_others() {
-        let place = Place {
+    fn place() -> Place {
+        Place {
             board: Arc::new(Board::new(false, Duration::ZERO)),
             store: Arc::new(MemoryStore::new()),
             prefix: "p".to_owned(),
             name: String::new(),
             id: String::new(),
             poll: Duration::from_secs(5),
-        };
+        }
+    }
+
+    /// Begins and ends this number of epochs.
+    async fn lead(place: &Place, epochs: u64) {
         let builder = Election::builder(Arc::clone(&place.store), "p").check_store(false);
         let election = builder.build().expect("valid settings");
-        let mut timeline = Timeline::default();
-        for (before, seen, exists) in [(0, 1, 4), (4, 5, 12)] {
-            for _ in before..exists {
-                let leadership = election.campaign().await.expect("no candidate leads");
-                leadership.resign().await.expect("a resignation");
-            }
-            let newest = NewestEpoch { epoch: Epoch::new(seen), sealed: true, held: false };
-            timeline.update(&place, Layout::EpochFiles, newest).await;
-            let known = timeline.epochs.keys().copied().collect::<Vec<_>>();
-            assert_eq!(known, (1..=exists).collect::<Vec<_>>(), "{:?}", timeline.failed);
+        for _ in 0..epochs {
+            let leadership = election.campaign().await.expect("no candidate leads");
+            leadership.resign().await.expect("a resignation");
         }
+    }
+
+    impl Timeline {
+        /// Updates the timeline to a newest epoch, and returns the known epochs.
+        async fn after(&mut self, place: &Place, newest: u64) -> Vec<u64> {
+            let newest = NewestEpoch { epoch: Epoch::new(newest), sealed: true, held: false };
+            self.update(place, Layout::EpochFiles, newest).await;
+            assert_eq!(self.failed, None);
+            self.epochs.keys().copied().collect()
+        }
+    }
+
+    /// Before the fix, epochs that began between a poll and its reading displaced older ones, which
+    /// the page then never showed.
+    #[tokio::test]
+    async fn regression_epochs_after_the_poll_displace_no_others() {
+        let (place, mut timeline) = (place(), Timeline::default());
+        for (before, seen, exists) in [(0, 1, 4), (4, 5, 12)] {
+            lead(&place, exists - before).await;
+            let known = timeline.after(&place, seen).await;
+            assert_eq!(known, (1..=exists).collect::<Vec<_>>());
+        }
+    }
+
+    /// Before the fix, the page showed the epochs of both elections as one history.
+    #[tokio::test]
+    async fn regression_a_new_election_replaces_the_deleted_one() {
+        let (mut place, mut timeline) = (place(), Timeline::default());
+        lead(&place, 5).await;
+        assert_eq!(timeline.after(&place, 5).await, [1, 2, 3, 4, 5]);
+        place.store = Arc::new(MemoryStore::new());
+        lead(&place, 2).await;
+        assert_eq!(timeline.after(&place, 2).await, [1, 2]);
     }
 }
