@@ -124,12 +124,10 @@ impl Works {
 
 /// Interprets the exit status of a CMD. An error means that the work has failed.
 fn outcome_of(end: GroupEnd, stopping: bool, unhealthy: Option<String>) -> Result<(), String> {
-    if let Some(why) = unhealthy {
-        return Err(format!("{why}, so CMD was stopped"));
-    }
-    match end.stop {
-        Some(Stop::Unguarded) => Err("its guard has died, so CMD was killed".to_owned()),
-        None if !stopping && !end.status.success() => {
+    match (end.stop, unhealthy) {
+        (Some(Stop::Unguarded), _) => Err("its guard has died, so CMD was killed".to_owned()),
+        (_, Some(why)) => Err(format!("{why}, so CMD was stopped")),
+        (None, None) if !stopping && !end.status.success() => {
             Err(format!("CMD ended with exit code {}", end.exit_code()))
         }
         _ => Ok(()),
@@ -233,6 +231,23 @@ impl WorkWatch<'_> {
                 self.group.kill();
             }
             signal => self.group.forward(signal),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::ExitStatus;
+
+    use super::*;
+
+    #[test]
+    fn regression_the_death_of_the_guard_is_the_reason_of_an_unhealthy_cmd() {
+        let unhealthy = || Some("no sign of health".to_owned());
+        for (stop, why) in [(Stop::Unguarded, "guard has died"), (Stop::Terminated, "no sign of")] {
+            let end = GroupEnd { status: ExitStatus::default(), stop: Some(stop) };
+            let outcome = outcome_of(end, true, unhealthy());
+            assert!(outcome.as_ref().is_err_and(|it| it.contains(why)), "{outcome:?}");
         }
     }
 }
