@@ -146,8 +146,9 @@ pub fn say(partition: Option<&LoggedPartition>, outcome: &'static str, message: 
             write(format!("{}tenure: {of}{message}\n", time()));
         }
         LogFormat::Json => {
+            let level = if outcome == "resigned" { "INFO" } else { "WARN" };
             let fields = json!({ "message": message, "outcome": outcome });
-            write(json_line("ERROR", &fields, partition));
+            write(json_line(level, &fields, partition));
         }
     }
 }

@@ -159,6 +159,27 @@ fn the_named_successor_of_a_killed_leader_leads_first() {
     assert_eq!(record(&scene)["successor"], "c");
 }
 
+/// Before the fix, all lines of the guard had the level ERROR.
+#[test]
+fn regression_a_resignation_by_the_guard_has_the_level_info() {
+    let scene = Scene::new(TENURE);
+    let options = [&LONG[..], &["--log-format", "json"]].concat();
+    let a = scene.script("a", &options, "echo > ready; exec sleep 1000");
+    scene.wait_for_file("ready");
+    a.signal(Signal::SIGKILL);
+    a.says(r#""outcome":"resigned""#);
+    let said = a.said();
+    let lines = said.lines().filter_map(|line| line.parse::<serde_json::Value>().ok());
+    let levels = lines.filter(|line| line["fields"]["outcome"].is_string());
+    let levels = levels.map(|line| {
+        let [outcome, level] = [&line["fields"]["outcome"], &line["level"]];
+        (outcome.to_string(), level.to_string())
+    });
+    let levels: std::collections::BTreeMap<_, _> = levels.collect();
+    assert_eq!(levels["\"resigned\""], "\"INFO\"", "{said}");
+    assert_eq!(levels["\"gone\""], "\"WARN\"", "{said}");
+}
+
 /// If the store does not answer, the guard waits at most until the end of the lease.
 #[test]
 fn a_resignation_does_not_outlive_the_lease() {
