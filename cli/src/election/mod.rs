@@ -2,6 +2,7 @@
 
 pub mod compact;
 pub mod depose;
+mod end;
 pub mod history;
 pub mod operator;
 pub mod restore;

@@ -10,6 +10,7 @@ use tenure_history::{Extent, Gap, History, LeadershipSpan, TimeEstimate};
 
 use super::picture::{down, seconds, up};
 use crate::election::LeaseState;
+use crate::election::end::EndFields;
 use crate::election::status::line;
 use crate::output::columns::{SHORTENED, legend, table};
 use crate::output::print::{ATTENTION, FAINT, GOOD, NAME, plain, styled};
@@ -107,31 +108,10 @@ fn when(when: &TimeEstimate, unknown: bool) -> String {
 }
 
 fn end(span: &LeadershipSpan) -> String {
-    let by = match span.sealed_by.as_deref() {
-        Some(by) if Some(by) != span.candidate.as_deref() => format!(" by {}", plain(by)),
-        Some(_) if span.end == Some(EpochEnd::Lapsed) => " by its leader".to_owned(),
-        _ => String::new(),
-    };
-    match span.end {
-        None => match &span.unreadable {
-            Some(why) => format!("unreadable: {}", plain(why)),
-            None if span.lapsed => "lapsed; not sealed".to_owned(),
-            None => LeaseState::Held.to_string(),
-        },
-        Some(EpochEnd::Lapsed) => format!("lapsed; sealed{by}"),
-        Some(EpochEnd::GivenUp) => "given up before it led".to_owned(),
-        Some(EpochEnd::Superseded) => "superseded without a seal".to_owned(),
-        Some(EpochEnd::Unknown) => format!("sealed{by}, no reason given"),
-        Some(EpochEnd::DeposedDead) => {
-            let by = span.forced_by.as_deref().map_or(String::new(), plain);
-            format!("deposed as dead by {by}{}", reason(span))
-        }
-        Some(end) => format!("{end}{by}{}", reason(span)),
+    match &span.unreadable {
+        Some(why) => format!("unreadable: {}", plain(why)),
+        None => EndFields::of_span(span).text().unwrap_or_else(|| LeaseState::Held.to_string()),
     }
-}
-
-fn reason(span: &LeadershipSpan) -> String {
-    span.reason.as_deref().map_or(String::new(), |reason| format!(": {}", plain(reason)))
 }
 
 fn summary(history: &History, is_job: bool) -> Vec<String> {

@@ -11,6 +11,7 @@ use tenure::{Election, EpochEnd, Leader, Snapshot};
 
 use crate::args::common::{StoreArg, after_help};
 use crate::election::LeaseState;
+use crate::election::end::EndFields;
 use crate::exit::{self, Failure};
 use crate::output::columns::{SHORTENED, WIDTH, fit, legend, wrap};
 use crate::output::print::{FAINT, NAME, in_ms, in_seconds, json_line, millis, plain};
@@ -64,7 +65,7 @@ of `run --once-per`: 0 if a completed period began within that duration, and 1 o
 /// Columns of the name of a value, with the space after it.
 const NAME_OF_VALUE: usize = 11;
 /// Columns for a value on one line.
-const VALUE: usize = WIDTH - NAME_OF_VALUE;
+pub const VALUE: usize = WIDTH - NAME_OF_VALUE;
 
 pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
     let Opened { store, prefix } = open(&args.store.store, IfMissing::Refuse).await?;
@@ -150,25 +151,8 @@ impl Status {
             return state_line(self.state, ": no process has led");
         };
         let role = if snapshot.end.is_none() { "leader" } else { "last" };
-        state_line(self.state, &reason(snapshot)) + "\n" + &lines(role, leader, snapshot.age)
-    }
-}
-
-/// Returns a text about the end of the newest epoch. The text is empty while the epoch is held.
-fn reason(snapshot: &Snapshot) -> String {
-    let by = snapshot.forced_by.as_ref().or(snapshot.sealed_by.as_ref());
-    let leader = snapshot.leader.as_ref().and_then(|leader| leader.candidate.as_ref());
-    let by = by.filter(|by| leader != Some(by)).map(|by| format!(" by {}", plain(by)));
-    let by = by.unwrap_or_default();
-    let why = snapshot.reason.as_deref().map(|reason| format!(" ({})", fit(&plain(reason), VALUE)));
-    let why = why.unwrap_or_default();
-    match snapshot.end {
-        None if snapshot.lapsed => ": lapsed; not sealed".to_owned(),
-        None => String::new(),
-        Some(EpochEnd::Lapsed) => format!(": lapsed; sealed{by}"),
-        Some(EpochEnd::Unknown) => format!(": sealed{by}, no reason given"),
-        Some(EpochEnd::DeposedDead) => format!(": deposed as dead{by}{why}"),
-        Some(ended) => format!(": {ended}{by}{why}"),
+        let end = EndFields::of_newest(snapshot).text().map(|end| format!(": {end}"));
+        state_line(self.state, &end.unwrap_or_default()) + "\n" + &lines(role, leader, snapshot.age)
     }
 }
 

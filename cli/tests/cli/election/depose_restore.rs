@@ -186,7 +186,7 @@ fn regression_a_forced_deposition_is_recorded_as_a_deposition() {
     assert!(status.starts_with(line), "{status}");
     assert_eq!(bench.run("status", &["--field", "ended"]).out, "deposed_dead\n");
     let history = bench.run("history", &[]).out;
-    assert!(history.contains("  deposed as dead by bob: disk"), "{history}");
+    assert!(history.contains("  deposed as dead by bob (disk"), "{history}");
     let epoch = bench.run("history", &["--json"]).out;
     assert!(epoch.contains(r#""reason":"disk\u202e drill""#), "{epoch}");
     let again = bench.run("depose", &["--force"]);
