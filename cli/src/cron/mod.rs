@@ -13,5 +13,5 @@ pub use attempt::{Attempt, attempt};
 pub use metric::follow as follow_metric;
 pub use once_per::{OncePer, Turn, wall};
 pub use period::record::{EarlierPeriod, PeriodRecord};
-pub use period::{date, shown};
+pub use period::{Period, PeriodRules, date, shown};
 pub use record_place::RecordPlace;

@@ -18,7 +18,7 @@ use tenure::store::{MemoryStore, Store};
 use tenure::{CampaignEvent, Election, ElectionBuilder, Error, Leadership, Process, Snapshot};
 use tracing::{Instrument as _, error_span, info, warn};
 
-use super::cron::{CronArgs, OncePer, RecordPlace, wall};
+use super::cron::{CronArgs, OncePer, Period, PeriodRules, RecordPlace, wall};
 use super::exit::{self, Failure};
 use super::http::Sites;
 use crate::args::common::{StoreArg, name};
@@ -98,7 +98,9 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     let span = error_span!("run", store = %args.store.store, candidate = name);
     let margins = lease.margins(args.grace)?;
     let data = args.own.first_data()?;
-    args.cron.rules()?;
+    // The period is the period in which `tenure` was started. So it is computed before the waits
+    // for the store and for a predecessor.
+    let planned = args.cron.rules()?.map(|rules| (rules, rules.period_at(wall())));
     let app = AppHealth::of_cmd(&args.app).map_err(|why| Failure::new(exit::USAGE, why))?;
     // The settings are checked with a store in memory first, because opening a store in a directory
     // creates the directory.
@@ -115,13 +117,16 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     let recent = recent(args.election.longest_pause(), lease.request_timeout());
     let health = Arc::new(ElectionHealth::new(&name, recent, margins));
     let job = job(&args, &name, &data, margins, &health, app)?;
-    health.of(run_as(&args, &name, data, &job)).instrument(span).await
+    health.of(run_as(&args, &name, data, planned, &job)).instrument(span).await
 }
 
-async fn run_as(args: &RunArgs, name: &str, data: Value, job: &Job) -> Result<u8, Failure> {
-    // The period is the period in which `tenure` was started. So it is computed before the waits
-    // for the store and for a predecessor.
-    let planned = args.cron.rules()?.map(|rules| (rules, rules.period_at(wall())));
+async fn run_as(
+    args: &RunArgs,
+    name: &str,
+    data: Value,
+    planned: Option<(PeriodRules, Period)>,
+    job: &Job,
+) -> Result<u8, Failure> {
     let health = &job.health;
     let mut sites = Sites::default();
     args.health.add_to(&mut sites, health);
