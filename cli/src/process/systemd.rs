@@ -71,15 +71,15 @@ impl Systemd {
         Systemd { socket, watchdog, sent: Mutex::default() }
     }
 
-    /// Returns the longest pause between two calls of [`tell`](Systemd::tell).
-    pub fn tell_every(&self) -> Option<Duration> {
+    /// Returns the longest pause between two calls of [`notify`](Systemd::notify).
+    pub fn notify_every(&self) -> Option<Duration> {
         self.watchdog.map(|time| time / 2)
     }
 
     /// Sends the state if it has changed, and a sign of life if systemd waits for one. Only the
     /// main task may call this function, so that systemd gets no sign of life while the main task
     /// hangs.
-    pub fn tell(&self, state: impl FnOnce() -> ServiceState) {
+    pub fn notify(&self, state: impl FnOnce() -> ServiceState) {
         let Some(socket) = &self.socket else { return };
         let ServiceState { ready, text } = state();
         let text: String = text.chars().take(MOST_TEXT).collect();
@@ -111,7 +111,7 @@ impl Systemd {
     }
 
     /// Announces the end of this process.
-    pub fn tell_stopping(&self) {
+    pub fn notify_stopping(&self) {
         if let Some(socket) = &self.socket {
             // The error is ignored, because systemd also notices the end of the process.
             let _ = send(socket, "STOPPING=1");
@@ -138,9 +138,9 @@ fn address(socket: &OsStr) -> io::Result<SocketAddr> {
 mod tests {
     use super::*;
 
-    fn told(socket: &str) -> bool {
+    fn is_ready_after(socket: &str) -> bool {
         let systemd = Systemd::new(Some(socket.into()), None);
-        systemd.tell(|| ServiceState { ready: true, text: "held".to_owned() });
+        systemd.notify(|| ServiceState { ready: true, text: "held".to_owned() });
         lock(&systemd.sent).ready
     }
 
@@ -150,7 +150,7 @@ mod tests {
         let name = format!("tenure-test-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).expect("a short name");
         let systemd = UnixDatagram::bind_addr(&address).expect("a free name");
-        assert!(told(&format!("@{name}")));
+        assert!(is_ready_after(&format!("@{name}")));
         let mut message = [0; 64];
         let length = systemd.recv(&mut message).expect("a message");
         assert_eq!(&message[..length], b"READY=1\nSTATUS=held");
@@ -159,6 +159,6 @@ mod tests {
     #[test]
     fn regression_an_empty_variable_is_no_socket() {
         assert_eq!(Systemd::new(Some(OsString::new()), None).socket, None);
-        assert!(!told("/no/such/socket"), "the message is sent again later");
+        assert!(!is_ready_after("/no/such/socket"), "the message is sent again later");
     }
 }

@@ -45,10 +45,10 @@ impl Pulse {
         task: impl Future<Output = T>,
     ) -> T {
         let mut task = std::pin::pin!(task);
-        let turn = self.systemd.tell_every().unwrap_or(EVERY_TURN).min(EVERY_TURN);
+        let turn = self.systemd.notify_every().unwrap_or(EVERY_TURN).min(EVERY_TURN);
         let value = loop {
             *lock(&self.turned) = self.clock.now().boot;
-            self.systemd.tell(&state);
+            self.systemd.notify(&state);
             tokio::select! {
                 biased;
                 value = &mut task => break value,
@@ -56,7 +56,7 @@ impl Pulse {
                 () = pause(turn) => {}
             }
         };
-        self.systemd.tell_stopping();
+        self.systemd.notify_stopping();
         value
     }
 
