@@ -17,7 +17,7 @@ use crate::exit::{self, Failure};
 use crate::http::Sites;
 use crate::http::metrics::MetricsArg;
 use crate::output::logs::{complain, complain_of};
-use crate::output::print::{Reader, plain, print, print_json};
+use crate::output::print::{StdoutReader, plain, print, print_json};
 use crate::output::progress::Progress;
 use crate::process::lock::lock;
 use crate::process::signals::{ENDING, Signals, exit_code};
@@ -220,7 +220,7 @@ async fn again_and_again(
     loop {
         let (outcome, signal) = run_once(compactor, signals).await;
         has_run |= outcome.is_ok();
-        if report_run(outcome, has_run, json)? == Reader::HasLeft || signal.is_some() {
+        if report_run(outcome, has_run, json)? == StdoutReader::HasLeft || signal.is_some() {
             return Ok(0);
         }
         tokio::select! {
@@ -237,12 +237,12 @@ fn report_run(
     outcome: Result<RunReport, Error>,
     has_worked: bool,
     json: bool,
-) -> Result<Reader, Failure> {
+) -> Result<StdoutReader, Failure> {
     let report = match outcome {
         Ok(report) => report,
         Err(error) if !error.kind().ends_a_service(has_worked) => {
             complain(&format!("{error}; the next run tries again"));
-            return Ok(Reader::Listens);
+            return Ok(StdoutReader::Listens);
         }
         Err(error) => return Err(error.into()),
     };
@@ -253,7 +253,7 @@ fn report_run(
     Ok(reader)
 }
 
-fn print_report(report: &RunReport, json: bool) -> Result<Reader, Failure> {
+fn print_report(report: &RunReport, json: bool) -> Result<StdoutReader, Failure> {
     if json { print_json(report) } else { print(&plain(&report.to_string())) }
 }
 

@@ -19,7 +19,7 @@ use crate::process::timer::pause;
 /// State of the reader of stdout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub enum Reader {
+pub enum StdoutReader {
     Listens,
     /// The reader has closed the pipe, as in `tenure watch | head -1`. The closed pipe is not an
     /// error.
@@ -27,11 +27,11 @@ pub enum Reader {
 }
 
 /// Writes lines to stdout and flushes it.
-pub fn print(lines: &str) -> Result<Reader, Failure> {
+pub fn print(lines: &str) -> Result<StdoutReader, Failure> {
     let mut stdout = io::stdout().lock();
     match writeln!(stdout, "{lines}").and_then(|()| stdout.flush()) {
-        Ok(()) => Ok(Reader::Listens),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Reader::HasLeft),
+        Ok(()) => Ok(StdoutReader::Listens),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(StdoutReader::HasLeft),
         Err(error) => Err(Failure::new(exit::OS, format!("cannot write to stdout: {error}"))),
     }
 }
@@ -77,7 +77,7 @@ pub fn choose_colours(choice: clap::ColorChoice) {
 /// Writes lines to stdout and flushes it. By default, colours are used on a terminal, or if
 /// `CLICOLOR_FORCE` is set. `NO_COLOR` disables colours, and so does `TERM=dumb` unless `CI` is
 /// set.
-pub fn print_styled(lines: &str) -> Result<Reader, Failure> {
+pub fn print_styled(lines: &str) -> Result<StdoutReader, Failure> {
     match AutoStream::choice(&io::stdout()) {
         ColorChoice::Never => print(&strip_str(lines).to_string()),
         _ => print(lines),
@@ -99,7 +99,7 @@ pub const FAINT: Style = Style::new().dimmed();
 pub const NAME: Style = Style::new().bold();
 
 /// Writes one line of JSON to stdout and flushes it.
-pub fn print_json(value: &impl Serialize) -> Result<Reader, Failure> {
+pub fn print_json(value: &impl Serialize) -> Result<StdoutReader, Failure> {
     print(&json_line(value))
 }
 

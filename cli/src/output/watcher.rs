@@ -12,7 +12,7 @@ use crate::exit::Failure;
 use crate::http::Sites;
 use crate::http::metrics::MetricsArg;
 use crate::output::logs::Throttle;
-use crate::output::print::{Reader, plain, print_json, print_styled, reader_left};
+use crate::output::print::{StdoutReader, plain, print_json, print_styled, reader_left};
 use crate::process::exec::{Exec, ExecChange};
 use crate::process::signals::{ENDING, Signals};
 use crate::process::timer::pause;
@@ -150,6 +150,6 @@ impl Watcher {
             true => print_json(change)?,
             false => print_styled(&change.for_people())?,
         };
-        if reader == Reader::HasLeft { Err(None) } else { Ok(()) }
+        if reader == StdoutReader::HasLeft { Err(None) } else { Ok(()) }
     }
 }

@@ -22,7 +22,7 @@ use crate::args::common::{CENTURY, StoreArg, positive_up_to};
 use crate::cron::RecordPlace;
 use crate::election::LeaseState;
 use crate::exit::{self, Failure};
-use crate::output::print::{Reader as Audience, print, print_json, print_styled};
+use crate::output::print::{StdoutReader, print, print_json, print_styled};
 use crate::output::progress::Progress;
 use crate::store::open::{IfMissing, Opened, open, refuse_all_else};
 
@@ -111,7 +111,7 @@ pub fn show(
         return Ok(0);
     }
     for line in lines {
-        if print_json(&line)? == Audience::HasLeft {
+        if print_json(&line)? == StdoutReader::HasLeft {
             return Ok(0);
         }
     }
