@@ -101,6 +101,7 @@ impl Systemd {
             Ok(()) => {
                 sent.ready |= ready;
                 sent.text = text;
+                sent.failed = false;
             }
             Err(error) if !std::mem::replace(&mut sent.failed, true) => {
                 let socket = plain(&socket.to_string_lossy());
@@ -154,6 +155,21 @@ mod tests {
         let mut message = [0; 64];
         let length = systemd.recv(&mut message).expect("a message");
         assert_eq!(&message[..length], b"READY=1\nSTATUS=held");
+    }
+
+    /// Before the fix, only the first failure was reported.
+    #[test]
+    fn regression_each_failure_after_a_success_is_reported() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("notify");
+        let systemd = Systemd::new(Some(path.clone().into()), None);
+        let failed = |text: &str| {
+            systemd.notify(|| ServiceState { ready: true, text: text.to_owned() });
+            lock(&systemd.sent).failed
+        };
+        assert!(failed("held"));
+        let _socket = UnixDatagram::bind(&path).expect("a free name");
+        assert!(!failed("held"));
     }
 
     #[test]
