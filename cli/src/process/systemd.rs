@@ -82,7 +82,7 @@ impl Systemd {
     pub fn notify(&self, state: impl FnOnce() -> ServiceState) {
         let Some(socket) = &self.socket else { return };
         let ServiceState { ready, text } = state();
-        let text: String = text.chars().take(MOST_TEXT).collect();
+        let text = shortened(text);
         let mut sent = lock(&self.sent);
         let mut lines = Vec::new();
         if ready && !sent.ready {
@@ -117,6 +117,14 @@ impl Systemd {
             // The error is ignored, because systemd also notices the end of the process.
             let _ = send(socket, "STOPPING=1");
         }
+    }
+}
+
+/// Returns the text, or the beginning of a long text. `…` marks the cut.
+fn shortened(text: String) -> String {
+    match text.char_indices().nth(MOST_TEXT) {
+        Some(_) => text.chars().take(MOST_TEXT - 1).chain(['…']).collect(),
+        None => text,
     }
 }
 
@@ -170,6 +178,12 @@ mod tests {
         assert!(failed("held"));
         let _socket = UnixDatagram::bind(&path).expect("a free name");
         assert!(!failed("held"));
+    }
+
+    #[test]
+    fn regression_a_cut_text_is_marked() {
+        assert_eq!(shortened("ä".repeat(MOST_TEXT)), "ä".repeat(MOST_TEXT));
+        assert_eq!(shortened("ä".repeat(MOST_TEXT + 1)), "ä".repeat(MOST_TEXT - 1) + "…");
     }
 
     #[test]
