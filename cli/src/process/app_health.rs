@@ -2,6 +2,7 @@
 //! application is healthy. `run` and `group run` stop a CMD that is not healthy.
 
 use std::future::pending;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Mutex;
@@ -15,7 +16,7 @@ use tenure::Process;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tracing::{info, warn};
-use url::Url;
+use url::{Host, Url};
 
 use crate::args::common::{DAY, positive_up_to};
 use crate::output::print::in_ms;
@@ -283,13 +284,8 @@ async fn written(path: &Path) -> Option<SystemTime> {
 
 /// Returns whether the URL answers with a status of 2xx. Does not read the body of the answer.
 async fn answers_well(url: &Url) -> bool {
-    let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
-        return false;
-    };
-    // A URL contains an IPv6 address in brackets, but the address to connect to must not have
-    // brackets.
-    let address = (host.trim_matches(['[', ']']), port);
-    let Ok(stream) = TcpStream::connect(address).await else { return false };
+    let Some(addresses) = addresses(url).await else { return false };
+    let Ok(stream) = TcpStream::connect(&addresses[..]).await else { return false };
     let Ok((mut sender, connection)) = http1::handshake(TokioIo::new(stream)).await else {
         return false;
     };
@@ -310,9 +306,35 @@ async fn answers_well(url: &Url) -> bool {
     reply.is_ok_and(|reply| reply.status().is_success())
 }
 
+/// Returns the addresses of the host. `None` if the name has none, or if the system cannot start a
+/// thread that asks for them.
+async fn addresses(url: &Url) -> Option<Vec<SocketAddr>> {
+    if matches!(url.host(), Some(Host::Domain(_))) {
+        let url = url.clone();
+        return on_a_thread(move || url.socket_addrs(|| None)).await.ok()?.ok();
+    }
+    url.socket_addrs(|| None).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Before the fix, the check panicked, which ended `run`.
+    #[test]
+    fn regression_a_system_without_threads_fails_the_check() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            // No system can create a thread with a stack of this size.
+            .thread_stack_size(1 << 47)
+            .build()
+            .expect("a runtime without further threads");
+        let url = Url::parse("http://localhost:1/").expect("a URL");
+        assert!(!runtime.block_on(answers_well(&url)));
+        let url = Url::parse("http://[::1]:1/").expect("a URL");
+        let address = "[::1]:1".parse().expect("an address");
+        assert_eq!(runtime.block_on(addresses(&url)), Some(vec![address]));
+    }
 
     #[test]
     fn a_check_is_a_url_a_file_or_heartbeats() {
