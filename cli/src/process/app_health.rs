@@ -34,6 +34,7 @@ pub struct AppHealthArgs {
     /// CMD, and `serve` resigns and gives up its sessions. `serve` campaigns and joins groups only
     /// while the application works. For `serve` the check is no fence: an application that hangs may
     /// continue later. `group run` replaces `{partition}` in the check by the name of the partition.
+    /// The URL must not contain a user or a password, and its host must not contain `{partition}`.
     #[arg(long, value_name = "CHECK", value_parser = str::parse::<Check>)]
     #[arg(env = "TENURE_APP_HEALTH", help_heading = "Health")]
     app_health: Option<Check>,
@@ -70,12 +71,20 @@ impl FromStr for Check {
         if let Some(path) = text.strip_prefix("file:").filter(|path| !path.is_empty()) {
             return Ok(Check::File(path.into()));
         }
-        match Url::parse(text) {
-            Ok(url) if url.scheme() == "http" && url.has_host() => Ok(Check::Url(url)),
-            _ => Err("write http://127.0.0.1:8000/healthz, file:PATH, or heartbeat; https is not \
-                      supported, because the application runs on the same machine"
-                .to_owned()),
-        }
+        let refused = match Url::parse(text) {
+            Ok(url) if !url.username().is_empty() || url.password().is_some() => {
+                "the URL must not contain a user or a password, because the check sends none"
+            }
+            Ok(url) if url.host_str().is_some_and(|host| host.contains(PARTITION)) => {
+                "the host must not contain {partition}: write it into the path or the query"
+            }
+            Ok(url) if url.scheme() == "http" && url.has_host() => return Ok(Check::Url(url)),
+            _ => {
+                "write http://127.0.0.1:8000/healthz, file:PATH, or heartbeat; https is not \
+                 supported, because the application runs on the same machine"
+            }
+        };
+        Err(refused.to_owned())
     }
 }
 
@@ -334,6 +343,21 @@ mod tests {
         let url = Url::parse("http://[::1]:1/").expect("a URL");
         let address = "[::1]:1".parse().expect("an address");
         assert_eq!(runtime.block_on(addresses(&url)), Some(vec![address]));
+    }
+
+    /// Before the fix, the check ignored a user and a password, and the name of a partition could
+    /// change the host.
+    #[test]
+    fn regression_a_url_without_effect_is_refused() {
+        for (wrong, why) in [
+            ("http://anna@localhost/", "a user or a password"),
+            ("http://:secret@localhost/", "a user or a password"),
+            ("http://{partition}/", "the host must not contain {partition}"),
+            ("http://app.%7Bpartition%7D:80/", "the host must not contain {partition}"),
+        ] {
+            let refused = wrong.parse::<Check>();
+            assert!(refused.as_ref().is_err_and(|it| it.contains(why)), "{wrong}: {refused:?}");
+        }
     }
 
     #[test]

@@ -102,7 +102,13 @@ fn the_health_of_the_application_has_a_deadline() {
     refused(&["--app-health-deadline", "5s"], &["--app-health"]);
     let short = ["--app-health", "heartbeat", "--app-health-deadline", "99ms"];
     refused(&short, &["99ms", "100ms"]);
-    refused(&["--app-health", "https://localhost/"], &["https is not supported"]);
+    for (check, why) in [
+        ("https://localhost/", "https is not supported"),
+        ("http://anna:secret@localhost/", "a user or a password"),
+        ("http://{partition}/", "the host must not contain {partition}"),
+    ] {
+        refused(&["--app-health", check], &[why]);
+    }
 }
 
 #[test]
