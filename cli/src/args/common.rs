@@ -99,6 +99,16 @@ pub fn duration_up_to(most: Duration) -> impl Fn(&str) -> Parsed + Clone + Send 
     move |text| up_to(most, duration(text)?)
 }
 
+/// Returns a parser that accepts durations from `least` to `most`.
+pub fn from_to(least: Duration, most: Duration) -> impl Fn(&str) -> Parsed + Clone + Send + Sync {
+    move |text| match up_to(most, duration(text)?)? {
+        short if short < least => {
+            Err(format!("{} is too short: at least {}", in_ms(short), in_ms(least)))
+        }
+        duration => Ok(duration),
+    }
+}
+
 /// Returns a parser that accepts durations above 0 and up to `most`.
 pub fn positive_up_to(most: Duration) -> impl Fn(&str) -> Parsed + Clone + Send + Sync {
     move |text| up_to(most, positive_duration(text)?)

@@ -18,7 +18,8 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 use url::{Host, Url};
 
-use crate::args::common::{DAY, positive_up_to};
+use crate::args::common::{DAY, from_to};
+use crate::exit::{self, Failure};
 use crate::output::print::in_ms;
 use crate::process::lock::lock;
 use crate::process::timer::pause;
@@ -41,8 +42,9 @@ pub struct AppHealthArgs {
     /// Maximum time without a sign of health: at least 100ms, at most 24h [default: 30s]
     ///
     /// The same limit applies to the first sign after the start of CMD.
-    #[arg(long, value_name = "DURATION", value_parser = positive_up_to(DAY), requires = "app_health")]
-    #[arg(env = "TENURE_APP_HEALTH_DEADLINE", help_heading = "Health", hide_short_help = true)]
+    #[arg(long, value_name = "DURATION", value_parser = from_to(SHORTEST_DEADLINE, DAY))]
+    #[arg(requires = "app_health", env = "TENURE_APP_HEALTH_DEADLINE")]
+    #[arg(help_heading = "Health", hide_short_help = true)]
     app_health_deadline: Option<Duration>,
 }
 
@@ -130,31 +132,21 @@ pub struct AppHealth {
 }
 
 impl AppHealth {
-    /// Fails if the deadline is too short for a check.
-    pub fn new(args: &AppHealthArgs) -> Result<AppHealth, String> {
+    pub fn new(args: &AppHealthArgs) -> AppHealth {
         let deadline = args.app_health_deadline.unwrap_or(DEFAULT_DEADLINE);
-        if deadline < SHORTEST_DEADLINE {
-            return Err(format!(
-                "--app-health-deadline {} is too short: it must be at least {}",
-                in_ms(deadline),
-                in_ms(SHORTEST_DEADLINE)
-            ));
-        }
         let healthy = watch::Sender::new(args.app_health.is_none());
         let (check, process) = (args.app_health.clone(), Process::system());
-        Ok(AppHealth { check, deadline, process, worked: Mutex::default(), healthy })
+        AppHealth { check, deadline, process, worked: Mutex::default(), healthy }
     }
 
     /// Returns the health of a CMD that this process will start. Refuses `heartbeat`, because only
     /// `serve` has an API for it.
-    pub fn of_cmd(args: &AppHealthArgs) -> Result<AppHealth, String> {
-        match args.app_health {
-            Some(Check::Heartbeat) => {
-                Err("--app-health heartbeat needs `serve`: use an http:// URL or file:PATH"
-                    .to_owned())
-            }
-            _ => AppHealth::new(args),
+    pub fn of_cmd(args: &AppHealthArgs) -> Result<AppHealth, Failure> {
+        if args.app_health == Some(Check::Heartbeat) {
+            let why = "--app-health heartbeat needs `serve`: use an http:// URL or file:PATH";
+            return Err(Failure::new(exit::USAGE, why));
         }
+        Ok(AppHealth::new(args))
     }
 
     /// Returns the health of the CMD for this partition. In the URL or the path of the check, the

@@ -101,7 +101,7 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     // The period is the period in which `tenure` was started. So it is computed before the waits
     // for the store and for a predecessor.
     let planned = args.cron.rules()?.map(|rules| (rules, rules.period_at(wall())));
-    let app = AppHealth::of_cmd(&args.app).map_err(|why| Failure::new(exit::USAGE, why))?;
+    let app = AppHealth::of_cmd(&args.app)?;
     // The settings are checked with a store in memory first, because opening a store in a directory
     // creates the directory.
     let unused = || Arc::new(MemoryStore::new());

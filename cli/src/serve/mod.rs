@@ -122,10 +122,9 @@ lapse.",
 const LAST_REPLIES: Duration = Duration::from_millis(200);
 
 pub async fn serve(args: ServeArgs) -> Result<u8, Failure> {
-    let usage = |why| Failure::new(exit::USAGE, why);
     let name = args.lease.election.lease.name();
     let margin = check(&args, &name)?;
-    let app = Arc::new(AppHealth::new(&args.app).map_err(usage)?);
+    let app = Arc::new(AppHealth::new(&args.app));
     let access = Access::new(&args.listen, &args.access)?;
     let api = Arc::new(Api { access, app, served: OnceLock::new() });
     let clock: Arc<dyn Clock> = Arc::new(Process::system());

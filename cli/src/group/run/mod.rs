@@ -113,7 +113,7 @@ pub async fn run(args: GroupRunArgs) -> Result<u8, Failure> {
     // The span adds the name of the member to all log lines.
     let span = error_span!("group", store = %args.store, member = name);
     let margins = args.lease.margins(args.grace)?;
-    let app = AppHealth::of_cmd(&args.app).map_err(|why| Failure::new(exit::USAGE, why))?;
+    let app = AppHealth::of_cmd(&args.app)?;
     // Checks the settings with a store in memory first, because opening a store in a directory
     // creates the directory.
     group(&args, &name, Arc::new(MemoryStore::new()), prefix(&args.store))?;
