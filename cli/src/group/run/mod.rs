@@ -15,6 +15,7 @@ use tenure::store::{MemoryStore, Store};
 use tenure_groups::{Group, GroupSnapshot};
 use tracing::{Instrument as _, error_span, info};
 
+use crate::args::common::after_help;
 use crate::args::lease::{GraceArg, LeaseArgs};
 use crate::args::member::MemberArgs;
 use crate::args::partitions::{Names, partitions};
@@ -67,7 +68,8 @@ pub struct GroupRunArgs {
     command: Vec<OsString>,
 }
 
-pub const AFTER_GROUP_RUN: &str = "\
+pub const AFTER_GROUP_RUN: &str = after_help!(
+    "\
 One CMD runs for each partition that this member owns, in a separate process group and under a \
 separate guard. CMD has TENURE_PARTITION (the name of the partition), TENURE_EPOCH (its fencing \
 token), TENURE_NAME and TENURE_STORE in its environment. CMD must send TENURE_EPOCH with each \
@@ -94,11 +96,8 @@ If the store denies access or does not exist, `tenure` retries without a time li
 
 With --health-addr, /livez is 200 while `tenure` itself works, whatever the state of the store. \
 /readyz is 200 while the store has answered recently. /partitions returns the partitions of this \
-member in JSON.
-
-Durations are a number and a unit: 500ms, 30s, 10m, 1h.
-
-Exit codes:
+member in JSON.",
+    "
    0  left the group after a signal
   64  wrong usage or settings
   70  store unsafe, or an object in it corrupt
@@ -106,7 +105,8 @@ Exit codes:
       died
  126  CMD cannot be executed, 127 CMD was not found; nothing was sent
  129  ended by SIGHUP, 130 by SIGINT, 131 by SIGQUIT or 143 by SIGTERM while
-      opening the store or waiting for the CMDs of a predecessor";
+      opening the store or waiting for the CMDs of a predecessor"
+);
 
 pub async fn run(args: GroupRunArgs) -> Result<u8, Failure> {
     let name = args.lease.name();
