@@ -1,5 +1,6 @@
 //! `tenure wait`: returns once the election is held or vacant.
 
+use std::future::pending;
 use std::time::Duration;
 
 use tenure::Error;
@@ -76,7 +77,7 @@ pub async fn wait(args: WaitArgs) -> Result<u8, Failure> {
         metrics: MetricsArg { metrics_addr: None },
     };
     let mut seen = LeaseState::Unknown;
-    let mut watcher = Watcher::endless(json);
+    let mut watcher = Watcher::until(json, pending());
     // As process 1 of a container, the command would ignore signals that it does not listen to.
     let mut signals = Signals::listen(&ENDING)?;
     let mut election = None;

@@ -122,7 +122,7 @@ async fn follow(
         };
         let Some(snapshot) = &seen else { continue };
         if read_all {
-            match group.session_states(snapshot).await {
+            match watcher.unless_ended(group.session_states(snapshot)).await? {
                 Ok(states) => {
                     let ids = snapshot.members.iter().map(|it| it.session.clone());
                     sessions = ids.zip(states).collect();
@@ -248,4 +248,38 @@ impl Change for OwnerChange<'_> {
         let ended = self.ended.as_deref().map_or(String::new(), |end| format!("  {end}"));
         format!("{at}  {}  {from} -> {to}  token {token}{ended}", plain(self.partition))
     }
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::pin::pin;
+    use std::sync::Arc;
+
+    use tenure::store::MemoryStore;
+    use tenure_testkit::fault_store::{Call, Fault, FaultStore};
+    use tenure_testkit::time::{secs, timed, wait};
+
+    use super::*;
+
+    /// Before the fix, a signal ended the watch only after the answer of the store.
+    #[tokio::test(start_paused = true)]
+    async fn regression_a_signal_ends_the_watch_while_it_reads_the_sessions() {
+        let store = FaultStore::new(Arc::new(MemoryStore::new()));
+        let builder = || Group::builder(Arc::new(store.clone()), "app");
+        let member = builder().partitions(0..1).check_store(false).build().expect("settings");
+        let group = observer(builder(), None).build().expect("settings");
+        let mut running = pin!(member.run(|_| pending()));
+        while group.snapshot().await.expect("an answer").members.is_empty() {
+            tokio::select! {
+                _ = &mut running => panic!("the member left"),
+                () = wait(secs(1)) => {}
+            }
+        }
+        store.on(Call::Get).key("members/").always().fault(Fault::Hang);
+        let mut watcher = Watcher::until(true, wait(secs(1)));
+        let (took, ended) = timed(follow(&group, None, &mut watcher)).await;
+        assert!(matches!(ended, Err(None)));
+        assert_eq!(took, secs(1));
+    }
+}
 }

@@ -74,11 +74,7 @@ impl Watcher {
                 () = reader_left() => {}
             }
         };
-        let mut watcher = Watcher {
-            exec: Exec::start(exec),
-            asked_to_end: Box::pin(asked_to_end),
-            ..Watcher::endless(json)
-        };
+        let mut watcher = Watcher { exec: Exec::start(exec), ..Watcher::until(json, asked_to_end) };
         let Err(end) = watch(&mut watcher).await;
         if let Some(exec) = watcher.exec {
             exec.end().await;
@@ -86,12 +82,12 @@ impl Watcher {
         end.map_or(Ok(0), Err)
     }
 
-    /// Returns a watcher without CMD. Only a failure ends the watch: the caller handles signals.
-    pub fn endless(json: bool) -> Watcher {
+    /// Returns a watcher without CMD. A failure or the end of `asked_to_end` ends the watch.
+    pub fn until(json: bool, asked_to_end: impl Future<Output = ()> + 'static) -> Watcher {
         Watcher {
             json,
             exec: None,
-            asked_to_end: Box::pin(std::future::pending()),
+            asked_to_end: Box::pin(asked_to_end),
             has_worked: false,
             failure: None,
             throttle: Throttle::default(),
