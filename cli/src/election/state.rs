@@ -10,14 +10,17 @@ use tenure::Observation;
 use crate::output::print::{ATTENTION, GOOD};
 
 /// State of an election or a partition. The words are part of JSON, variables and text.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum LeaseState {
+    /// A process leads
     Held,
     /// No record exists, or the newest lease has ended or lapsed.
     #[default]
+    #[value(help = "No process leads")]
     Vacant,
     /// The store does not answer.
+    #[value(skip)]
     Unknown,
 }
 

@@ -7,12 +7,10 @@ use tenure::Error;
 
 use crate::args::common::{DAY, StoreArg, YEAR, after_help, positive_up_to};
 use crate::election::LeaseState;
-use crate::election::watch::{WatchArgs, follow, opened};
+use crate::election::watch::{follow, opened};
 use crate::exit::{self, Failure};
-use crate::http::metrics::MetricsArg;
 use crate::output::print::in_ms;
 use crate::output::watcher::Watcher;
-use crate::process::exec::ExecArg;
 use crate::process::signals::{self, ENDING, Signals};
 use crate::process::timer::pause;
 
@@ -22,7 +20,7 @@ pub struct WaitArgs {
     pub store: StoreArg,
     /// State to wait for
     #[arg(long = "for", value_name = "STATE", value_enum)]
-    pub target: Target,
+    pub target: LeaseState,
     /// Maximum wait, at most 365d [default: without a limit]
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(YEAR))]
     pub timeout: Option<Duration>,
@@ -35,15 +33,6 @@ pub struct WaitArgs {
     /// Print one JSON object instead of a line for people
     #[arg(long)]
     pub json: bool,
-}
-
-/// The state to wait for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Target {
-    /// A process leads
-    Held,
-    /// No process leads
-    Vacant,
 }
 
 pub const AFTER_WAIT: &str = after_help!(
@@ -64,25 +53,14 @@ the leader until its validity has passed.",
 );
 
 pub async fn wait(args: WaitArgs) -> Result<u8, Failure> {
-    let WaitArgs { store, target, timeout, poll, json } = args;
-    let wanted = match target {
-        Target::Held => LeaseState::Held,
-        Target::Vacant => LeaseState::Vacant,
-    };
-    let watch = WatchArgs {
-        store,
-        poll,
-        json,
-        exec: ExecArg { exec: None },
-        metrics: MetricsArg { metrics_addr: None },
-    };
+    let WaitArgs { store, target: wanted, timeout, poll, json } = args;
     let mut seen = LeaseState::Unknown;
     let mut watcher = Watcher::until(json, pending());
     // As process 1 of a container, the command would ignore signals that it does not listen to.
     let mut signals = Signals::listen(&ENDING)?;
     let mut election = None;
     let reached = async {
-        let election = election.insert(opened(&watch, &mut watcher).await?);
+        let election = &election.insert(opened(&store, poll, &mut watcher).await?).0;
         follow(election, &mut watcher, |watcher, change| {
             seen = change.state;
             if seen != wanted {
@@ -100,12 +78,12 @@ pub async fn wait(args: WaitArgs) -> Result<u8, Failure> {
         () = pause(timeout.unwrap_or(Duration::MAX)) => None,
     };
     let failure = || match seen {
-        LeaseState::Unknown => election.and_then(|election| election.last_failure()),
+        LeaseState::Unknown => election.and_then(|(election, _)| election.last_failure()),
         _ => None,
     };
     match end {
         Some(failure) => Err(failure),
-        None if seen == wanted && watcher.failure().is_none() => Ok(0),
+        None if seen == wanted => Ok(0),
         None => {
             let failure = watcher.failure().or_else(failure);
             Err(not_reached(wanted, seen, failure, timeout.unwrap_or_default()))

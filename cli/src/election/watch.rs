@@ -65,24 +65,28 @@ Use `tenure run` for work of the leader.",
 pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
     let output = (args.json, args.exec.exec.clone());
     Watcher::run(args.metrics, output, async |watcher| {
-        let election = opened(&args, watcher).await?;
+        let (election, periods) = opened(&args.store, args.poll, watcher).await?;
+        if args.metrics.metrics_addr.is_some() {
+            tokio::spawn(follow_metric(periods));
+        }
         follow(&election, watcher, Watcher::emit).await
     })
     .await
 }
 
-/// Returns the election to observe.
-pub async fn opened(args: &WatchArgs, watcher: &mut Watcher) -> Result<Election, WatchEnd> {
-    let opened = patiently(None, || open(&args.store.store, IfMissing::Refuse));
+/// Returns the election to observe, and the record of its periods.
+pub async fn opened(
+    StoreArg { store, layout }: &StoreArg,
+    poll: Option<Duration>,
+    watcher: &mut Watcher,
+) -> Result<(Election, RecordPlace), WatchEnd> {
+    let opened = patiently(None, || open(store, IfMissing::Refuse));
     let Opened { store, prefix } = watcher.unless_ended(opened).await??;
-    let refused = refuse_all_else(&store, &prefix, args.store.layout, "tenure group watch");
+    let refused = refuse_all_else(&store, &prefix, *layout, "tenure group watch");
     watcher.unless_ended(refused).await??;
-    if args.metrics.metrics_addr.is_some() {
-        tokio::spawn(follow_metric(RecordPlace::new(Arc::clone(&store), &prefix)));
-    }
-    let election = observer(Election::builder(store, prefix), args.poll);
-    let election = election.layout(args.store.layout.into());
-    Ok(election.build().map_err(Failure::from)?)
+    let periods = RecordPlace::new(Arc::clone(&store), &prefix);
+    let election = observer(Election::builder(store, prefix), poll).layout((*layout).into());
+    Ok((election.build().map_err(Failure::from)?, periods))
 }
 
 /// Passes each change to `handle`, until `handle` or the watcher ends the watch.
