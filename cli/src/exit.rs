@@ -34,7 +34,7 @@ pub const CODES: [u8; 9] =
     [VACANT, USAGE, UNAVAILABLE, UNSAFE, OS, REFUSED, LEASE_LOST, BUSY, ACCESS_DENIED];
 
 /// A failure that ends the command: the exit code, and a line of text with a remedy.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Failure {
     pub code: u8,
     pub why: String,

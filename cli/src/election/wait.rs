@@ -3,8 +3,6 @@
 use std::future::pending;
 use std::time::Duration;
 
-use tenure::Error;
-
 use crate::args::common::{DAY, StoreArg, YEAR, after_help, positive_up_to};
 use crate::election::LeaseState;
 use crate::election::watch::{follow, opened};
@@ -45,7 +43,8 @@ the leader until its validity has passed.",
    0  the state is reached
    1  the state was not reached before the timeout
   64  wrong usage or settings
-  69  the state is unknown at the timeout: the store does not answer
+  69  the state is unknown at the timeout: the store does not answer, or does
+      not exist
   70  store unsafe, or a record corrupt, too new or deleted
   71  the operating system refused something
   77  access denied by the store until the timeout
@@ -77,30 +76,28 @@ pub async fn wait(args: WaitArgs) -> Result<u8, Failure> {
         signal = signals.next() => return Ok(signals::exit_code(signal)),
         () = pause(timeout.unwrap_or(Duration::MAX)) => None,
     };
-    let failure = || match seen {
-        LeaseState::Unknown => election.and_then(|(election, _)| election.last_failure()),
-        _ => None,
-    };
     match end {
         Some(failure) => Err(failure),
         None if seen == wanted => Ok(0),
         None => {
-            let failure = watcher.failure().or_else(failure);
+            let unknown = election.filter(|_| seen == LeaseState::Unknown);
+            let last_failure = || Some(unknown?.0.last_failure()?.into());
+            let failure = watcher.failure().or_else(last_failure);
             Err(not_reached(wanted, seen, failure, timeout.unwrap_or_default()))
         }
     }
 }
 
-/// Returns the failure of a wait that has timed out in the state `seen`. If `failure` is given, the
-/// store can no longer tell the state.
+/// Returns the failure of a wait that has timed out in the state `seen`, or after the failure of the
+/// last request.
 fn not_reached(
     wanted: LeaseState,
     seen: LeaseState,
-    failure: Option<Error>,
+    failure: Option<Failure>,
     timeout: Duration,
 ) -> Failure {
     let timeout = in_ms(timeout);
-    if let Some(failure) = failure.map(Failure::from) {
+    if let Some(failure) = failure {
         let why = format!("not {wanted} within {timeout}: {}", failure.why);
         return Failure { why, ..failure };
     }

@@ -19,7 +19,6 @@ use crate::output::print::{is_for_the_eye, json_line, millis, plain, styled};
 use crate::output::watcher::{Change, REQUEST_TIMEOUT, WatchEnd, Watcher, validity};
 use crate::process::exec::{ExecArg, ExecChange};
 use crate::store::open::{IfMissing, Opened, open, refuse_all_else};
-use crate::store::patience::patiently;
 
 #[derive(Debug, clap::Args)]
 pub struct WatchArgs {
@@ -80,8 +79,8 @@ pub async fn opened(
     poll: Option<Duration>,
     watcher: &mut Watcher,
 ) -> Result<(Election, RecordPlace), WatchEnd> {
-    let opened = patiently(None, || open(store, IfMissing::Refuse));
-    let Opened { store, prefix } = watcher.unless_ended(opened).await??;
+    let opened = watcher.patiently(|| open(store, IfMissing::Refuse)).await?;
+    let Opened { store, prefix } = opened;
     let refused = refuse_all_else(&store, &prefix, *layout, "tenure group watch");
     watcher.unless_ended(refused).await??;
     let periods = RecordPlace::new(Arc::clone(&store), &prefix);

@@ -21,7 +21,6 @@ use crate::output::watcher::{Change, PATIENCE, REQUEST_TIMEOUT, WatchEnd, Watche
 use crate::process::exec::ExecChange;
 use crate::process::timer::pause;
 use crate::store::open::refuse_election;
-use crate::store::patience::patiently;
 
 pub const AFTER_GROUP_WATCH: &str = after_help!(
     "\
@@ -55,7 +54,7 @@ pub async fn watch(args: GroupWatchArgs) -> Result<u8, Failure> {
 }
 
 async fn start(args: &GroupWatchArgs, watcher: &mut Watcher) -> Result<Infallible, WatchEnd> {
-    let group = watcher.unless_ended(patiently(None, || builder(&args.at))).await??;
+    let group = watcher.patiently(|| builder(&args.at)).await?;
     let group = observer(group, args.poll).build().map_err(Failure::from)?;
     // If the snapshot fails, the check for an election at this place is omitted: `follow` waits
     // until the store answers.
@@ -248,6 +247,7 @@ impl Change for OwnerChange<'_> {
         let ended = self.ended.as_deref().map_or(String::new(), |end| format!("  {end}"));
         format!("{at}  {}  {from} -> {to}  token {token}{ended}", plain(self.partition))
     }
+}
 
 #[cfg(test)]
 mod tests {
@@ -281,5 +281,4 @@ mod tests {
         assert!(matches!(ended, Err(None)));
         assert_eq!(took, secs(1));
     }
-}
 }

@@ -16,7 +16,7 @@ use crate::output::print::{StdoutReader, plain, print_json, print_styled, reader
 use crate::process::exec::{Exec, ExecChange};
 use crate::process::signals::{ENDING, Signals};
 use crate::process::timer::pause;
-use crate::store::patience::AFTER_A_FAILURE;
+use crate::store::patience::{AFTER_A_FAILURE, patiently};
 
 /// If the store has not answered for this time, the observer reports `unknown`. An observer has no
 /// lease, so this time is its minimum validity.
@@ -51,8 +51,8 @@ pub struct Watcher {
     /// Ends the watch.
     asked_to_end: Pin<Box<dyn Future<Output = ()>>>,
     has_worked: bool,
-    /// The error that ended the last observation, until the store answers again.
-    failure: Option<Error>,
+    /// The last failure, until the store answers again.
+    failure: Option<Failure>,
     throttle: Throttle,
 }
 
@@ -94,9 +94,28 @@ impl Watcher {
         }
     }
 
-    /// Returns the error that ended the last observation, until the store answers again.
-    pub fn failure(&self) -> Option<Error> {
+    /// Returns the last failure, unless the store has answered since.
+    pub fn failure(&self) -> Option<Failure> {
         self.failure.clone()
+    }
+
+    /// Retries after temporary failures, without a limit. [`failure`](Watcher::failure) returns the
+    /// last one.
+    pub async fn patiently<T>(
+        &mut self,
+        mut attempt: impl AsyncFnMut() -> Result<T, Failure>,
+    ) -> Result<T, WatchEnd> {
+        let Watcher { asked_to_end, failure, .. } = self;
+        let attempts = patiently(None, async || {
+            let tried = attempt().await;
+            *failure = tried.as_ref().err().cloned();
+            tried
+        });
+        tokio::select! {
+            biased;
+            () = asked_to_end => Err(None),
+            done = attempts => Ok(done?),
+        }
     }
 
     /// Returns the result of the work. Fails if a signal arrives or the reader of stdout leaves
@@ -130,7 +149,7 @@ impl Watcher {
                     let why = plain(&error.to_string());
                     warn!(outcome = "failed", "the watch failed, and is retried: {why}");
                 }
-                self.failure = Some(error);
+                self.failure = Some(error.into());
                 self.unless_ended(pause(AFTER_A_FAILURE)).await?;
                 Ok(None)
             }
