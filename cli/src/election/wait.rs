@@ -37,8 +37,8 @@ pub const AFTER_WAIT: &str = after_help!(
     "\
 `wait` only reads. It prints the state once it is reached, as `watch` does. The answer holds for \
 that moment only: to act as the leader use `tenure run`. While the store does not answer, the \
-state is unknown, which is neither state, and `wait` waits on. A leader that has died counts as \
-the leader until its validity has passed.",
+state is unknown, and `wait` continues. A leader that has died counts as the leader until its \
+validity has passed.",
     "
    0  the state is reached
    1  the state was not reached before the timeout

@@ -23,9 +23,8 @@ use crate::store::patience::{AFTER_A_FAILURE, patiently};
 pub const PATIENCE: Duration = Duration::from_secs(30);
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// Returns the validity of an observer that polls at this interval. The validity is longer than the
-/// interval. The validity has whole seconds, because a validity must not have fractions of a
-/// millisecond.
+/// Returns the validity of an observer with this poll interval. A validity is not shorter than the
+/// interval, and has no fractions of a millisecond. So the interval is rounded up to whole seconds.
 pub fn validity(poll: Option<Duration>, longest: Duration) -> Duration {
     let poll = poll.map_or(0, |poll| poll.as_secs() + 1);
     PATIENCE.max(Duration::from_secs(poll).min(longest))

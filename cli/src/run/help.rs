@@ -17,14 +17,16 @@ never overlap.
 When the lease is at risk, a guard process sends SIGTERM to the process group of CMD, and to \
 descendants outside the group whose parents have ended. After the grace all descendants get \
 SIGKILL, at the latest max(200ms, VALIDITY/20) before the lease ends. The guard does this even if \
-`tenure` is stopped or killed. If `tenure` is killed, CMD gets SIGTERM immediately, and SIGKILL \
-after the grace or shortly before the lease ends, whichever is earlier. Once all descendants have \
-ended, the guard resigns the leadership. On systems other than Linux, or if the guard is killed \
-too, other candidates wait for the lapse. After a deposition CMD also gets SIGTERM immediately, \
-and SIGKILL shortly before the lease ends. If the guard is killed, CMD and its descendants are \
-killed. If `tenure` and the guard are stopped, the kernel kills the guard before the lease ends. \
-If the parent of the guard is stopped, too, the kernel kills CMD, and the descendants of CMD are \
-killed when that parent continues.
+`tenure` is stopped or killed.
+
+If `tenure` is killed, CMD gets SIGTERM immediately. SIGKILL follows after the grace, but always \
+before the lease ends. Once all descendants have ended, the guard resigns the leadership. On \
+systems other than Linux, or if the guard is killed too, the lease lapses instead. After a \
+deposition, CMD gets SIGTERM immediately, and SIGKILL shortly before the lease ends.
+
+If the guard is killed, CMD and its descendants are killed. If `tenure` and the guard are stopped, \
+the kernel kills the guard before the lease ends. If the parent of the guard is stopped, too, the \
+kernel kills CMD, and the descendants of CMD are killed when that parent continues.
 
 --on-elected runs at the same time as CMD and under the same guard. It gets SIGTERM and SIGKILL \
 like the descendants of CMD, and `tenure` resigns only after its end. --on-lost runs after CMD, \
