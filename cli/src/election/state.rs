@@ -33,8 +33,8 @@ impl LeaseState {
         }
     }
 
-    /// Returns the state by the answers to a candidate's own requests. Without a lease that runs, the
-    /// state is unknown if the last answer is older than `recent`.
+    /// Returns the state that a candidate's own requests show. If no lease is held, the state is
+    /// unknown after an answer that is older than `recent`, or without one.
     pub fn of_last_seen(
         is_held: bool,
         answered_ago: Option<Duration>,

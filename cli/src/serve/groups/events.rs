@@ -98,7 +98,7 @@ impl SentMember {
             self.owned.insert(number, new);
         }
         // The stream sends `safe` after a renewal, but not after the end of a session, which
-        // `state_changed` reports. A member that leaves while it is at risk stays at risk.
+        // `role_changed` reports. A member that leaves while it is at risk stays at risk.
         let was_at_risk = self.at_risk && view.session.is_some();
         if at_risk != was_at_risk {
             text.push_str(&event_text(if at_risk { "at_risk" } else { "safe" }, None));
