@@ -1,9 +1,8 @@
-//! Tests of the protocol with other implementations, scenarios, and records.
+//! Tests of the protocol with other implementations, and records.
 
 mod fixtures;
 mod fuzzing;
 mod if_match;
 mod morling_lock_interop;
 mod records;
-mod scenarios;
 mod upgrading;
