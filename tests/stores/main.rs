@@ -1,15 +1,12 @@
 //! Tests every store with the conformance suite, with failures, and on third-party servers.
 
 mod azure;
-mod closed_port;
 mod dir_store;
 mod disk;
-mod dynamodb_promises;
 mod dynamodb_servers;
 mod dynamodb_store;
 mod empty_pages;
 mod gcs;
-mod gcs_promises;
 mod groups;
 mod morling_lock_interop_s3;
 mod object_store;

@@ -61,3 +61,20 @@ impl ClosedPort {
         self.socket.listen(1024).expect("no other process listens on this port")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::{ClosedPort, Ipv4Addr};
+
+    #[test]
+    fn regression_a_closed_port_is_not_given_to_another_listener() {
+        let closed = ClosedPort::start();
+        for _ in 0..50_000 {
+            let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            assert_ne!(other.local_addr().unwrap(), closed.address());
+        }
+        assert!(TcpStream::connect(closed.address()).is_err());
+    }
+}

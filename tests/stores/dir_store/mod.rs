@@ -7,7 +7,6 @@ use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use bytes::Bytes;
-use chrono::{DateTime, Utc};
 use nix::sys::stat::Mode;
 use tenure::store::{
     Determinacy, DirStore, ETag, GetOutcome, PutOutcome, Store as _, StoreError, StoreErrorKind,
@@ -345,26 +344,4 @@ async fn a_key_has_at_most_1024_bytes() {
     let longer = longest + "k";
     let refused = store.create(&longer, "x".into()).await;
     refuses(refused, StoreErrorKind::Invalid, "at most 1024 bytes, got 1025");
-}
-
-#[tokio::test]
-async fn a_missing_key_is_deleted_even_without_its_folder() {
-    let (_dir, store) = store();
-    done(store.create("a", "x".into()).await);
-    let keys = ["a", "b", "no/c", "no/d", "none/e"].map(str::to_owned).to_vec();
-    assert!(store.delete(keys).await.expect("answered").is_empty());
-}
-
-#[tokio::test]
-async fn a_read_returns_the_date_and_honours_the_known_etag() {
-    let (dir, store) = store();
-    let modified = fs::metadata(dir.path()).and_then(|it| it.modified()).expect("a date");
-    let before = DateTime::<Utc>::from(modified) - Duration::from_secs(2);
-    let etag = done(store.create("a", "x".into()).await);
-    let GetOutcome::Found(object) = store.get("a", None, 10).await.expect("read") else {
-        panic!("the object exists");
-    };
-    assert!(object.last_modified.is_some_and(|date| date > before), "{object:?}");
-    let again = store.get("a", Some(etag), 10).await.expect("read");
-    assert!(matches!(again, GetOutcome::NotModified), "{again:?}");
 }

@@ -14,7 +14,6 @@ use tenure_testkit::closed_port::ClosedPort;
 use tenure_testkit::dynamo_server::*;
 use tenure_testkit::outcomes::{done, expect, found};
 
-mod double;
 mod endpoints;
 pub mod environment;
 mod listings;
@@ -191,15 +190,6 @@ async fn keys_and_listings_without_a_partition_are_refused() {
         expect(page, refused.0, refused.1, &["covers one partition"]);
     }
     assert_eq!(server.operations(), [""; 0]);
-}
-
-#[tokio::test]
-async fn a_body_of_the_maximum_size_is_read() {
-    let (_server, store) = start();
-    let etag = done(store.create(KEY, body("four")).await);
-    assert_eq!(found(store.get(KEY, None, 4).await).body, body("four"));
-    let too_large = store.get(KEY, None, 3).await.unwrap();
-    assert_eq!(too_large, GetOutcome::TooLarge { etag, len: 4 });
 }
 
 #[tokio::test]

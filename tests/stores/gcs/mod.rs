@@ -1,5 +1,4 @@
-//! Tests the results of the store for Google Cloud Storage for each answer, over real HTTP. Also
-//! tests the test server.
+//! Tests the results of the store for Google Cloud Storage for each answer, over real HTTP.
 #![cfg(feature = "gcs")]
 
 use std::sync::Arc;
@@ -7,12 +6,11 @@ use std::sync::Arc;
 use tenure::store::{
     AnyObjectStore, Determinacy, ETag, GetOutcome, PutOutcome, Store, StoreError, StoreErrorKind,
 };
-use tenure::{CampaignOutcome, Compactor, Election, ErrorKind};
+use tenure::{Election, ErrorKind};
 use tenure_testkit::conformance::{self, Capabilities};
 use tenure_testkit::gcs_server::*;
 
 mod azure_answers;
-mod server;
 
 const KEY: &str = "app/lock-0000000001.json";
 
@@ -132,23 +130,6 @@ async fn conditions_use_the_generation() {
     assert_eq!(store.get(KEY, Some(second), 9).await.unwrap(), GetOutcome::NotModified);
 }
 
-/// The ETag of an object depends only on its content. After a second write of the same body, only
-/// the generation shows another version.
-#[tokio::test]
-async fn the_same_body_written_again_is_another_version() {
-    let server = GcsServer::start();
-    let store = server.store();
-    let first = done(store.create(KEY, "same".into()).await);
-    server.remove_raw(KEY);
-    let second = done(store.create(KEY, "same".into()).await);
-    assert_ne!(first, second);
-    assert_eq!(
-        store.replace(KEY, "x".into(), first).await.unwrap(),
-        PutOutcome::PreconditionFailed
-    );
-    done(store.replace(KEY, "x".into(), second).await);
-}
-
 #[tokio::test]
 async fn no_request_is_sent_twice() {
     let server = GcsServer::start();
@@ -219,16 +200,6 @@ async fn each_failure_has_its_remedy() {
     );
 }
 
-#[tokio::test]
-async fn a_bucket_that_ignores_preconditions_is_refused_by_the_check() {
-    let server = GcsServer::start();
-    server.quirks(|quirks| quirks.ignore_preconditions = true);
-    let election = Election::builder(Arc::new(server.store()), "app").build().unwrap();
-    let error = election.try_campaign().await.expect_err("refused");
-    assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
-    assert!(error.to_string().contains("gs://tenure-test at http://127.0.0.1"), "{error}");
-}
-
 /// The emulator ignores preconditions and supports only a part of the XML API.
 #[tokio::test]
 #[ignore = "scripts/servers/gcs-emulator.sh -- cargo test --test stores emulator -- --ignored"]
@@ -240,24 +211,6 @@ async fn an_emulator_without_preconditions_is_refused() {
     let error = election.try_campaign().await.expect_err("refused");
     println!("{error}");
     assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
-}
-
-#[tokio::test]
-async fn a_compactor_deletes_superseded_epochs() {
-    let server = GcsServer::start();
-    let store: Arc<dyn Store> = Arc::new(server.store());
-    let election = Election::builder(Arc::clone(&store), "app").build().unwrap();
-    for _ in 0..5 {
-        let CampaignOutcome::Elected(leadership) = election.try_campaign().await.unwrap() else {
-            panic!("no other candidate campaigns")
-        };
-        leadership.resign().await.unwrap();
-    }
-    let compactor = Compactor::builder(store, "app").min_age(std::time::Duration::ZERO);
-    let report = compactor.keep_epochs(2).build().unwrap().run_once().await.unwrap();
-    assert_eq!((report.deleted, report.failed), (3, 0), "{report:?}");
-    let left: Vec<_> = server.keys().into_iter().filter(|key| key.contains("lock-")).collect();
-    assert_eq!(left, ["app/lock-0000000004.json", "app/lock-0000000005.json"]);
 }
 
 /// Each case of this test runs the test in a child process with another value of the variable

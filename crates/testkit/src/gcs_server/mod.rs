@@ -142,7 +142,7 @@ impl GcsServer {
 
     /// Writes an object without a request or a precondition.
     pub fn put_raw(&self, key: &str, body: impl Into<Bytes>) {
-        self.state().write(key, body.into(), None);
+        self.state().write(key, body.into());
     }
 
     /// Removes an object without a request.

@@ -1,5 +1,5 @@
 //! A bucket in memory under one lock. It follows the documentation of Cloud Storage's XML API on
-//! generations, preconditions, listings and caches.
+//! generations, preconditions and listings.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::ops::Bound;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, ETAG, IF_MATCH, IF_NONE_MATCH, LAST_MODIFIED};
+use http::header::{ETAG, IF_MATCH, IF_NONE_MATCH, LAST_MODIFIED};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Response};
 use md5::Digest as _;
@@ -25,8 +25,6 @@ pub struct GcsObject {
     pub etag: String,
     /// Time of the last write.
     pub last_modified: SystemTime,
-    /// `Cache-Control` of the write.
-    pub cache_control: Option<String>,
 }
 
 /// Differences between the bucket and Cloud Storage.
@@ -34,9 +32,6 @@ pub struct GcsObject {
 pub struct GcsQuirks {
     /// Unsafe: preconditions are ignored.
     pub ignore_preconditions: bool,
-    /// The bucket is public, so a cache serves reads. The object's `Cache-Control` sets the time in
-    /// the cache; the default is one hour.
-    pub public: bool,
     /// Maximum number of keys in a page.
     pub page_cap: Option<usize>,
 }
@@ -46,8 +41,6 @@ pub struct GcsState {
     pub objects: BTreeMap<String, GcsObject>,
     pub quirks: GcsQuirks,
     generation: u64,
-    /// Contents of the cache in front of a public bucket.
-    cached: BTreeMap<String, GcsObject>,
 }
 
 /// An error response: its status, its code and its message.
@@ -70,13 +63,12 @@ const OTHERS: [&str; 3] = [
 impl GcsState {
     pub fn put(&mut self, key: &str, body: Bytes, headers: &HeaderMap) -> Outcome {
         self.check(key, headers)?;
-        let cache_control = header(headers, CACHE_CONTROL);
-        let stored = self.write(key, body, cache_control);
+        let stored = self.write(key, body);
         Ok(described(&stored, Bytes::new()))
     }
 
     /// Writes an object without a precondition.
-    pub fn write(&mut self, key: &str, body: Bytes, cache_control: Option<String>) -> GcsObject {
+    pub fn write(&mut self, key: &str, body: Bytes) -> GcsObject {
         let now = Process::system().now().wall;
         let micros =
             u64::try_from(now.as_micros()).expect("the time in microseconds fits into 64 bits");
@@ -88,14 +80,13 @@ impl GcsState {
             body,
             generation: self.generation,
             last_modified: SystemTime::UNIX_EPOCH + now,
-            cache_control,
         };
         self.objects.insert(key.to_owned(), stored.clone());
         stored
     }
 
-    pub fn get(&mut self, key: &str, headers: &HeaderMap) -> Outcome {
-        let stored = self.readable(key).ok_or(MISSING)?;
+    pub fn get(&self, key: &str, headers: &HeaderMap) -> Outcome {
+        let stored = self.objects.get(key).ok_or(MISSING)?;
         self.check(key, headers)?;
         if header(headers, IF_MATCH).is_some_and(|tag| tag != stored.etag) {
             return Err(REFUSED);
@@ -104,7 +95,7 @@ impl GcsState {
             return Err(NOT_MODIFIED);
         }
         let body = stored.body.clone();
-        Ok(described(&stored, body))
+        Ok(described(stored, body))
     }
 
     pub fn delete(&mut self, key: &str, headers: &HeaderMap) -> Outcome {
@@ -113,24 +104,6 @@ impl GcsState {
         let mut answer = Response::new(Bytes::new());
         *answer.status_mut() = http::StatusCode::NO_CONTENT;
         Ok(answer)
-    }
-
-    /// Returns the object that a reader sees. In a public bucket, the object can come from the
-    /// cache.
-    fn readable(&mut self, key: &str) -> Option<GcsObject> {
-        let stored = self.objects.get(key).cloned();
-        if !self.quirks.public {
-            return stored;
-        }
-        if let Some(cached) = self.cached.get(key) {
-            return Some(cached.clone());
-        }
-        let stored = stored?;
-        let control = stored.cache_control.as_deref().unwrap_or("public, max-age=3600");
-        if !["no-store", "no-cache", "private"].iter().any(|word| control.contains(word)) {
-            self.cached.insert(key.to_owned(), stored.clone());
-        }
-        Some(stored)
     }
 
     /// Checks the precondition of a request, if any. Generation 0 means that the object must not
@@ -199,14 +172,11 @@ impl GcsState {
 fn described(stored: &GcsObject, body: Bytes) -> Response<Bytes> {
     let whole = stored.last_modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let whole = SystemTime::UNIX_EPOCH + Duration::from_secs(whole.as_secs());
-    let mut answer = Response::builder()
+    let answer = Response::builder()
         .header(ETAG, &stored.etag)
         .header("x-goog-generation", stored.generation)
         .header("x-goog-metageneration", 1)
         .header(LAST_MODIFIED, http_date(whole));
-    if let Some(control) = &stored.cache_control {
-        answer = answer.header(CACHE_CONTROL, control);
-    }
     answer.body(body).expect("the headers are valid")
 }
 
