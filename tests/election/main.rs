@@ -18,7 +18,6 @@ mod operator;
 mod runtimes;
 mod short_attempts;
 mod single_object;
-mod soak;
 mod spans;
 mod store_check;
 mod work;

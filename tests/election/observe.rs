@@ -175,21 +175,6 @@ async fn a_leader_is_reported_until_its_lapse_while_the_store_is_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_short_outage_is_not_reported() {
-    let world = World::new();
-    let _a = world.leader("a").await;
-    let way = world.another_way();
-    let mut seen = world.node_behind(&way, &world.clock, "o").build().unwrap().observe();
-    assert_eq!(next(&mut seen).await.1, "a 1");
-    for _ in 0..5 {
-        way.always(Fault::FailBefore);
-        assert!(within(secs(6), seen.next()).await.is_none());
-        way.heal();
-        assert!(within(secs(6), seen.next()).await.is_none());
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_observer_reports_unknown_at_the_start_and_after_vacancy() {
     let world = World::new();
     world.store.always(Fault::FailBefore);
@@ -203,22 +188,6 @@ async fn an_observer_reports_unknown_at_the_start_and_after_vacancy() {
     assert_eq!(next(&mut seen).await.1, "Unknown");
     world.store.heal();
     assert_eq!(next(&mut seen).await.1, "NoLeader");
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_observer_follows_peers_that_do_not_seal() {
-    let world = World::new();
-    let body = r#"{"expired":false,"validity_ms":10000}"#;
-    world.put(&name(1), body).await;
-    let mut seen = world.node("o").build().unwrap().observe();
-    assert_eq!(next(&mut seen).await.1, "- 1");
-    wait(secs(8)).await;
-    world.put(&name(1), body).await;
-    let (took, told) = next(&mut seen).await;
-    assert_eq!(told, "NoLeader");
-    assert!(took > secs(9), "the observer treats the touch as a renewal: {took:?}");
-    world.put(&name(2), body).await;
-    assert_eq!(next(&mut seen).await.1, "- 2");
 }
 
 #[tokio::test(start_paused = true)]
@@ -244,19 +213,6 @@ async fn a_permanent_error_is_the_last_item() {
     world.delete(&name(1)).await;
     assert_eq!(seen.next().await.unwrap().unwrap_err().kind(), ErrorKind::NewestDeleted);
     assert!(seen.next().await.is_none());
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_observer_writes_nothing_and_polls_at_its_interval() {
-    let world = World::new();
-    drop(world.leader("a").await);
-    world.store.take_log();
-    let mut seen = world.node("o").build().unwrap().observe();
-    assert!(within(secs(60), async { while seen.next().await.is_some() {} }).await.is_none());
-    let calls = world.store.take_calls();
-    assert!(calls.iter().all(|call| matches!(call, Call::List | Call::Get)), "{calls:?}");
-    // The observer polls 36 times. After the lapse, each poll is a LIST and a GET.
-    assert!((60..=76).contains(&calls.len()), "{}", calls.len());
 }
 
 /// The validity of the leader and of the observer may differ.
