@@ -1,6 +1,6 @@
 //! Tests with responses that a store without faults does not return.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
@@ -22,56 +22,6 @@ fn found(body: Bytes, etag: &str) -> GetOutcome {
 
 fn done(etag: &str) -> PutOutcome {
     PutOutcome::Done { etag: Some(ETag::new(etag.to_owned())) }
-}
-
-/// A proxy sends the PUT twice. The first PUT succeeds, but the caller receives the refusal of the
-/// second.
-#[tokio::test]
-async fn a_refused_write_with_its_own_nonce_succeeds() {
-    let stored = Arc::new(Mutex::new(Bytes::new()));
-    let mut store = MockStore::new();
-    store.expect_describe().return_const("a store".to_owned());
-    let mut first = true;
-    let at = Arc::clone(&stored);
-    store.expect_get().times(2).returning(move |_, _, _| {
-        let missing = std::mem::replace(&mut first, false);
-        let body = at.lock().unwrap().clone();
-        Ok(if missing { GetOutcome::NotFound } else { found(body, "2") })
-    });
-    store.expect_create().times(1).returning(|_, _| Ok(done("1")));
-    let at = Arc::clone(&stored);
-    store.expect_replace().times(1).returning(move |_, body, etag| {
-        assert_eq!(etag, ETag::new("1"));
-        *at.lock().unwrap() = body;
-        Ok(PutOutcome::PreconditionFailed)
-    });
-    let object = FencedObject::new(Arc::new(store), "o");
-    let mut writer = object.open(Epoch::FIRST).await.unwrap();
-    writer.write("one").await.unwrap();
-    assert_eq!(writer.body().unwrap(), "one");
-}
-
-/// A proxy sends the create of an append twice, and the caller receives the refusal of the second.
-/// The writer then finds its own object at the number.
-#[tokio::test]
-async fn a_refused_append_with_its_own_nonce_succeeds() {
-    let stored = Arc::new(Mutex::new(Bytes::new()));
-    let mut store = MockStore::new();
-    store.expect_describe().return_const("a store".to_owned());
-    store.expect_list().times(2).returning(|_, _, _| Ok(Page::default()));
-    store.expect_create().withf(|key, _| key.ends_with('1')).returning(|_, _| Ok(done("1")));
-    let at = Arc::clone(&stored);
-    store.expect_create().withf(|key, _| key.ends_with('2')).times(1).returning(move |_, body| {
-        *at.lock().unwrap() = body;
-        Ok(PutOutcome::PreconditionFailed)
-    });
-    store.expect_get().times(1).returning(move |key, _, _| {
-        assert!(key.ends_with('2'));
-        Ok(found(stored.lock().unwrap().clone(), "2"))
-    });
-    let log = FencedLog::new(Arc::new(store), "log").unwrap();
-    let mut writer = log.open(Epoch::FIRST).await.unwrap();
-    assert_eq!(writer.append("one").await.unwrap(), 2);
 }
 
 #[tokio::test]
@@ -101,26 +51,6 @@ async fn a_gate_that_knows_a_greater_token_sends_no_request() {
     gate.admit(new).await.unwrap();
     gate.admit(new).await.unwrap();
     assert_eq!(gate.admit(old).await.unwrap_err().stale().unwrap().newest, new);
-}
-
-#[tokio::test]
-async fn a_permanent_failure_is_returned_immediately() {
-    let mut store = MockStore::new();
-    store.expect_describe().return_const("a store".to_owned());
-    let denied = || StoreError::new(StoreErrorKind::AccessDenied, Determinacy::Determinate, "403");
-    store.expect_get().times(2).returning(move |_, _, _| Err(denied()));
-    let store = Arc::new(store);
-    let error = DurableGate::new(store.clone(), "g").admit(Epoch::FIRST).await.unwrap_err();
-    assert!(!error.may_have_happened(), "{error}");
-    let error = FencedObject::new(store, "o").open(Epoch::FIRST).await.unwrap_err();
-    assert_eq!(error.to_string(), "claiming o in a store: 403");
-
-    let mut store = MockStore::new();
-    store.expect_describe().return_const("a store".to_owned());
-    store.expect_get().times(1).returning(|_, _, _| Ok(GetOutcome::NotFound));
-    store.expect_create().times(1).returning(move |_, _| Err(denied()));
-    let error = DurableGate::new(Arc::new(store), "g").admit(Epoch::FIRST).await.unwrap_err();
-    assert_eq!(error.to_string(), "raising the gate g in a store: 403");
 }
 
 /// A store may respond to a conditional GET with the whole object, although the ETag matches.
@@ -164,21 +94,6 @@ async fn running_instances_accept_the_reset_of_a_gate() {
     sole.admit(wrong).await.unwrap();
     sole.inspect().await.unwrap().reset(new).await.unwrap();
     sole.admit(new).await.unwrap();
-}
-
-#[tokio::test]
-async fn a_gate_with_a_deleted_object_can_be_reset() {
-    use tenure::store::Store as _;
-    let store = Arc::new(tenure::store::MemoryStore::new());
-    let gate = DurableGate::new(store.clone(), "g");
-    let (old, new) = (Epoch::new(6).unwrap(), Epoch::new(7).unwrap());
-    gate.admit(new).await.unwrap();
-    store.delete(vec!["g".to_owned()]).await.unwrap();
-    gate.admit(new).await.unwrap_err();
-    gate.inspect().await.unwrap().reset(new).await.unwrap();
-    gate.admit(new).await.unwrap();
-    let other = DurableGate::new(store, "g");
-    assert_eq!(other.admit(old).await.unwrap_err().stale().unwrap().newest, new);
 }
 
 #[tokio::test]

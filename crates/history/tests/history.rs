@@ -1,14 +1,13 @@
 //! Compares histories with the elections that the tests run.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use tenure::{Clock as _, Compactor, EpochEnd, ErrorKind, Layout};
+use tenure::{Clock as _, EpochEnd, ErrorKind, Layout};
 use tenure_history::{History, Reader};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::morling_lock::MorlingNode;
-use tenure_testkit::time::{TestClock, millis, secs, wait};
+use tenure_testkit::time::{millis, secs, wait};
 use tenure_testkit::world::{VALIDITY, World, name};
 
 fn reader(world: &World) -> Reader {
@@ -88,29 +87,6 @@ async fn a_history_matches_the_election() {
     assert_eq!(history.gaps().last().map(|gap| gap.before), Some(None));
 }
 
-/// The clocks of the leaders differ by hours.
-#[tokio::test(start_paused = true)]
-async fn wrong_clocks_are_corrected() {
-    let world = World::new();
-    let mut began = Vec::new();
-    for hours in [-5_i64, 7, 0] {
-        let clock = TestClock::new();
-        clock.set_wall_by(hours * 3_600_000);
-        let node = world.node_on(&clock, "x").build().unwrap();
-        let leadership = node.campaign().await.unwrap();
-        began.push(now(&world));
-        wait(secs(40)).await;
-        leadership.resign().await.unwrap();
-        wait(secs(2)).await;
-    }
-    let history = read(&world).await;
-    for (span, began) in history.spans.iter().zip(began) {
-        near(span.from.at, began);
-        let led = span.led(history.now).unwrap();
-        assert!(led > secs(39) && led < secs(41), "{led:?}");
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn depositions_differ_from_seals_without_a_reason() {
     let world = World::new();
@@ -125,50 +101,6 @@ async fn depositions_differ_from_seals_without_a_reason() {
     near(history.spans[0].until.at, deposed);
     world.seal(2, "because").await;
     assert_eq!(read(&world).await.spans[1].end, Some(EpochEnd::Unknown));
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_overtaken_campaign_leaves_an_abandoned_epoch() {
-    let world = World::new();
-    world.leader("a").await.resign().await.unwrap();
-    // The candidate `slow` creates epoch 2. Before `slow` confirms this epoch, another process
-    // creates epoch 3.
-    world.store.on(Call::List).skip(1).fault(Fault::Slow(secs(1)));
-    let node = world.node("slow").build().unwrap();
-    let campaign = tokio::spawn(async move { node.campaign().await.map(|l| l.epoch()) });
-    wait(millis(500)).await;
-    assert_eq!(world.epochs().await, [1, 2]);
-    let body = r#"{"expired":true,"ended":"resigned","nonce":"0123456789abcdef0123456789abcdef",
-        "candidate":"fast","sealed_by":"fast","heartbeat":3,"validity_ms":10000}"#;
-    world.create(&name(3), body).await;
-    let epoch = campaign.await.unwrap().unwrap();
-    assert_eq!(epoch.get(), 4);
-    let history = read(&world).await;
-    let expected = [
-        (1, "a", Some(EpochEnd::Resigned)),
-        (2, "slow", Some(EpochEnd::GivenUp)),
-        (3, "fast", Some(EpochEnd::Resigned)),
-        (4, "slow", None),
-    ];
-    assert_eq!(ends(&history), expected);
-    assert_eq!(history.gaps().iter().filter(|gap| gap.after.get() == 2).count(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn compacted_epochs_are_a_hole_before_the_first_span() {
-    let world = World::new();
-    for _ in 0..12 {
-        let leadership = world.leader("a").await;
-        wait(secs(5)).await;
-        leadership.resign().await.unwrap();
-    }
-    let store = Arc::new(world.store.clone());
-    let compactor = Compactor::builder(store, "app").keep_epochs(4).min_age(Duration::ZERO);
-    compactor.build().unwrap().run_once().await.unwrap();
-    let history = read(&world).await;
-    let holes: Vec<_> = history.holes.iter().map(|h| (h.start().get(), h.end().get())).collect();
-    assert_eq!((holes, history.spans.len()), (vec![(1, 8)], 4));
-    assert_eq!(history.totals().unknown.at_most, Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]

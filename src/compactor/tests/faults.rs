@@ -47,47 +47,17 @@ fn errors_of_settings_give_the_numbers() {
     assert!(shown.contains("app"), "{shown}");
 }
 
-/// A store that ignores `start-after`.
-#[derive(Debug)]
-struct FromTheStart(Arc<Watched>);
-
-#[async_trait]
-impl Store for FromTheStart {
-    async fn list(&self, prefix: &str, _: &str, limit: usize) -> Result<Page, StoreError> {
-        self.0.list(prefix, "", limit).await
-    }
-
-    async fn get(&self, _: &str, _: Option<ETag>, _: usize) -> Result<GetOutcome, StoreError> {
-        unreachable!("a compactor does not read from an unsafe store")
-    }
-
-    async fn create(&self, _: &str, _: Bytes) -> Result<PutOutcome, StoreError> {
-        unreachable!("a compactor writes nothing")
-    }
-
-    async fn replace(&self, _: &str, _: Bytes, _: ETag) -> Result<PutOutcome, StoreError> {
-        unreachable!("a compactor writes nothing")
-    }
-
-    async fn delete(&self, _: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
-        unreachable!("a compactor does not delete from an unsafe store")
-    }
-
-    fn describe(&self) -> String {
-        "from the start".to_owned()
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_store_that_ignores_start_after_is_refused_at_the_first_request() {
-    for epochs in [1, 3_000] {
-        let watched = Watched::with_epochs(epochs, Duration::ZERO).await;
-        let store = Arc::new(FromTheStart(Arc::clone(&watched)));
-        let error = compactor(store, 1).run_once().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::UnsafeStore);
-        assert!(error.to_string().contains(&lock(1)), "{error}");
-        assert_eq!(watched.requests.load(Ordering::SeqCst), 1);
-    }
+    let mut store = MockStore::new();
+    store.expect_describe().returning(|| "from the start".to_owned());
+    store.expect_list().times(1).returning(|_, _, _| {
+        let entries = locks(1..=3).into_iter().map(|key| Entry::new(key, 10)).collect();
+        Ok(Page { entries, ..Page::default() })
+    });
+    let error = compactor(Arc::new(store), 1).run_once().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnsafeStore);
+    assert!(error.to_string().contains(&lock(1)), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -262,24 +232,4 @@ async fn an_interval_of_zero_is_refused() {
     let compactor = compactor(memory(), 1);
     let error = compactor.run_every(Duration::ZERO, std::future::pending()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
-}
-
-#[tokio::test]
-async fn each_run_is_logged_with_its_outcome() {
-    let store = Watched::with_epochs(5, Duration::ZERO).await;
-    let (_, text) = logged(async {
-        for _ in 0..2 {
-            compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
-        }
-        let broken = failing(vec![StoreErrorKind::Transient]);
-        compactor(Arc::new(broken), 1).run_once().await.unwrap_err();
-    })
-    .await;
-    let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines.len(), 3, "{text}");
-    assert!(lines[0].contains("INFO") && lines[0].contains(r#"outcome="compacted""#), "{text}");
-    assert!(lines[0].contains(r#"election="app/""#) && lines[0].contains("deleted=4"), "{text}");
-    assert!(lines[1].contains("DEBUG") && lines[1].contains(r#"outcome="nothing""#), "{text}");
-    assert!(lines[2].contains("WARN") && lines[2].contains("injected failure"), "{text}");
-    assert!(lines[2].contains("compaction ended early"), "{text}");
 }

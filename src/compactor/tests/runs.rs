@@ -115,18 +115,6 @@ async fn a_run_deletes_nothing_below_the_last_epoch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn gaps_between_epochs_do_not_change_a_run() {
-    let store = Watched::new(NO_TIME, NO_TIME);
-    for number in [3, 77, 4_000_000_000, 9_999_999_998] {
-        store.put(&lock(number)).await;
-    }
-    let store = Arc::new(store);
-    let report = compactor(Arc::clone(&store) as _, 2).run_once().await.unwrap();
-    assert_eq!(report.deleted, 2);
-    assert_eq!(store.keys().await, locks([4_000_000_000, 9_999_999_998]));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_run_takes_three_requests_per_thousand_epochs() {
     let store = Watched::with_epochs(10_000, NO_TIME).await;
     let report = compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
@@ -174,25 +162,6 @@ async fn regression_the_next_page_is_listed_during_the_read_of_the_newest_epoch(
     // overlap with LISTs.
     let took = now() - started;
     assert!(took <= second * 13, "{took:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn compactors_run_concurrently_during_elections() {
-    let store = Watched::with_epochs(5_000, MILLISECOND).await;
-    let (keeps_one, keeps_ten) = (compactor(store.clone(), 1), compactor(store.clone(), 10));
-    let elections = async {
-        for number in 5_001..=5_020 {
-            store.put(&lock(number)).await;
-            pause(MILLISECOND / 2).await;
-        }
-    };
-    let (one, ten, again, ()) =
-        tokio::join!(keeps_one.run_once(), keeps_ten.run_once(), keeps_ten.run_once(), elections);
-    assert!(one.unwrap().deleted >= 4_999);
-    assert!(ten.unwrap().deleted + again.unwrap().deleted > 0);
-    let keys = store.keys().await;
-    assert_eq!(keys.last(), Some(&lock(5_020)));
-    assert!(keys.len() <= 21);
 }
 
 #[tokio::test(start_paused = true)]

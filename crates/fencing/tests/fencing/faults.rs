@@ -16,14 +16,6 @@ fn faulty() -> (FaultStore, Arc<dyn Store>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_with_a_lost_response_is_read_back_and_not_repeated() {
-    let (faults, store) = faulty();
-    faults.on(Call::Create).fault(Fault::FailAfter);
-    object_of(&store).open(e(1)).await.unwrap();
-    assert_eq!(faults.take_calls(), [Call::Get, Call::Create, Call::Get]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn each_call_of_a_writer_succeeds_after_one_fault() {
     for fault in WRITE_FAULTS {
         for call in [Call::Create, Call::Replace, Call::Get, Call::List] {

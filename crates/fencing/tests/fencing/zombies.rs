@@ -4,7 +4,6 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use tenure::store::{ETag, PutOutcome, StoreError};
-use tenure_fencing::Gate;
 
 use super::*;
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
@@ -15,22 +14,6 @@ fn faulty() -> (FaultStore, Arc<dyn Store>, Arc<dyn Store>) {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
     // Other processes use the inner store, which has no faults.
     (store.clone(), Arc::new(store.clone()), Arc::clone(store.inner()))
-}
-
-/// The PUT of the zombie is in flight while its successor opens the object.
-#[tokio::test(start_paused = true)]
-async fn a_write_in_flight_during_the_successors_claim_is_refused() {
-    let (faults, slow, fast) = faulty();
-    let mut old = object_of(&slow).open(e(1)).await.unwrap();
-    old.write("one").await.unwrap();
-    faults.on(Call::Replace).fault(Fault::Slow(secs(20)));
-    let zombie = tokio::spawn(async move { old.write("zombie").await });
-    wait(secs(10)).await;
-    let object = object_of(&fast);
-    let new = object.open(e(2)).await.unwrap();
-    assert_eq!(new.body().unwrap(), "one");
-    refused(zombie.await.unwrap(), 1, 2);
-    assert_eq!(object.read().await.unwrap().unwrap().body.unwrap(), "one");
 }
 
 /// The zombie gives up its write without a response. The write arrives at the store after the write
@@ -255,30 +238,4 @@ async fn broken_sole_instance_with_a_second_instance() {
     gate_of(&store).admit(e(2)).await.unwrap();
     sole.admit(e(1)).await.expect("a sole instance does not read the object");
     refused(strict.admit(e(1)).await, 1, 2);
-}
-
-/// The request pauses after its admission, with a permit. So the newer request waits, and acts
-/// after the older one.
-#[tokio::test(start_paused = true)]
-async fn a_paused_request_inside_the_gate_acts_before_a_newer_one() {
-    let gate = Gate::new();
-    let acts = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let request = |token: u64, pause: u64| {
-        let (gate, acts) = (gate.clone(), Arc::clone(&acts));
-        tokio::spawn(async move {
-            let pass = gate.enter(e(token)).await?;
-            wait(secs(pause)).await;
-            acts.lock().unwrap().push(token);
-            drop(pass);
-            Ok::<_, Stale>(())
-        })
-    };
-    let zombie = request(1, 30);
-    wait(secs(1)).await;
-    let newer = request(2, 0);
-    wait(secs(1)).await;
-    assert!(request(1, 0).await.unwrap().is_err());
-    zombie.await.unwrap().unwrap();
-    newer.await.unwrap().unwrap();
-    assert_eq!(*acts.lock().unwrap(), [1, 2]);
 }
