@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::LazyLock;
 
-use super::cargo;
 use super::page::Page;
 
 /// The help of each verb, including `table create`.
@@ -23,6 +22,20 @@ static HELP: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
 
 /// Pages that name flags and verbs of earlier versions.
 const HISTORY: [&str; 1] = ["CHANGELOG.md"];
+
+/// The pages name these options of `cargo` and of its test programs outside of a command.
+const CARGO_OPTIONS: [&str; 10] = [
+    "--all-features",
+    "--example",
+    "--features",
+    "--ignored",
+    "--lib",
+    "--locked",
+    "--no-default-features",
+    "--nocapture",
+    "--test",
+    "--test-threads",
+];
 
 pub fn problems(page: &Page) -> Vec<String> {
     if HISTORY.iter().any(|history| page.path.ends_with(history)) {
@@ -63,7 +76,7 @@ pub fn check_line(line: &[&str]) -> Result<(), String> {
 
 fn anybody_has(flag: &str) -> bool {
     flag == "--version"
-        || cargo::OPTIONS.contains(&flag)
+        || CARGO_OPTIONS.contains(&flag)
         || HELP.values().any(|help| has(help, flag))
 }
 

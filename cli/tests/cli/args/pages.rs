@@ -63,22 +63,6 @@ fn the_manual_pages_are_formatted_without_a_warning() {
 }
 
 #[test]
-fn a_manual_page_has_the_text_of_an_option_that_the_summary_omits() {
-    let folder = pages();
-    let page = std::fs::read_to_string(folder.path().join("tenure-run.1")).expect("a page");
-    for text in [
-        "Time limit of a request",
-        "TENURE_REQUEST_TIMEOUT",
-        "Layout of the election",
-        // The flags of all verbs.
-        r"\fB\-\-quiet\fR",
-        r"\-\-log\-format",
-    ] {
-        assert!(page.contains(text), "{text}");
-    }
-}
-
-#[test]
 fn manual_pages_need_an_existing_directory() {
     let said = tenure(&["man", "/nonexistent/man1"]);
     assert_eq!((said.code, said.out.as_str()), (71, ""));

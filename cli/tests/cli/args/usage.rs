@@ -1,60 +1,6 @@
 //! Help, and arguments that are refused before the first request.
 
-use crate::bench::{Bench, Said, tenure};
-
-fn help(line: &[&str]) -> String {
-    let Said { code, out, err } = tenure(line);
-    assert_eq!((code, err.as_str()), (0, ""), "{line:?}");
-    out
-}
-
-#[test]
-fn help_lists_the_verbs() {
-    let all = help(&["--help"]);
-    for verb in
-        ["run", "status", "watch", "compact", "table", "probe", "cost", "completions", "man"]
-    {
-        assert!(all.contains(&format!("\n  {verb} ")), "{verb} is not in {all}");
-    }
-    assert!(!all.contains("__g"), "the help shows the hidden guard: {all}");
-    for code in ["64", "69", "70", "71", "75", "77"] {
-        assert!(all.contains(code), "{code} is not in {all}");
-    }
-    assert_eq!(help(&["--version"]), format!("tenure {}\n", env!("CARGO_PKG_VERSION")));
-}
-
-#[test]
-fn the_help_of_run_names_the_limits_of_the_guard() {
-    let run = help(&["run", "--help"]);
-    for word in [
-        "TENURE_EPOCH",
-        "TENURE_NAME",
-        "TENURE_STORE",
-        "systemd-run",
-        "changes its user",
-        "machine that is paused",
-        "Only the token protects",
-        "SIGKILL",
-        "--grace",
-        "--forever",
-        "--health-addr",
-        "--log-format",
-        "128+N",
-        "VALIDITY/20",
-    ] {
-        assert!(run.contains(word), "{word:?} is not in {run}");
-    }
-}
-
-#[test]
-fn each_verb_has_help() {
-    assert!(help(&["status", "--help"]).contains("--json"));
-    assert!(help(&["watch", "--help"]).contains("a sixth of the leader's"));
-    let compact = help(&["compact", "--help"]);
-    for word in ["--keep", "[default: 10]", "--min-age", "[default: 1h]", "--dry-run", "--every"] {
-        assert!(compact.contains(word), "{word:?} is not in {compact}");
-    }
-}
+use crate::bench::{Bench, tenure};
 
 #[test]
 fn invalid_arguments_exit_with_64() {

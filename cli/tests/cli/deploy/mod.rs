@@ -1,9 +1,6 @@
-//! Checks that the files of `deploy` are valid, and that their jobs work alone and as concurrent
-//! processes.
+//! Checks that the files of `deploy` are valid, and that their jobs work.
 #![cfg(unix)]
 
 mod files;
-mod lifecycle;
-mod overlap;
 mod sidecar;
 mod systemd;

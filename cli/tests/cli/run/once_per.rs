@@ -84,18 +84,6 @@ fn the_command_has_the_period_in_its_environment() {
     assert!(start > "2026-01-01" && start.ends_with("T00:00:00Z"), "{start}");
 }
 
-#[test]
-fn a_failed_period_is_final_without_retries() {
-    let bench = Bench::new();
-    let first = once(&bench, &[], "exit 3");
-    assert_eq!(first.code, 3, "{first:?}");
-    assert_eq!(record(&bench)["exit_code"], 3);
-    let second = once(&bench, &[], "true");
-    assert_eq!(second.code, 0, "{second:?}");
-    assert!(second.err.contains("has failed: 1 of 1 attempts"), "{second:?}");
-    assert_eq!(runs(&bench), ["1"]);
-}
-
 /// The other hosts do not know that CMD has succeeded, so the exit code must not be 0.
 #[test]
 fn a_success_without_a_record_is_a_failure() {
@@ -106,36 +94,6 @@ fn a_success_without_a_record_is_a_failure() {
         assert_eq!(said.code, code, "{said:?}");
         assert!(said.err.contains("its end is not recorded"), "{said:?}");
     }
-}
-
-#[test]
-fn a_failed_period_is_retried_up_to_the_limit() {
-    let bench = Bench::new();
-    let said = once(&bench, &["--retries", "3"], "test $TENURE_ATTEMPT = 3 || exit 7");
-    assert_eq!((said.code, runs(&bench).join(" ")), (0, "1 2 3".to_owned()), "{said:?}");
-    assert_eq!(record(&bench)["attempts"], 3);
-
-    let bench = Bench::new();
-    for _ in 0..2 {
-        once(&bench, &["--retries", "1"], "exit 7");
-        assert_eq!(runs(&bench), ["1", "2"]);
-    }
-    // A run with a higher limit of retries makes another attempt.
-    assert_eq!(once(&bench, &["--retries", "2", "--try"], "exit 7").code, 7);
-    assert_eq!(runs(&bench), ["1", "2", "3"]);
-}
-
-#[test]
-fn a_period_that_began_long_ago_is_skipped_on_request() {
-    let bench = Bench::new();
-    let said = once(&bench, &["--missed", "skip", "--tolerance", "1s"], "true");
-    assert_eq!((said.code, runs(&bench).len()), (0, 0), "{said:?}");
-    for words in ["is skipped", "the tolerance is 1s"] {
-        assert!(said.err.contains(words), "{said:?}");
-    }
-    assert!(bench.objects().is_empty(), "nothing was written: {:?}", bench.objects());
-    assert_eq!(once(&bench, &["--missed", "run"], "true").code, 0);
-    assert_eq!(runs(&bench), ["1"]);
 }
 
 #[test]

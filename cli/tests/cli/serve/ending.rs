@@ -35,16 +35,6 @@ fn the_application_learns_of_the_end_and_has_a_grace() {
     eventually("the stream ends", || events.has_ended());
 }
 
-#[test]
-fn the_sidecar_resigns_after_the_grace() {
-    let scene = Scene::new(TENURE);
-    let mut a = sidecar(&scene, "a", &["--grace", "0s"]);
-    a.leads();
-    a.process.signal(Signal::SIGINT);
-    assert_eq!(a.process.code(), 0);
-    assert_eq!(scene.status()["ended"], "resigned");
-}
-
 /// Before the fix, SIGHUP killed the sidecar, so the lease lapsed without a resignation.
 #[test]
 fn regression_sighup_ends_the_sidecar_as_sigterm_does() {

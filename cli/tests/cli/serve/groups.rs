@@ -201,21 +201,6 @@ fn a_release_names_a_token_and_may_have_a_back_off() {
     });
 }
 
-/// Partitions move only after the lease of the killed sidecar has ended.
-#[test]
-fn partitions_of_a_killed_sidecar_move() {
-    let scene = Scene::new(TENURE);
-    let options = ["--validity", "3s"];
-    let (mut a, b) = (member(&scene, "a", &options), member(&scene, "b", &options));
-    settles(&[&a, &b], &[3, 3]);
-    let before = a.tokens();
-    a.process.signal(Signal::SIGKILL);
-    a.process.code();
-    settles(&[&b], &[6]);
-    let after = b.tokens();
-    assert!(before.iter().all(|(name, token)| after[name] > *token), "{before:?} {after:?}");
-}
-
 /// Requests arrive while the sidecar is stopped and another member owns its partitions. After the
 /// sidecar continues, it must detect by the clock that its lease has ended before it replies.
 #[test]
@@ -241,56 +226,6 @@ fn a_stopped_sidecar_has_no_tokens_of_moved_partitions() {
         let lost = a.group()["lost"]["reason"].clone();
         ["lease_ended", "not_renewed", "suspended", "sealed"].iter().any(|known| lost == *known)
     });
-}
-
-#[test]
-fn after_sigterm_the_sidecar_ends_when_all_partitions_are_released() {
-    let scene = Scene::new(TENURE);
-    let mut a = member(&scene, "a", &["--grace", "600s"]);
-    settles(&[&a], &[6]);
-    let b = member(&scene, "b", &["--validity", "600s"]);
-    settles(&[&a, &b], &[3, 3]);
-    let events = a.events(&format!("{GROUP}/events"));
-    events.wait_for("role_changed", 0);
-    a.process.signal(Signal::SIGTERM);
-    eventually("all partitions are revoked", || a.names(true).len() == 3);
-    assert_eq!(a.group()["role"], "ending");
-    let tokens = a.tokens();
-    assert_eq!((tokens.len(), b.tokens().len()), (3, 3), "tokens are valid until the release");
-    for name in tokens.keys() {
-        one_owner(&[&a, &b]);
-        assert_eq!(a.release(name, "", "").0, 200);
-    }
-    assert_eq!(a.process.code(), 0);
-    assert_eq!(events.names().iter().filter(|name| *name == "lost").count(), 3);
-    // The partitions move immediately, although the validity is ten minutes.
-    settles(&[&b], &[6]);
-}
-
-#[test]
-fn the_session_is_resigned_after_the_grace_or_a_failed_health_check() {
-    let scene = Scene::new(TENURE);
-    let health = ["--app-health", "heartbeat", "--app-health-deadline", "3s"];
-    let mut a = member(&scene, "a", &[&health[..], &["--grace", "0s"]].concat());
-    eventually("it waits for the application", || a.group()["reason"] == "app_unhealthy");
-    let is_member = |a: &Sidecar| {
-        eventually("the member owns all partitions", || {
-            assert_eq!(a.json("POST", "/v1/heartbeat", "").0, 200);
-            a.tokens().len() == 6
-        });
-    };
-    is_member(&a);
-    let events = a.events(&format!("{GROUP}/events"));
-    eventually("the application hangs", || a.group()["role"] == "standby");
-    let (_, lost) = events.wait_for("lost", 0);
-    assert_eq!(lost["partition"]["reason"], "app_unhealthy", "{lost}");
-    assert_eq!((a.tokens().len(), &a.group()["lost"]["reason"]), (0, &"app_unhealthy".into()));
-    is_member(&a);
-    a.process.signal(Signal::SIGTERM);
-    assert_eq!(a.process.code(), 0);
-    // The next member owns the partitions immediately, although the validity is ten minutes.
-    let b = member(&scene, "b", &["--validity", "600s"]);
-    settles(&[&b], &[6]);
 }
 
 #[test]

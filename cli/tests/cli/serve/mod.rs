@@ -237,24 +237,6 @@ fn other_paths_and_methods_are_refused_with_a_reason() {
     assert_eq!(a.json("POST", "/v1/heartbeat", "").1["code"], "no_heartbeats");
 }
 
-#[test]
-fn a_restarted_sidecar_of_a_killed_leader_is_a_new_candidate() {
-    let scene = Scene::new(TENURE);
-    let options = ["--validity", "3s", "--poll", "100ms"];
-    let (mut a, b) = leader_and_follower(&scene, &options);
-    kill(&mut a.process);
-    // Like a pod of a StatefulSet, the restarted sidecar has the same name as before.
-    let again = sidecar(&scene, "a", &options);
-    assert_eq!(
-        again.get("/v1/elections/orders/token").0,
-        503,
-        "the old epoch belongs to the old process"
-    );
-    eventually("one of the two leads", || {
-        [&again, &b].iter().any(|one| one.get("/v1/elections/orders/token").0 == 200)
-    });
-}
-
 fn kill(process: &mut Candidate) {
     process.signal(Signal::SIGKILL);
     process.code();
