@@ -1,4 +1,4 @@
-//! The invariants I1 to I8 of docs/design/protocol.md, each in a file with its number.
+//! The checkers of a run: the invariants I1 to I8 of docs/design/protocol.md, and further rules.
 //!
 //! The checkers see the effects on the store, the requests and answers of processes, and the
 //! beliefs of applications. They do not read the state of the library.
@@ -7,14 +7,7 @@ mod book;
 mod dropped;
 mod fencing;
 mod foreign;
-mod i1_granted_once;
-mod i2_granted_as_newest;
-mod i3_newest_stays;
-mod i4_seal_is_final;
-mod i5_renewed_as_newest;
-mod i6_unsealed_is_newest;
-mod i7_no_token_after_the_end;
-mod i8_one_lease_at_a_time;
+mod invariants;
 mod kept;
 mod losses;
 mod observer;
@@ -97,10 +90,10 @@ pub trait Checker: Send + std::fmt::Debug {
 /// Returns the checkers of the invariants that this plan guarantees.
 pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
     let mut checkers: Vec<Box<dyn Checker>> = vec![
-        Box::<i1_granted_once::GrantedOnce>::default(),
-        Box::<i2_granted_as_newest::GrantedAsNewest>::default(),
-        Box::<i3_newest_stays::NewestStays>::default(),
-        Box::<i7_no_token_after_the_end::NoTokenAfterTheEnd>::default(),
+        Box::<invariants::GrantedOnce>::default(),
+        Box::<invariants::GrantedAsNewest>::default(),
+        Box::<invariants::NewestStays>::default(),
+        Box::<invariants::NoTokenAfterTheEnd>::default(),
         Box::<dropped::NeverAfterward>::default(),
         Box::<fencing::NeverLower>::default(),
         Box::<observer::NeverBack>::default(),
@@ -123,14 +116,14 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
         checkers.push(Box::<takeover::Waited>::default());
     }
     if plan.ordered() && !plan.restores {
-        checkers.push(Box::<i4_seal_is_final::SealIsFinal>::default());
-        checkers.push(Box::<i5_renewed_as_newest::RenewedAsNewest>::default());
-        checkers.push(Box::<i6_unsealed_is_newest::UnsealedIsNewest>::default());
+        checkers.push(Box::<invariants::SealIsFinal>::default());
+        checkers.push(Box::<invariants::RenewedAsNewest>::default());
+        checkers.push(Box::<invariants::UnsealedIsNewest>::default());
     }
     // If clocks exceed the drift, leases overlap. In these runs this checker only counts the
     // overlaps.
     if plan.timed() || plan.beyond_drift {
-        checkers.push(Box::<i8_one_lease_at_a_time::OneLeaseAtATime>::default());
+        checkers.push(Box::<invariants::OneLeaseAtATime>::default());
     }
     checkers
 }
