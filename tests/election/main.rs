@@ -6,7 +6,6 @@ mod cancel;
 mod costs;
 mod denials;
 mod examples;
-mod failover;
 mod hand_over;
 mod health;
 mod hidden_epochs;

@@ -8,4 +8,3 @@ mod rival;
 mod scene;
 mod takeover_delay;
 mod two_restores;
-mod unreadable;

@@ -1,4 +1,5 @@
-//! Tests stores with settings from the environment, each in a separate process.
+//! Tests stores with settings from the environment, such as a custom endpoint, each in a separate
+//! process.
 
 use std::process::{Command, Output};
 
@@ -61,6 +62,31 @@ printf '{{"Version":1,"AccessKeyId":"{ACCESS_KEY}","SecretAccessKey":"{SECRET_KE
     let output = reading_child(&env);
     let calls = std::fs::read_to_string(path("calls")).unwrap();
     assert_eq!(calls.lines().count(), 2, "{output:?}");
+}
+
+/// Pairs of a custom endpoint, as the environment variable gives it, and the URL of its requests.
+const FORMS: [(&str, &str); 6] = [
+    ("http://h.example", "http://h.example/"),
+    ("http://h.example:8000/", "http://h.example:8000/"),
+    ("http://h.example/dynamo", "http://h.example/dynamo/"),
+    ("http://h.example/dynamo/", "http://h.example/dynamo/"),
+    ("http://192.0.2.7:8000/a", "http://192.0.2.7:8000/a/"),
+    ("http://[2001:db8::7]:8000/a", "http://[2001:db8::7]:8000/a/"),
+];
+
+/// The requests go through a test proxy. The proxy receives whole URLs and resolves no names, so
+/// the hosts need not exist.
+#[test]
+fn requests_arrive_below_the_path_of_the_endpoint() {
+    for (endpoint, url) in FORMS {
+        for variable in ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_DYNAMODB"] {
+            let proxy = Proxy::start("400 Bad Request", &[]);
+            let [id, key] = keys();
+            let endpoint = (variable, endpoint.to_owned());
+            let output = reading_child(&[id, key, endpoint, ("HTTP_PROXY", proxy.url())]);
+            assert_eq!(proxy.requests(), vec![format!("POST {url}"); 2], "{output:?}");
+        }
+    }
 }
 
 /// Reads an item twice and prints the answers.

@@ -6,7 +6,9 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Region};
 use bytes::Bytes;
+use chrono::DurationRound as _;
 use serde_json::{Value, json};
+use tenure::Process;
 use tenure::store::{
     Determinacy, DynamoStore, ETag, GetOutcome, PutOutcome, Store, StoreErrorKind,
 };
@@ -14,10 +16,8 @@ use tenure_testkit::closed_port::ClosedPort;
 use tenure_testkit::dynamo_server::*;
 use tenure_testkit::outcomes::{done, expect, found};
 
-mod endpoints;
 pub mod environment;
 mod listings;
-mod served_at;
 mod table;
 
 const KEY: &str = "app/lock-0000000001.json";
@@ -328,4 +328,24 @@ async fn deletions_have_25_keys_and_name_the_remaining_keys() {
     assert_eq!(server.count("BatchWriteItem"), 5);
     assert_eq!(server.keys(), ["app/kept"]);
     assert!(store.delete(vec![]).await.unwrap().is_empty());
+}
+
+/// Before the fix, the client computed the date of an answer: it added the elapsed time to the date
+/// of an older answer. Dates have whole seconds, but the client treated the sum as exact. So
+/// `probe` reported a difference of half a second between equal clocks.
+#[tokio::test]
+async fn regression_an_answer_has_its_own_date_in_whole_seconds() {
+    let (_server, store) = start();
+    done(store.create(KEY, body("one")).await);
+    let second = chrono::Duration::seconds(1);
+    for _ in 0..20 {
+        let sent = Process::system().now().time_of_day();
+        let object = found(store.get(KEY, None, MAX).await).served_at.expect("a date");
+        let page = store.list("app/", "", 9).await.unwrap().served_at.expect("a date");
+        let received = Process::system().now().time_of_day();
+        for date in [object, page] {
+            assert_eq!(date.duration_trunc(second), Ok(date), "the date has whole seconds");
+            assert!(date <= received && sent < date + second, "{sent} {date} {received}");
+        }
+    }
 }

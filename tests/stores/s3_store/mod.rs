@@ -11,7 +11,6 @@ use tenure_testkit::s3_server::*;
 
 mod checksums;
 mod encryption;
-mod endpoints;
 pub mod environment;
 mod failures;
 mod settings;

@@ -10,8 +10,6 @@ use tenure::{Election, ErrorKind};
 use tenure_testkit::conformance::{self, Capabilities};
 use tenure_testkit::gcs_server::*;
 
-mod azure_answers;
-
 const KEY: &str = "app/lock-0000000001.json";
 
 /// Returns the capabilities of Cloud Storage. The service answers "precondition failed" even for a
@@ -291,4 +289,51 @@ async fn regression_a_bucket_without_etags_is_refused() {
     let election = Election::builder(Arc::new(store), "other").build().unwrap();
     let error = election.campaign().await.expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
+}
+
+// This server also gives answers of Azure, because the clients of both stores turn answers into
+// errors in the same way.
+
+/// Another program may hold a lease of Azure on a blob. Azure then refuses the writes of all other
+/// programs. Before the fix, the store treated this refusal as a lost race, so the candidate always
+/// reported "waiting: A leads".
+#[tokio::test]
+async fn regression_a_foreign_lease_on_a_blob_is_not_a_lost_race() {
+    let server = GcsServer::start();
+    let store = server.store();
+    let etag = done(store.create(KEY, "one".into()).await);
+    server.fault(ServerFault::Answer(412, "LeaseIdMissing")).on(Op::Put);
+    let error = store.replace(KEY, "two".into(), etag).await.expect_err("not a lost race");
+    assert_eq!(
+        (error.kind(), error.determinacy()),
+        (StoreErrorKind::Transient, Determinacy::Determinate)
+    );
+    assert!(error.to_string().contains("az storage blob lease break"), "{error}");
+    let error = store.create(KEY, "two".into()).await.expect_err("not a lost race");
+    assert!(error.to_string().contains("LeaseIdMissing"), "{error}");
+}
+
+#[tokio::test]
+async fn regression_an_immutable_container_is_a_permanent_error() {
+    let server = GcsServer::start();
+    let store = server.store();
+    let etag = done(store.create(KEY, "one".into()).await);
+    server.fault(ServerFault::Answer(409, "BlobImmutableDueToPolicy")).on(Op::Put);
+    let error = store.replace(KEY, "two".into(), etag).await.expect_err("refused");
+    assert_eq!(
+        (error.kind(), error.determinacy()),
+        (StoreErrorKind::Invalid, Determinacy::Determinate)
+    );
+    assert!(error.to_string().contains("immutability policy"), "{error}");
+}
+
+#[tokio::test]
+async fn regression_an_archived_blob_is_named() {
+    let server = GcsServer::start();
+    let store = server.store();
+    done(store.create(KEY, "one".into()).await);
+    server.fault(ServerFault::Answer(409, "BlobArchived")).on(Op::Get);
+    let error = store.get(KEY, None, 99).await.expect_err("archived");
+    assert_eq!(error.kind(), StoreErrorKind::Invalid);
+    assert!(error.to_string().contains("rehydrate"), "{error}");
 }
