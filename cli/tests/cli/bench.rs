@@ -127,6 +127,11 @@ pub fn tenure(line: &[&str]) -> Said {
     said(command(line).output().expect("the command runs"))
 }
 
+/// Runs the command with these variables.
+pub fn with(variables: &[(&str, &str)], line: &[&str]) -> Said {
+    said(command(line).envs(variables.iter().copied()).output().expect("the command runs"))
+}
+
 pub fn said(output: Output) -> Said {
     let text = |bytes| String::from_utf8(bytes).expect("the output is UTF-8");
     let code = output.status.code().expect("the command was not killed by a signal");

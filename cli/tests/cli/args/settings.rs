@@ -7,14 +7,9 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::TENURE;
-use crate::bench::{Bench, Said, command, said};
+use crate::bench::{Bench, command, said, with};
 use tenure_testkit::command::eventually;
 use tenure_testkit::command::scene::Scene;
-
-/// Runs `tenure` with these variables.
-fn with(variables: &[(&str, &str)], line: &[&str]) -> Said {
-    said(command(line).envs(variables.iter().copied()).output().expect("the command runs"))
-}
 
 #[test]
 fn a_flag_overrides_a_variable() {

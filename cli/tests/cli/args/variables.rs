@@ -5,13 +5,8 @@ use std::fs;
 use nix::sys::signal::Signal;
 
 use crate::TENURE;
-use crate::bench::{Bench, Said, command, said};
+use crate::bench::{Bench, with};
 use tenure_testkit::command::scene::Scene;
-
-/// Runs `tenure` with these variables.
-fn with(variables: &[(&str, &str)], line: &[&str]) -> Said {
-    said(command(line).envs(variables.iter().copied()).output().expect("the command runs"))
-}
 
 /// Before the fix, each of these URLs was accepted, and named another election than the user
 /// intended.

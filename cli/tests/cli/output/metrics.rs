@@ -1,7 +1,7 @@
 //! Tests of `--metrics-addr`. The tests scrape over TCP as Prometheus does.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
 use std::process::Child;
 use std::thread;
 
@@ -9,6 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::bench::{Bench, spawn};
+use crate::serve::client::{begin_at, request, rest};
 use tenure_testkit::command::{ended, eventually, with_deadline};
 use tenure_testkit::prometheus::Scrape;
 
@@ -17,7 +18,7 @@ const ANY_PORT: &str = "127.0.0.1:0";
 /// A command that serves its metrics. It is killed on drop.
 struct Served {
     child: Child,
-    address: SocketAddr,
+    address: String,
     place: String,
     /// Name of the label that has the location of the election or the group.
     of: &'static str,
@@ -37,7 +38,7 @@ impl Served {
             let read = with_deadline(child.id(), || log.read_line(&mut line));
             assert_ne!(read.expect("text"), 0, "the log has no address");
             if let Some((_, address)) = line.split_once("serving metrics at http://") {
-                break address.trim().parse().expect("an address");
+                break address.trim().to_owned();
             }
         };
         // The thread reads stderr to its end, because the command would block on a full pipe.
@@ -47,11 +48,8 @@ impl Served {
 
     /// Returns the head and the body of the answer.
     fn get(&self, path: &str) -> (String, String) {
-        let mut stream = TcpStream::connect(self.address).expect("the server listens");
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")
-            .expect("the server accepts a request");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("the answer is UTF-8");
+        let stream = begin_at(&self.address, &request("GET", path, "", ""));
+        let answer = rest(stream.expect("the server listens"));
         let (head, body) = answer.split_once("\r\n\r\n").expect("the answer has a head and a body");
         (head.to_owned(), body.to_owned())
     }

@@ -1,45 +1,32 @@
 //! Tests of `tenure run --health-addr`, with the requests of probes and load balancers.
 
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::TENURE;
 use crate::bench::Bench;
+use crate::serve::client::{address_after, ask_at};
 use tenure_testkit::command::eventually;
 use tenure_testkit::command::scene::{Candidate, Scene};
 
 const OPTIONS: [&str; 4] = ["--health-addr", "127.0.0.1:0", "--validity", "3s"];
 
 /// Returns the health address that the candidate has logged.
-fn address(candidate: &Candidate) -> SocketAddr {
-    candidate.says("serving health at http://");
-    let said = candidate.said();
-    let (_, rest) = said.split_once("serving health at http://").expect("the log has the address");
-    rest.split_whitespace().next().expect("an address").parse().expect("an address")
+fn address(candidate: &Candidate) -> String {
+    address_after(candidate, "serving health at http://")
 }
 
-/// Returns the status and the body, or the status 0 if the server does not answer.
-fn ask(method: &str, address: SocketAddr, path: &str) -> (u16, String) {
-    let Ok(mut stream) = TcpStream::connect(address) else { return (0, String::new()) };
-    let mut text = String::new();
-    let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n");
-    if stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_string(&mut text)).is_err()
-    {
-        return (0, text);
-    }
-    let status = text.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
-    let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    (status, body.trim_end().to_owned())
+fn ask(method: &str, address: &str, path: &str) -> (u16, String) {
+    ask_at(address, method, path, "")
 }
 
-fn status(address: SocketAddr, path: &str) -> u16 {
+fn status(address: &str, path: &str) -> u16 {
     ask("GET", address, path).0
 }
 
-fn view(address: SocketAddr) -> Value {
+fn view(address: &str) -> Value {
     serde_json::from_str(&ask("GET", address, "/leader").1).expect("JSON")
 }
 
@@ -47,10 +34,10 @@ fn view(address: SocketAddr) -> Value {
 fn a_load_balancer_finds_the_leader_and_its_successor() {
     let scene = Scene::new(TENURE);
     let mut a = scene.script("a", &OPTIONS, "exec sleep 600");
-    let at_a = address(&a);
+    let at_a = &address(&a);
     eventually("a leads", || status(at_a, "/leader") == 200);
     let b = scene.script("b", &OPTIONS, "exec sleep 600");
-    let at_b = address(&b);
+    let at_b = &address(&b);
     eventually("b follows", || view(at_b)["role"] == "following");
     assert_eq!((status(at_a, "/leader"), status(at_b, "/leader")), (200, 503));
     let (seen_by_a, seen_by_b) = (view(at_a), view(at_b));
@@ -78,7 +65,7 @@ fn a_stopping_run_is_unready_while_its_command_runs() {
     let script = "trap 'touch told; while [ ! -e go ]; do sleep 0.05; done; exit 0' TERM
                   touch ready; while :; do sleep 0.05; done";
     let mut a = scene.script("a", &OPTIONS, script);
-    let address = address(&a);
+    let address = &address(&a);
     // CMD creates the file `ready` after it has set its trap. So the signal below does not kill
     // CMD.
     eventually("a leads", || scene.exists("ready") && status(address, "/leader") == 200);
@@ -99,7 +86,7 @@ fn a_stopping_run_is_unready_while_its_command_runs() {
 fn a_failing_store_makes_the_run_unready_and_keeps_it_live() {
     let scene = Scene::new(TENURE);
     let mut a = scene.script("a", &[&OPTIONS[..], &["--forever"]].concat(), "exec sleep 600");
-    let address = address(&a);
+    let address = &address(&a);
     eventually("a leads", || status(address, "/leader") == 200);
     std::fs::rename(scene.path("store"), scene.path("aside")).expect("the directory exists");
     std::fs::write(scene.path("store"), "").expect("a file replaces the directory");
@@ -132,7 +119,7 @@ fn the_health_of_a_member_lists_its_partitions() {
     // CMD ignores SIGTERM, so the test can read the health while the member leaves.
     member.args(["--", "sh", "-c", "trap '' TERM; while :; do sleep 0.02; done"]);
     let mut a = scene.start("a", member);
-    let at = address(&a);
+    let at = &address(&a);
     let view =
         || -> Value { serde_json::from_str(&ask("GET", at, "/partitions").1).expect("JSON") };
     eventually("the member owns both partitions", || {

@@ -1,7 +1,5 @@
 //! Transient failures do not end a service. Only invalid settings end it.
 
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
 use nix::sys::signal::Signal;
@@ -10,6 +8,7 @@ use tenure_testkit::command::scene::{Candidate, Scene};
 use tenure_testkit::s3_server::{Op, S3Server, ServerFault};
 
 use crate::TENURE;
+use crate::serve::client::{address_after, ask_at};
 use crate::store::s3::{STORE, with};
 
 /// Answers that a store may give for a while: during a change of a policy, a rotation of keys, or a
@@ -35,40 +34,26 @@ fn service(scene: &Scene, server: &S3Server, name: &str, options: &[&str]) -> Ca
     start(scene, server, name, &line)
 }
 
-fn get(address: SocketAddr, path: &str) -> String {
-    let mut text = String::new();
-    let Ok(mut stream) = TcpStream::connect(address) else { return text };
-    let _ = write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
-    let _ = stream.read_to_string(&mut text);
-    text
-}
-
-fn health(candidate: &Candidate) -> SocketAddr {
-    candidate.says("serving health at http://");
-    let said = candidate.said();
-    let (_, rest) = said.split_once("serving health at http://").expect("the log has the address");
-    rest.split_whitespace().next().expect("an address").parse().expect("an address")
-}
-
 #[test]
 fn regression_a_service_survives_transient_failures() {
     for (number, fault) in PASSING.into_iter().enumerate() {
         let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
         server.fault(fault);
         let mut early = service(&scene, &server, "a", &["--health-addr", "127.0.0.1:0"]);
-        let address = health(&early);
+        let address = address_after(&early, "serving health at http://");
+        let get = |path: &str| ask_at(&address, "GET", path, "");
         early.says("trying again");
         eventually("the service is not ready, and gives the reason", || {
-            let ready = get(address, "/readyz");
-            assert!(get(address, "/livez").starts_with("HTTP/1.1 200"));
-            ready.starts_with("HTTP/1.1 503") && ready.contains("tenure-test")
+            let (status, ready) = get("/readyz");
+            assert_eq!(get("/livez").0, 200);
+            status == 503 && ready.contains("tenure-test")
         });
         eventually("the service has tried several times", || server.requests().len() >= 4);
         let lines = early.said().lines().filter(|line| line.contains("trying again")).count();
         assert_eq!(lines, 1, "not a line for each attempt: {}", early.said());
         server.clear_faults();
         early.says("CMD 42");
-        eventually("the service is ready", || get(address, "/readyz").starts_with("HTTP/1.1 200"));
+        eventually("the service is ready", || get("/readyz").0 == 200);
         let mut standby = service(&scene, &server, "b", &[]);
         standby.says("waiting: a leads");
         // The fault lasts longer than the lease, so the leader loses the lease and stops CMD.

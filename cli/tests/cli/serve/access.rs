@@ -29,9 +29,7 @@ fn an_address_beyond_loopback_requires_a_key() {
     a.address = format!("127.0.0.1:{port}");
     let ask = |header: &str| {
         let text = request("GET", "/v1/elections/orders", header, "");
-        let mut stream = std::net::TcpStream::connect(&a.address).expect("the server listens");
-        stream.write_all(text.as_bytes()).expect("the address is in use");
-        rest(stream)
+        rest(a.send(&text))
     };
     eventually("the server accepts the key", || {
         parse(&ask(&format!("Authorization: Bearer {KEY}\r\n"))).0 == 200
@@ -83,9 +81,7 @@ fn requests_of_web_pages_are_refused() {
     let a = sidecar(&scene, "a", &[]);
     a.leads();
     let text = request("POST", "/v1/elections/orders/resign", "Origin: https://x\r\n", "");
-    let mut stream = std::net::TcpStream::connect(&a.address).expect("the server listens");
-    stream.write_all(text.as_bytes()).expect("the address is in use");
-    let (status, said) = parse(&rest(stream));
+    let (status, said) = parse(&rest(a.send(&text)));
     assert!(status == 403 && said.contains("origin_refused"), "{said}");
     assert_eq!(a.get("/v1/elections/orders/token").0, 200);
 }

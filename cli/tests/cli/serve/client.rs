@@ -1,6 +1,6 @@
 //! A sidecar as a child process, and a client on plain TCP.
 
-use std::io::{Read, Write as _};
+use std::io::{self, Read, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -79,13 +79,17 @@ fn served(
     command
 }
 
+/// Returns the last address in the log after these words.
+pub fn address_after(process: &Candidate, words: &str) -> String {
+    process.says(words);
+    let said = process.said();
+    let (_, rest) = said.rsplit_once(words).expect("the log has the address");
+    rest.split_whitespace().next().expect("an address").to_owned()
+}
+
 impl Sidecar {
-    /// Returns the last address in the log after these words.
     pub fn address_after(&self, words: &str) -> String {
-        self.process.says(words);
-        let said = self.process.said();
-        let (_, rest) = said.rsplit_once(words).expect("the log has the address");
-        rest.split_whitespace().next().expect("an address").to_owned()
+        address_after(&self.process, words)
     }
 
     pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
@@ -121,7 +125,7 @@ impl Sidecar {
     }
 
     pub fn send(&self, request: &str) -> TcpStream {
-        begin_at(&self.address, request)
+        begin_at(&self.address, request).expect("the server listens")
     }
 
     /// Opens a stream of events.
@@ -137,15 +141,17 @@ pub fn request(method: &str, path: &str, headers: &str, body: &str) -> String {
     )
 }
 
-fn begin_at(address: &str, request: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(address).expect("the server listens");
+pub fn begin_at(address: &str, request: &str) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(address)?;
     // The write fails if the server refuses a long body before it has read the whole body.
     let _ = stream.write_all(request.as_bytes());
-    stream
+    Ok(stream)
 }
 
+/// Returns the status and the body, or the status 0 if no server listens.
 pub fn ask_at(address: &str, method: &str, path: &str, body: &str) -> (u16, String) {
-    parse(&rest(begin_at(address, &request(method, path, "", body))))
+    let stream = begin_at(address, &request(method, path, "", body));
+    stream.map_or((0, String::new()), |stream| parse(&rest(stream)))
 }
 
 /// Reads until the server closes the connection.

@@ -48,22 +48,6 @@ async fn the_group_dies_with_its_guard() {
     assert!(!runs(child));
 }
 
-#[tokio::test]
-async fn a_stopped_guard_does_not_save_the_group() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("pid");
-    let script = format!(r#"echo $$ > "$1.leader"; {STUBBORN}"#);
-    let group = start(&script, &file).await;
-    number_in(&file);
-    let guard = guard_of(number_in(&dir.path().join("pid.leader")));
-    kill(pid(guard), Signal::SIGSTOP).expect("the guard is alive");
-    eventually("the guard is stopped", || state(guard) == Some('T'));
-    group.set_deadlines(Deadlines { term_at: in_ms(0), kill_at: in_ms(200) });
-    let end = gone(&group).await;
-    assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Killed)));
-    eventually("the stopped guard has ended too", || !runs(guard));
-}
-
 /// The guard and the standby fail at the same time. Before the fix, CMD ran beyond the lease if the
 /// guard was stopped and the standby was killed. If the standby was stopped and the guard was
 /// killed, `tenure` renewed the lease forever.

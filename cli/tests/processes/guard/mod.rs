@@ -149,18 +149,6 @@ async fn regression_the_group_lives_while_a_descendant_lives_outside_of_it() {
 }
 
 #[tokio::test]
-async fn a_lease_at_risk_terminates_then_kills() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("pid");
-    let group = start(STUBBORN, &file).await;
-    let child = number_in(&file);
-    group.set_deadlines(Deadlines { term_at: in_ms(0), kill_at: in_ms(300) });
-    let end = gone(&group).await;
-    assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Killed)));
-    assert!(!runs(child));
-}
-
-#[tokio::test]
 async fn a_command_that_ends_at_sigterm_is_not_killed() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
