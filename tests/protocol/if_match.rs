@@ -2,55 +2,35 @@
 //! tokens only increase.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
-use tenure::store::{GetOutcome, MemoryStore, Store as _};
+use tenure::store::GetOutcome;
 use tenure::{Election, Layout, Loss};
 use tenure_testkit::if_match::IfMatchNode;
-use tenure_testkit::time::{TestClock, millis, process, secs, timed, wait};
+use tenure_testkit::time::{TestClock, millis, secs, timed, wait};
+use tenure_testkit::world::{VALIDITY, World};
 
 const KEY: &str = "app/lock.json";
-const VALIDITY: Duration = Duration::from_secs(10);
 
-struct World {
-    store: MemoryStore,
-    clock: TestClock,
+fn node(world: &World, clock: &TestClock) -> IfMatchNode {
+    let store = Arc::clone(world.store.inner());
+    IfMatchNode { store, key: KEY, expires_in: secs(60), clock: Arc::new(clock.clone()) }
 }
 
-impl World {
-    fn new() -> World {
-        let clock = TestClock::new();
-        World { store: MemoryStore::with_clock(Arc::new(clock.clone())), clock }
-    }
+fn election(world: &World) -> Election {
+    world.node("ours").layout(Layout::SingleObject).build().unwrap()
+}
 
-    fn node(&self, clock: &TestClock) -> IfMatchNode {
-        let store = Arc::new(self.store.clone());
-        IfMatchNode { store, key: KEY, expires_in: secs(60), clock: Arc::new(clock.clone()) }
-    }
-
-    fn election(&self, seed: u64) -> Election {
-        Election::builder(Arc::new(self.store.clone()), "app")
-            .layout(Layout::SingleObject)
-            .validity(VALIDITY)
-            .process(process(&self.clock, seed))
-            .build()
-            .unwrap()
-    }
-
-    async fn body(&self) -> String {
-        let GetOutcome::Found(object) = self.store.get(KEY, None, 1 << 16).await.unwrap() else {
-            panic!("{KEY} does not exist");
-        };
-        String::from_utf8(object.body.to_vec()).unwrap()
-    }
+async fn body(world: &World) -> String {
+    let found = world.store.inner().get(KEY, None, 1 << 16).await.unwrap();
+    let GetOutcome::Found(object) = found else { panic!("{KEY} does not exist") };
+    String::from_utf8(object.body.to_vec()).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_waits_for_a_leader_and_continues_its_tokens() {
     let world = World::new();
-    let node = world.node(&world.clock);
-    let leadership = world.election(1).campaign().await.unwrap();
+    let node = node(&world, &world.clock);
+    let leadership = election(&world).campaign().await.unwrap();
     // The node waits while the leader renews the lock.
     for _ in 0..100 {
         assert!(node.acquire().await.is_none());
@@ -75,20 +55,20 @@ async fn a_node_waits_for_a_leader_and_continues_its_tokens() {
 #[tokio::test(start_paused = true)]
 async fn a_node_takes_a_released_lock_immediately() {
     let world = World::new();
-    world.election(1).campaign().await.unwrap().resign().await.unwrap();
-    let held = world.node(&world.clock).acquire().await.expect("released");
+    election(&world).campaign().await.unwrap().resign().await.unwrap();
+    let held = node(&world, &world.clock).acquire().await.expect("released");
     assert_eq!(held.data.token, 2);
-    assert!(!world.body().await.contains("nonce"), "the node removes the fields of the library");
+    assert!(!body(&world).await.contains("nonce"), "the node removes the fields of the library");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_candidate_waits_for_a_node_and_the_margin() {
     let world = World::new();
-    let node = world.node(&world.clock);
+    let node = node(&world, &world.clock);
     let held = node.acquire().await.unwrap();
     assert_eq!(held.data.token, 0, "the first token is zero");
     wait(secs(20)).await;
-    let (took, leadership) = timed(world.election(1).campaign()).await;
+    let (took, leadership) = timed(election(&world).campaign()).await;
     assert_eq!(leadership.unwrap().epoch().get(), 1);
     assert!(!node.believes(&held));
     // The candidate waits for 40 s until the lock expires, and for a margin of one validity. The
@@ -101,9 +81,9 @@ async fn the_margin_covers_a_slow_clock_of_a_node() {
     let world = World::new();
     let behind = TestClock::new();
     behind.set_wall_by(-9_000);
-    let node = world.node(&behind);
+    let node = node(&world, &behind);
     let held = node.acquire().await.unwrap();
-    let leadership = world.election(1).campaign().await.unwrap();
+    let leadership = election(&world).campaign().await.unwrap();
     assert!(!node.believes(&held), "two processes would lead");
     assert_eq!(leadership.epoch().get(), 1);
 }
@@ -111,9 +91,9 @@ async fn the_margin_covers_a_slow_clock_of_a_node() {
 #[tokio::test(start_paused = true)]
 async fn a_renewal_of_a_node_extends_its_lock() {
     let world = World::new();
-    let node = world.node(&world.clock);
+    let node = node(&world, &world.clock);
     let mut held = node.acquire().await.unwrap();
-    let election = world.election(1);
+    let election = election(&world);
     let follow = tokio::spawn(async move { election.campaign().await.unwrap() });
     for _ in 0..10 {
         wait(secs(30)).await;
@@ -134,9 +114,9 @@ async fn a_node_with_a_fast_clock_supersedes_a_leader() {
     let world = World::new();
     let ahead = TestClock::new();
     ahead.set_wall_by(3_600_000);
-    let leadership = world.election(1).campaign().await.unwrap();
+    let leadership = election(&world).campaign().await.unwrap();
     let held =
-        world.node(&ahead).acquire().await.expect("the lock has expired by the node's clock");
+        node(&world, &ahead).acquire().await.expect("the lock has expired by the node's clock");
     assert_eq!(held.data.token, 2);
     wait(secs(4)).await;
     let Err(Loss::Superseded { by }) = leadership.check() else { panic!("superseded") };
@@ -146,31 +126,25 @@ async fn a_node_with_a_fast_clock_supersedes_a_leader() {
 #[tokio::test(start_paused = true)]
 async fn store_dates_do_not_shorten_a_lock_of_a_node() {
     let world = World::new();
-    let node = world.node(&world.clock);
+    let node = node(&world, &world.clock);
     let held = node.acquire().await.unwrap();
     // By the dates of the store, the lock was last written long ago. But its `expires_at` has not
     // passed.
     wait(secs(55)).await;
-    let election = Election::builder(Arc::new(world.store.clone()), "app")
-        .layout(Layout::SingleObject)
-        .validity(VALIDITY)
-        .store_clock_margin(secs(2))
-        .process(process(&world.clock, 1))
-        .build()
-        .unwrap();
-    let _leadership = election.campaign().await.unwrap();
+    let ours = world.node("ours").layout(Layout::SingleObject).store_clock_margin(secs(2));
+    let _leadership = ours.build().unwrap().campaign().await.unwrap();
     assert!(!node.believes(&held));
 }
 
 #[tokio::test(start_paused = true)]
 async fn tokens_increase_across_implementations() {
     let world = World::new();
-    let node = world.node(&world.clock);
+    let node = node(&world, &world.clock);
     for turn in 0..10 {
         let held = node.acquire().await.expect("released");
         assert_eq!(held.data.token, 2 * turn);
         assert!(node.release(held).await);
-        let leadership = world.election(turn).campaign().await.unwrap();
+        let leadership = election(&world).campaign().await.unwrap();
         assert_eq!(leadership.epoch().get(), 2 * turn + 1);
         leadership.resign().await.unwrap();
     }
@@ -181,9 +155,8 @@ async fn tokens_increase_across_implementations() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_without_a_token_is_an_error() {
     let world = World::new();
-    let body = Bytes::from_static(br#"{"expires_at": 1740151473.206179}"#);
-    world.store.create(KEY, body).await.unwrap();
-    let error = world.election(1).campaign().await.unwrap_err();
+    world.put("lock.json", r#"{"expires_at": 1740151473.206179}"#).await;
+    let error = election(&world).campaign().await.unwrap_err();
     assert_eq!(error.kind(), tenure::ErrorKind::CorruptRecord);
     assert!(error.to_string().contains("`token` is missing"), "{error}");
 }

@@ -15,14 +15,18 @@ mod clocks;
 
 #[tokio::test(start_paused = true)]
 async fn a_unique_name_takes_over_from_its_predecessor_immediately() {
-    let world = World::new();
-    let before = world.leader("a").await;
-    drop(before);
-    let election = world.node("a").name_is_unique(true).build().unwrap();
-    let (took, after) = timed(elect(&election)).await;
-    assert_eq!(after.epoch().get(), 2, "each grant has a new epoch");
-    assert!(took < millis(10), "{took:?}");
-    assert_eq!(world.record(1).await["ended"], "lapsed");
+    for layout in [Layout::EpochFiles, Layout::SingleObject] {
+        let world = World::new();
+        let node = || world.node("a").layout(layout);
+        drop(elect(&node().build().unwrap()).await);
+        let election = node().name_is_unique(true).build().unwrap();
+        let (took, after) = timed(elect(&election)).await;
+        assert_eq!(after.epoch().get(), 2, "{layout:?}: each grant has a new epoch");
+        assert!(took < millis(10), "{layout:?}: {took:?}");
+        if layout == Layout::EpochFiles {
+            assert_eq!(world.record(1).await["ended"], "lapsed");
+        }
+    }
 }
 
 /// A store with a different name.

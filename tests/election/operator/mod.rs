@@ -5,6 +5,6 @@ mod depose;
 mod resign_dead;
 mod restore;
 mod rival;
-mod scene;
+pub mod scene;
 mod takeover_delay;
 mod two_restores;
