@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Measures the cost of tenure for a program that has aws-sdk-s3, tokio and serde: the number of
-# crates and the time of a first build. Writes target/measure/build.md, the table of
-# docs/design/measurements.md. The script needs a registry and some minutes. It compares processor
-# times, because other work on the machine hardly changes them.
+# crates and the time of a first build. Writes a table to target/measure/build.md. The script needs a
+# registry and some minutes. It compares processor times, because other work on the machine hardly
+# changes them.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 cd "$root"

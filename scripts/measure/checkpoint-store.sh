@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Counts the requests of an idle Azure blob checkpoint store in the access log of Azurite, with the
-# packages of Event Hubs for Python. Writes target/measure/checkpoint-store.md, the table of
-# docs/design/measurements.md. The script needs the package registries and 7 minutes.
+# packages of Event Hubs for Python. Writes a table to target/measure/checkpoint-store.md. The script
+# needs the package registries and 7 minutes.
 #
 #   scripts/measure/checkpoint-store.sh [SECONDS]
 set -euo pipefail

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Measures the time from SIGKILL of `tenure run` to the start of the next leader's command, with
-default settings on a directory. docs/design/measurements.md has the results. Run it after
-`cargo build --release`:
+default settings on a directory. Run it after `cargo build --release`:
 
     scripts/measure/kill.py [--binary PATH] [--kills N] [--at-once N] [--command-takes SECONDS]
 
