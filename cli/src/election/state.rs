@@ -34,7 +34,7 @@ impl LeaseState {
     }
 
     /// Returns the state that a candidate's own requests show. If no lease is held, the state is
-    /// unknown after an answer that is older than `recent`, or without one.
+    /// unknown unless the store has answered within `recent`.
     pub fn of_last_seen(
         is_held: bool,
         answered_ago: Option<Duration>,

@@ -18,8 +18,8 @@ use crate::process::signals::{ENDING, Signals};
 use crate::process::timer::pause;
 use crate::store::patience::{AFTER_A_FAILURE, patiently};
 
-/// If the store has not answered for this time, the observer reports `unknown`. An observer has no
-/// lease, so this time is its minimum validity.
+/// Minimum validity of an observer. An observer has no lease: its validity is the time without an
+/// answer of the store after which it reports `unknown`.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 

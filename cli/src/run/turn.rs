@@ -52,9 +52,9 @@ pub struct Bound {
     pub left: Duration,
 }
 
-/// Returns the outcome of the campaign, or of the work before it, if it ends within the bound.
-/// Otherwise breaks with `busy`, or fails if the last request has failed. If the campaign was
-/// writing an epoch, that epoch lapses within a validity.
+/// `campaign` is the campaign or the work before it. Returns its outcome if it completes within the
+/// bound. Otherwise breaks with `busy`, or fails if the store has not answered or the last request
+/// has failed. If the campaign was writing an epoch, that epoch lapses within a validity.
 pub async fn wait_at_most<T>(
     bound: Bound,
     election: &Election,
