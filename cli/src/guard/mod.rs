@@ -74,7 +74,7 @@ pub struct Extras {
     pub on_elected: Option<Hook>,
     /// File that is written before CMD starts and removed when CMD ends or must end.
     pub epoch_file: Option<EpochFile>,
-    /// Partition that the log lines of the guard name.
+    /// Partition in the log lines of the guard.
     pub partition: Option<LoggedPartition>,
 }
 

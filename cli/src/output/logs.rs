@@ -302,7 +302,7 @@ where
 /// The name of the span around all work for one partition.
 pub const PARTITION_SPAN: &str = "partition";
 
-/// The text of an event of the command, without the field for programs.
+/// The text of an event of the command, without the field `outcome`.
 struct Words(String);
 
 impl Visit for Words {

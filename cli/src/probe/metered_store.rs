@@ -23,8 +23,8 @@ use crate::process::timer::pause;
 
 /// Time limit of a request. After this time the outcome of the request is unknown.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Pause before another write to the same key. The pauses begin after the first write without a
-/// clear answer, because some stores allow only one write per second and key.
+/// Pause before another write to the same key, because some stores allow only one write per second
+/// and key. The pauses begin after the first write without a clear answer.
 const PACE: Duration = Duration::from_millis(1_100);
 /// Maximum length of a short body in bytes. A longer body counts as long.
 const LONG: usize = 64 * 1024;

@@ -158,9 +158,8 @@ impl AppHealth {
         AppHealth { check, deadline, process, worked: Mutex::default(), healthy }
     }
 
-    /// Checks a CMD that has just started. Returns when CMD has shown no sign of health until the
-    /// deadline. The result is the text about the reason to stop CMD. If there is no check, never
-    /// returns.
+    /// Checks a CMD that has just started. Returns the reason to stop CMD when CMD has shown no
+    /// sign of health until the deadline. If there is no check, never returns.
     pub async fn until_unhealthy(&self) -> String {
         if self.check.is_none() {
             return pending().await;

@@ -270,7 +270,7 @@ impl<M: Machine> ServedTask<M> {
         let following = async {
             loop {
                 self.machine.follow().await;
-                // `follow` ends only after an error that a retry cannot fix. Like a campaign, it
+                // `follow` ends only after an error that an operator must fix. Like a campaign, it
                 // starts again after a pause.
                 pause(AFTER_A_FAILURE).await;
             }

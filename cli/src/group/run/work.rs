@@ -89,8 +89,8 @@ impl Works {
             ..Extras::default()
         };
         let started = Group::start(tenure, command, &environment, deadlines, extras);
-        // If the partition is revoked first, the future of the start is dropped. This ends all
-        // processes that the future has started.
+        // If the partition is revoked before CMD has started, the future of the start is dropped.
+        // This ends all processes that the future has started.
         let group = tokio::select! {
             biased;
             () = cancelled(partition) => return Ok(()),
