@@ -186,6 +186,23 @@ async fn regression_a_sole_member_soon_gets_its_released_partition() {
     granted().await;
 }
 
+/// The coordinator expects no release, but it sees two changes of the tag within a short time.
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_was_released_without_a_revocation_soon_moves() {
+    let fleet = Fleet::new(2);
+    let a = fleet.member("a").await;
+    balanced(&[&a], 2, secs(20)).await;
+    let mut b = fleet.group("b").join().await.unwrap();
+    for offset in 0..8 {
+        let granted = within(POLL * 5, b.next()).await;
+        let Some(Some(MembershipEvent::Granted(partition))) = granted else {
+            panic!("release {offset}: {granted:?}")
+        };
+        wait(secs(offset * 7)).await;
+        partition.release();
+    }
+}
+
 /// Before the fix, the bound was `Fn(Partition) -> impl Future`. This bound refused an async
 /// closure that owns its captures, because the future of the closure borrows from the closure.
 #[tokio::test(start_paused = true)]
