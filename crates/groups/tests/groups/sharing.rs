@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::store::{Page, Store, StoreError};
+use tenure_groups::MembershipEvent;
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::time::{secs, wait};
@@ -73,6 +74,20 @@ async fn the_partitions_of_a_dead_member_move_after_its_lease() {
     let after = owners(&[&a, &b]);
     let moved = after.iter().filter(|(name, (owner, token))| before[*name] != (*owner, *token));
     assert_eq!(moved.count(), 4, "only partitions of the dead member moved");
+}
+
+/// A joining member waits for other joining members, but no longer than until a death.
+#[tokio::test(start_paused = true)]
+async fn a_joining_member_takes_over_from_a_dead_member_without_a_delay() {
+    let fleet = Fleet::new(6);
+    let group = fleet.node("a").rebalance_delay(secs(600)).build().unwrap();
+    let a = Node::of(group.join().await.unwrap());
+    balanced(&[&a], 6, secs(640)).await;
+    let b = fleet.member("b").await;
+    balanced(&[&a, &b], 6, secs(640)).await;
+    let c = fleet.member("c").await;
+    b.kill();
+    balanced(&[&a, &c], 6, SUCCEEDED).await;
 }
 
 /// The requests are a GET, a seal, a create and a confirmation, for any number of partitions.
@@ -182,6 +197,31 @@ async fn a_rolling_restart_moves_no_partition() {
             assert_eq!(after[partition].0, *owner, "{partition} moved when {name} was restarted");
         }
     }
+}
+
+/// The work on one partition stops long before the work on the other.
+#[tokio::test(start_paused = true)]
+async fn a_leave_to_return_releases_no_partition_before_the_session_is_resigned() {
+    let fleet = Fleet::new(4);
+    let a = fleet.member("a").await;
+    balanced(&[&a], 4, secs(20)).await;
+    let group = fleet.group("b");
+    let mut b = group.join().await.unwrap();
+    let mut owned = Vec::new();
+    while owned.len() < 2 {
+        if let Some(MembershipEvent::Granted(partition)) = b.next().await {
+            owned.push(partition);
+        }
+    }
+    let before = group.snapshot().await.unwrap();
+    b.leave_for(secs(600));
+    owned.pop().unwrap().release();
+    wait(VALIDITY * 3).await;
+    assert_eq!(group.snapshot().await.unwrap(), before);
+    owned.pop().unwrap().release();
+    wait(POLL * 4).await;
+    let after = group.snapshot().await.unwrap();
+    assert_eq!(after.partitions.iter().filter(|it| it.owner.is_none()).count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
