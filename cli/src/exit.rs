@@ -12,7 +12,7 @@ pub const NOT_REACHED: u8 = 1;
 /// Only with `run --forever`: CMD ended with a code other than 0. This code replaces the code of
 /// CMD, because a supervisor could confuse the code of CMD with the codes below.
 pub const CMD_FAILED: u8 = 1;
-/// The arguments or the settings are wrong; nothing was sent.
+/// The arguments or the settings are wrong; nothing was written.
 pub const USAGE: u8 = 64;
 /// The store cannot be reached or does not exist.
 pub const UNAVAILABLE: u8 = 69;

@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde::Serialize;
 use tenure::store::Store;
 use tenure::{Compactor, Error, ErrorKind, Report};
-use tenure_groups::{Group, GroupCompactor, GroupReport};
+use tenure_groups::{GroupCompactor, GroupReport};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::common::{CENTURY, LayoutArg, StoreArg, YEAR, duration_up_to, positive_up_to};
@@ -22,7 +22,7 @@ use crate::output::progress::Progress;
 use crate::process::lock::lock;
 use crate::process::signals::{ENDING, Signals, exit_code};
 use crate::process::timer::pause;
-use crate::store::open::{IfMissing, Opened, open, refuse_all_else, refuse_election};
+use crate::store::open::{IfMissing, Opened, open, refuse_all_else, refuse_election_at};
 use crate::store::patience::patiently;
 
 #[derive(Debug, clap::Args)]
@@ -164,15 +164,10 @@ async fn refuse_what_is_not_meant(
     store: &Arc<dyn Store>,
     prefix: &str,
 ) -> Result<(), Failure> {
-    let url = &args.store.store;
-    if !args.group {
-        return refuse_all_else(store, prefix, args.store.layout, "tenure compact --group").await;
+    if args.group {
+        return refuse_election_at(store, prefix, "tenure compact").await;
     }
-    let group = Group::builder(Arc::clone(store), prefix).build()?;
-    match group.snapshot().await {
-        Ok(snapshot) if snapshot.epoch.is_none() => refuse_election(url, "tenure compact").await,
-        _ => Ok(()),
-    }
+    refuse_all_else(store, prefix, args.store.layout, "tenure compact --group").await
 }
 
 /// Makes one run. The first signal stops the run after the deletions in flight. The second signal

@@ -32,7 +32,7 @@ use crate::process::cmd::{Cmd, look_up};
 use crate::process::margins::Margins;
 use crate::process::signals::{self, FORWARDED, Signals};
 use crate::process::timer::pause;
-use crate::store::open::{IfMissing, Opened, open, prefix};
+use crate::store::open::{IfMissing, Opened, open, prefix, refuse_group};
 use crate::store::patience::{AFTER_A_FAILURE, AT_START, patiently};
 pub use help::AFTER_RUN;
 use hooks::HooksArgs;
@@ -144,7 +144,8 @@ async fn run_as(
         }
     };
     let election = election(args, name, data, Arc::clone(&store), &prefix).build()?;
-    let once = planned.map(|planned| OncePer::new(planned, RecordPlace::new(store, &prefix), name));
+    let place = RecordPlace::new(Arc::clone(&store), &prefix);
+    let once = planned.map(|planned| OncePer::new(planned, place, name));
     let ready = async {
         if args.own.unique_name {
             tokio::select! {
@@ -154,7 +155,17 @@ async fn run_as(
             }
         }
         health.opened(&election);
-        turn::look_first(once.as_ref(), &mut signals).await
+        let ready = turn::look_first(once.as_ref(), &mut signals).await?;
+        if ready.is_break() {
+            return Ok(ready);
+        }
+        tokio::select! {
+            biased;
+            signal = signals.next() => Ok(ControlFlow::Break(signals::exit_code(signal))),
+            refused = refuse_group(&store, &prefix, args.store.layout, "tenure group run") => {
+                refused.map(ControlFlow::Continue)
+            }
+        }
     };
     let ready = match args.cron.bound() {
         Some(limit) => {

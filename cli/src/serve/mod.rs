@@ -20,6 +20,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures::future::{try_join, try_join_all};
 use tenure::store::{MemoryStore, Store};
 use tenure::{Clock, Election, Process};
 use tokio::sync::watch;
@@ -35,7 +36,7 @@ use crate::http::metrics::MetricsArg;
 use crate::process::app_health::{AppHealth, AppHealthArgs};
 use crate::process::signals::{self, ENDING, Signals};
 use crate::process::timer::pause;
-use crate::store::open::{Opened, prefix};
+use crate::store::open::{Opened, prefix, refuse_election_at, refuse_group};
 use crate::store::patience::{AFTER_A_FAILURE, caught, patiently};
 use api::{Api, MOST_BODY, Served};
 use candidacy::Candidacy;
@@ -110,7 +111,7 @@ released everything. A second signal ends `tenure` immediately, and other proces
 lapse.",
     "
    0  ended by SIGINT, SIGTERM or SIGHUP
-  64  wrong usage or settings; nothing was sent
+  64  wrong usage or settings; nothing was written
   69  a directory cannot be reached at the start; later `tenure` waits for the
       store
   71  the operating system refused an operation, such as the use of an address
@@ -163,6 +164,11 @@ async fn campaign_and_join(
         _ = signals.next() => return Ok(0),
         opened = patiently(None, || open_all(&all)) => opened?,
     };
+    tokio::select! {
+        biased;
+        _ = signals.next() => return Ok(0),
+        refused = refuse_other_kinds(args, &opened) => refused?,
+    };
     let ending = watch::Sender::new(false);
     let shared = Shared {
         lease: &args.lease,
@@ -211,6 +217,18 @@ fn check(args: &ServeArgs, name: &str) -> Result<Duration, Failure> {
     }
     args.groups.check(&args.lease.election.lease, name)?;
     Ok(margin)
+}
+
+/// Fails if an `--election` is a group, or a `--group` is an election.
+async fn refuse_other_kinds(args: &ServeArgs, opened: &[Opened]) -> Result<(), Failure> {
+    let (elections, groups) = opened.split_at(args.elections.len());
+    let elections = elections.iter().map(async |Opened { store, prefix }| {
+        refuse_group(store, prefix, args.layout, "tenure serve --group").await
+    });
+    let groups = groups.iter().map(async |Opened { store, prefix }| {
+        refuse_election_at(store, prefix, "tenure serve --election").await
+    });
+    try_join(try_join_all(elections), try_join_all(groups)).await.map(|_| ())
 }
 
 /// Starts a task for each election and each group, in the order of `opened`.

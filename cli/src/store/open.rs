@@ -4,10 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::ValueEnum as _;
-use tenure::Election;
 use tenure::store::Store;
-use tenure_groups::Group;
 
+use super::find::{FoundKind, has};
 use super::url::{Kind, Place, StoreUrl};
 use crate::args::common::LayoutArg;
 use crate::exit::{self, Failure};
@@ -62,7 +61,7 @@ pub async fn open(url: &StoreUrl, if_missing: IfMissing) -> Result<Opened, Failu
 }
 
 /// Fails if the prefix has an election in the other layout, because the caller would find no leader
-/// in its own layout. Ignores errors of the reads in the other layout.
+/// in its own layout. Sends one LIST.
 pub async fn refuse_other_layout(
     store: &Arc<dyn Store>,
     prefix: &str,
@@ -72,19 +71,16 @@ pub async fn refuse_other_layout(
         LayoutArg::EpochFiles => LayoutArg::SingleObject,
         LayoutArg::SingleObject => LayoutArg::EpochFiles,
     };
-    let election = Election::builder(Arc::clone(store), prefix).layout(other.into()).build()?;
-    match election.snapshot().await {
-        Ok(snapshot) if snapshot.leader.is_some() => {
-            let option = layout_option(other);
-            let why = format!("this election has the other layout: use {option}");
-            Err(Failure::new(exit::USAGE, why))
-        }
-        _ => Ok(()),
+    if !has(store, prefix, election_in(other)).await {
+        return Ok(());
     }
+    let option = layout_option(other);
+    let why = format!("this election has the other layout: use {option}");
+    Err(Failure::new(exit::USAGE, why))
 }
 
 /// Fails if the prefix has an election in the other layout, or a partition group and no election.
-/// For a group, the error message recommends `command`. Ignores errors of the reads.
+/// For a group, the error message recommends `command`.
 pub async fn refuse_all_else(
     store: &Arc<dyn Store>,
     prefix: &str,
@@ -92,30 +88,45 @@ pub async fn refuse_all_else(
     command: &str,
 ) -> Result<(), Failure> {
     refuse_other_layout(store, prefix, layout).await?;
-    let group = Group::builder(Arc::clone(store), prefix).build()?;
-    if !group.snapshot().await.is_ok_and(|snapshot| snapshot.epoch.is_some()) {
-        return Ok(());
-    }
-    // An election and a group may share a prefix, so the message for a group is correct only if the
-    // prefix has no election.
-    let election = Election::builder(Arc::clone(store), prefix).layout(layout.into()).build()?;
-    match election.snapshot().await {
-        Ok(snapshot) if snapshot.leader.is_none() => {
-            let why = format!("there is a partition group here, and no election: use `{command}`");
-            Err(Failure::new(exit::USAGE, why))
-        }
-        _ => Ok(()),
-    }
+    refuse_group(store, prefix, layout, command).await
 }
 
-/// Fails if the prefix has an election. The caller has found no group at the prefix. The message
-/// recommends `command` for the election. Ignores errors of the reads.
+/// Fails if the prefix has a partition group and no election. An election and a group may share a
+/// prefix, but the first process of an election most likely has the wrong prefix. Sends one LIST,
+/// and another one if there is a group.
+pub async fn refuse_group(
+    store: &Arc<dyn Store>,
+    prefix: &str,
+    layout: LayoutArg,
+    command: &str,
+) -> Result<(), Failure> {
+    if !has(store, prefix, FoundKind::Group).await || has(store, prefix, election_in(layout)).await
+    {
+        return Ok(());
+    }
+    let why = format!("there is a partition group here, and no election: use `{command}`");
+    Err(Failure::new(exit::USAGE, why))
+}
+
+/// Fails if the prefix of this URL has an election and no partition group. The message recommends
+/// `command` for the election.
 pub async fn refuse_election(url: &StoreUrl, command: &str) -> Result<(), Failure> {
     let Opened { store, prefix } = open(url, IfMissing::RefuseGroup).await?;
+    refuse_election_at(&store, &prefix, command).await
+}
+
+/// Fails if the prefix has an election and no partition group. Sends one LIST, and up to two more
+/// if there is no group.
+pub async fn refuse_election_at(
+    store: &Arc<dyn Store>,
+    prefix: &str,
+    command: &str,
+) -> Result<(), Failure> {
+    if has(store, prefix, FoundKind::Group).await {
+        return Ok(());
+    }
     for layout in [LayoutArg::EpochFiles, LayoutArg::SingleObject] {
-        let election = Election::builder(Arc::clone(&store), prefix.as_str());
-        let election = election.layout(layout.into()).build()?;
-        if election.snapshot().await.is_ok_and(|snapshot| snapshot.leader.is_some()) {
+        if has(store, prefix, election_in(layout)).await {
             let option = match layout {
                 LayoutArg::EpochFiles => String::new(),
                 LayoutArg::SingleObject => format!(" {}", layout_option(layout)),
@@ -127,6 +138,13 @@ pub async fn refuse_election(url: &StoreUrl, command: &str) -> Result<(), Failur
         }
     }
     Ok(())
+}
+
+fn election_in(layout: LayoutArg) -> FoundKind {
+    match layout {
+        LayoutArg::EpochFiles => FoundKind::EpochFiles,
+        LayoutArg::SingleObject => FoundKind::SingleObject,
+    }
 }
 
 fn layout_option(layout: LayoutArg) -> String {

@@ -1,9 +1,8 @@
 //! `tenure ui`: a page that shows all elections, groups and jobs below some prefixes.
 
 mod board;
-mod counted_store;
+pub mod counted_store;
 mod election;
-mod find;
 mod group;
 mod job;
 mod page;

@@ -11,11 +11,11 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::board::Board;
 use super::counted_store::CountedStore;
-use super::find::{Found, FoundKind, Search, no_answer, search, within};
 use super::{election, group, job};
 use crate::cost::prices;
 use crate::output::print::plain;
 use crate::process::timer::pause;
+use crate::store::find::{Found, FoundKind, Search, no_answer, search, within};
 use crate::store::open::{IfMissing, Opened, open};
 use crate::store::patience::{caught, on_a_thread};
 use crate::store::url::{self, StoreUrl};

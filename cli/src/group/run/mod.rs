@@ -29,7 +29,7 @@ use crate::process::cmd::{Cmd, look_up};
 use crate::process::margins::Margins;
 use crate::process::signals::{self, FORWARDED, Signals};
 use crate::process::timer::pause;
-use crate::store::open::{IfMissing, Opened, open, prefix};
+use crate::store::open::{IfMissing, Opened, open, prefix, refuse_election_at};
 use crate::store::patience::patiently;
 use crate::store::url::{StoreUrl, store_url};
 use health::{GroupHealth, GroupHealthArg};
@@ -145,6 +145,11 @@ async fn run_as(
         signal = signals.next() => return Ok(signals::exit_code(signal)),
         opened = patiently(None, || open(url, IfMissing::Create)) => opened?,
     };
+    tokio::select! {
+        biased;
+        signal = signals.next() => return Ok(signals::exit_code(signal)),
+        refused = refuse_election_at(&store, &prefix, "tenure run") => refused?,
+    }
     let group = group(args, name, store, &prefix)?;
     if args.member.name_is_unique() {
         tokio::select! {

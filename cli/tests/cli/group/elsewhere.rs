@@ -52,3 +52,31 @@ fn regression_verbs_of_a_group_report_an_election() {
         }
     }
 }
+
+/// Before the fix, `run` led on the prefix of a group, and `group run` joined on the prefix of an
+/// election.
+#[test]
+fn regression_run_group_run_and_serve_refuse_the_other_kind() {
+    let scene = Scene::new("w1", 1);
+    let run = |bench: &Bench, verb: &str, options: &[&str], command: &str| {
+        let before = bench.objects();
+        let said = match verb {
+            "serve" => {
+                let named = format!("x={}", bench.url());
+                let line = [&["serve", "--listen", "127.0.0.1:0"], options, &[&named]].concat();
+                tenure(&line)
+            }
+            verb => bench.run(verb, options),
+        };
+        said.fails(64, &[command]);
+        assert_eq!(bench.objects(), before);
+    };
+    run(&scene.bench, "run", &["--forever", "--", "true"], "`tenure group run`");
+    run(&scene.bench, "serve", &["--election"], "`tenure serve --group`");
+    for (object, body) in [("lock-0000000003.json", HELD), ("lock.json", SINGLE)] {
+        let bench = Bench::new();
+        bench.object(object, body);
+        run(&bench, "group run", &["--partitions", "0..4", "--", "true"], "`tenure run");
+        run(&bench, "serve", &["--partitions", "0..4", "--group"], "`tenure serve --election");
+    }
+}

@@ -39,7 +39,9 @@ pub struct Found {
 /// Maximum number of LISTs of one search. Each LIST returns up to 1,000 keys.
 const MOST_PAGES: usize = 200;
 const PAGE: usize = 1_000;
-/// Time limit of a LIST, and of opening a store.
+/// Time limit of [`has`].
+const SOON: Duration = Duration::from_secs(6);
+/// Time limit of a LIST of a search, and of opening a store.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 /// The result of a search.
@@ -53,10 +55,7 @@ pub struct Search {
 /// Searches all keys below `prefix`. After the first object of an election, a group or a job, skips
 /// all its other objects of the same kind. So a long history costs one LIST.
 pub async fn search(store: &Arc<dyn Store>, prefix: &str) -> Result<Search, StoreError> {
-    let below = match prefix.trim_end_matches('/') {
-        "" => String::new(),
-        prefix => format!("{prefix}/"),
-    };
+    let below = below(prefix);
     let mut search = Search::default();
     let mut after = String::new();
     for _ in 0..MOST_PAGES {
@@ -77,6 +76,35 @@ pub async fn search(store: &Arc<dyn Store>, prefix: &str) -> Result<Search, Stor
         after = skip.filter(|skip| *skip > last.key).unwrap_or_else(|| last.key.clone());
     }
     Ok(search)
+}
+
+/// Returns whether an object of this kind exists at the prefix. Sends one LIST, for one key. Returns
+/// false if the store does not answer soon, or refuses the request.
+pub async fn has(store: &Arc<dyn Store>, prefix: &str, kind: FoundKind) -> bool {
+    let below = below(prefix);
+    // The first key of this kind is the first key above this text.
+    let start = match kind {
+        FoundKind::EpochFiles => "lock-",
+        FoundKind::SingleObject => "lock.jso",
+        FoundKind::Group => "assignment-",
+        FoundKind::Job => "once-per.jso",
+    };
+    let after = format!("{below}{start}");
+    let page = tokio::select! {
+        biased;
+        page = store.list(&below, &after, 1) => page,
+        () = pause(SOON) => return false,
+    };
+    let first = page.ok().and_then(|page| classify(&page.entries.first()?.key));
+    first.is_some_and(|(found, _)| found.kind == kind && self::below(&found.prefix) == below)
+}
+
+/// Returns the start of all keys at this prefix.
+fn below(prefix: &str) -> String {
+    match prefix.trim_end_matches('/') {
+        "" => String::new(),
+        prefix => format!("{prefix}/"),
+    }
 }
 
 /// Returns the result of the call, or `None` if the store does not answer within `ANSWER_WITHIN`.
@@ -178,7 +206,7 @@ mod tests {
         assert!(alone.complete, "no key follows the skipped ones");
         store.create("b/once-per.json", Bytes::new()).await.expect("a new key");
         let requests = Arc::default();
-        let counted: Arc<dyn Store> = Arc::new(super::super::counted_store::CountedStore {
+        let counted: Arc<dyn Store> = Arc::new(crate::ui::counted_store::CountedStore {
             store,
             requests: Arc::clone(&requests),
         });
@@ -187,6 +215,29 @@ mod tests {
         assert_eq!(found, [("a", FoundKind::EpochFiles), ("b", FoundKind::Job)]);
         assert!(search.complete);
         assert_eq!(requests.counts(), (2, 0));
+    }
+
+    #[tokio::test]
+    async fn each_kind_is_found_with_one_list() {
+        let store = MemoryStore::new();
+        for key in ["a/assignment-0000000001.json", "a/data/lock.json", "ab/lock.json", "b"] {
+            store.create(key, Bytes::new()).await.expect("a new key");
+        }
+        let store: Arc<dyn Store> = Arc::new(store);
+        for prefix in ["a", "a/"] {
+            assert!(has(&store, prefix, FoundKind::Group).await);
+            for kind in [FoundKind::EpochFiles, FoundKind::SingleObject, FoundKind::Job] {
+                assert!(!has(&store, prefix, kind).await, "{kind:?}");
+            }
+        }
+        for (key, kind) in [
+            ("a/lock-0000000007.json", FoundKind::EpochFiles),
+            ("a/lock.json", FoundKind::SingleObject),
+            ("a/once-per.json", FoundKind::Job),
+        ] {
+            store.create(key, Bytes::new()).await.expect("a new key");
+            assert!(has(&store, "a", kind).await, "{kind:?}");
+        }
     }
 
     #[tokio::test]
