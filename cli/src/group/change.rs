@@ -11,6 +11,7 @@ use super::{BarArgs, GroupStoreArg, MarkArgs, PinArgs, ResizeArgs, builder};
 use crate::args::partitions::Names;
 use crate::election::operator::unknown;
 use crate::exit::{self, Failure};
+use crate::output::logs::complain;
 use crate::output::print::{plain, print, print_json};
 use crate::store::open::refuse_election;
 
@@ -61,6 +62,12 @@ pub async fn pin(PinArgs { of: args, to, any }: PinArgs) -> Result<u8, Failure> 
     let operated = Operated::open(&args.at, Some(&args.names)).await?;
     let (names, to) = (args.names.borrowed(), to.filter(|_| !any));
     let after = operated.group.pin(&names, to.as_deref()).await.map_err(unknown)?;
+    if let Some(to) = &to
+        && after.members.iter().all(|it| it.name != *to)
+    {
+        let to = plain(to);
+        complain(&format!("no member is named {to}: its partitions have no owner until it joins"));
+    }
     let done = to.map_or("unpinned".to_owned(), |to| format!("pinned to {}", plain(&to)));
     operated.report(&after, Some(&args.names), &done)
 }

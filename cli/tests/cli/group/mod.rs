@@ -192,6 +192,17 @@ fn operators_mark_partitions_and_see_the_changes() {
     scene.prints("retire", &["0,4"], NOTHING);
 }
 
+/// Before the fix, a partition pinned to a mistyped name lost its owner without a warning.
+#[test]
+fn regression_a_pin_to_an_absent_member_is_reported() {
+    let scene = Scene::new("w1", 2);
+    let said = scene.run("pin", &["1", "--to", "w\n1"]);
+    let warning = "tenure: no member is named w\\n1: its partitions have no owner until it joins\n";
+    assert_eq!((said.code, said.err.as_str()), (0, warning));
+    let said = scene.run("pin", &["1", "--to", "w1"]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+}
+
 /// Reserved partitions may have no owner until the reservation ends. Before the fix, no command
 /// could end a reservation earlier.
 #[test]
