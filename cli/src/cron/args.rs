@@ -32,7 +32,8 @@ pub struct CronArgs {
     ///
     /// A period has at least 1s and at most 36525d. Periods are counted in UTC from
     /// 1970-01-01T00:00:00Z. The run is recorded under the prefix of the election. Exit with 0 if
-    /// the period is completed or has failed. docs/how-to/cron.md lists the guarantees.
+    /// the period is completed or this host made no attempt, else with the exit code of CMD.
+    /// docs/how-to/cron.md lists the guarantees.
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(CENTURY))]
     #[arg(conflicts_with = "forever", help_heading = "Command")]
     pub once_per: Option<Duration>,

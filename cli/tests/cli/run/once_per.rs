@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, Said};
+use crate::bench::{Bench, Said, tenure};
 
 /// A period from 1970 to 2069. All runs of a test are in this period.
 const LONG: &str = "36500d";
@@ -82,6 +82,19 @@ fn the_command_has_the_period_in_its_environment() {
     let words: Vec<_> = said.out.trim().split('/').collect();
     let [start, "1", "2026-01-01T00:00:00Z", "1"] = words[..] else { panic!("{said:?}") };
     assert!(start > "2026-01-01" && start.ends_with("T00:00:00Z"), "{start}");
+}
+
+/// Before the fix, the help promised exit code 0 to the host whose attempt had failed.
+#[test]
+fn regression_the_help_of_once_per_names_the_exit_codes() {
+    let bench = Bench::new();
+    let codes = [once(&bench, &[], "exit 3").code, once(&bench, &[], "exit 3").code];
+    assert_eq!(codes, [3, 0]);
+    let help = tenure(&["run", "--help"]).out;
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let codes = "Exit with 0 if the period is completed or this host made no attempt, else with \
+                 the exit code of CMD.";
+    assert!(help.contains(codes), "{help}");
 }
 
 /// The other hosts do not know that CMD has succeeded, so the exit code must not be 0.
