@@ -23,7 +23,8 @@ pub fn store_url(text: &str) -> Result<StoreUrl, String> {
         _ if has_scheme => text.parse(),
         _ => {
             let text = plain(text);
-            Err(format!("write ./{text} for a directory, or a URL such as s3://{text}/PREFIX"))
+            let prefix = if text.contains('/') { "" } else { "/PREFIX" };
+            Err(format!("write ./{text} for a directory, or a URL such as s3://{text}{prefix}"))
         }
     }
 }
@@ -77,6 +78,13 @@ mod tests {
             assert_eq!(*url.place(), Place::Dir { path, group: false }, "{text}");
             assert_eq!(url.to_string().parse(), Ok(url), "CMD gets the same place for {text}");
         }
+    }
+
+    /// Before the fix, the URL in the hint had a second prefix: `s3://bucket/orders/PREFIX`.
+    #[test]
+    fn regression_the_hint_keeps_the_prefix() {
+        let why = store_url("bucket/orders").expect_err("no scheme");
+        assert!(why.ends_with("such as s3://bucket/orders"), "{why}");
     }
 
     #[test]
