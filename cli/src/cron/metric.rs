@@ -1,11 +1,15 @@
 //! The metric for the last completed period.
 
+use std::mem::replace;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use metrics::{describe_gauge, gauge};
+use tracing::warn;
 
 use super::record_place::RecordPlace;
+use crate::exit;
+use crate::output::print::plain;
 use crate::process::timer::pause;
 
 const LAST_COMPLETED: &str = "tenure_period_last_completed_timestamp_seconds";
@@ -24,11 +28,23 @@ pub fn set(place: &RecordPlace, last_completed: Option<DateTime<Utc>>) {
     gauge!(LAST_COMPLETED, "election" => place.election()).set(start.timestamp() as f64);
 }
 
-/// Reads the record every minute. A failed read does not change the metric.
+/// Reads the record every minute. A failed read does not change the metric. The first failure that
+/// an operator must correct is logged.
 pub async fn follow(place: RecordPlace) {
+    let mut has_failed = false;
     loop {
-        if let Ok(Some(record)) = place.read().await {
-            set(&place, record.last_completed);
+        match place.read().await {
+            Ok(record) => set(&place, record.and_then(|record| record.last_completed)),
+            Err(failure)
+                if failure.code != exit::UNAVAILABLE && !replace(&mut has_failed, true) =>
+            {
+                // An election without periods needs no access to the record.
+                if place.exists().await {
+                    let why = plain(&failure.why);
+                    warn!(outcome = "failed", "the periods have no metric: {why}");
+                }
+            }
+            Err(_) => {}
         }
         pause(EVERY).await;
     }

@@ -9,6 +9,7 @@ use tenure_fencing::FencedObject;
 use super::period::record::{BadRecord, PeriodRecord};
 use crate::exit::{self, Failure};
 use crate::output::print::plain;
+use crate::store::find::{FoundKind, has};
 
 /// The key of the record, under the prefix of the election.
 const KEY: &str = "once-per.json";
@@ -33,6 +34,24 @@ impl RecordPlace {
         self.parse(contents.and_then(|contents| contents.body).as_deref())
     }
 
+    /// Reads the record for an observer, whose access policy may permit only epochs. If the read is
+    /// denied, a LIST shows whether a record exists; `None` if not.
+    pub async fn observe(&self) -> Result<Option<PeriodRecord>, Failure> {
+        match self.read().await {
+            Err(failure) if failure.code == exit::ACCESS_DENIED && !self.exists().await => Ok(None),
+            read => read,
+        }
+    }
+
+    /// Returns whether a record exists. Returns false if the store does not answer. Sends 1 LIST.
+    pub async fn exists(&self) -> bool {
+        has(&self.store, self.prefix(), FoundKind::Job).await
+    }
+
+    fn prefix(&self) -> &str {
+        self.key.strip_suffix(KEY).unwrap_or_default().trim_end_matches('/')
+    }
+
     pub fn parse(&self, body: Option<&[u8]>) -> Result<Option<PeriodRecord>, Failure> {
         body.map(PeriodRecord::parse).transpose().map_err(|bad| {
             let why = match bad {
@@ -53,7 +72,7 @@ impl RecordPlace {
     pub fn election(&self) -> String {
         let store = self.store.describe();
         let store = store.split_once(" at ").map_or(store.as_str(), |(store, _)| store);
-        let prefix = self.key.strip_suffix(KEY).unwrap_or_default().trim_end_matches('/');
+        let prefix = self.prefix();
         let separator = if prefix.is_empty() { "" } else { "/" };
         format!("{store}{separator}{prefix}")
     }

@@ -10,11 +10,13 @@ use serde_json::Value;
 use tenure::{Election, EpochEnd, Leader, Snapshot};
 
 use crate::args::common::{StoreArg, after_help};
+use crate::cron::RecordPlace;
 use crate::election::LeaseState;
 use crate::election::end::EndFields;
 use crate::exit::{self, Failure};
 use crate::output::columns::{SHORTENED, WIDTH, fit, legend, wrap};
-use crate::output::print::{FAINT, NAME, in_ms, in_seconds, json_line, millis, plain};
+use crate::output::logs::complain_of;
+use crate::output::print::{ATTENTION, FAINT, NAME, in_ms, in_seconds, json_line, millis, plain};
 use crate::output::print::{print, print_json, print_styled, styled};
 use crate::store::open::{IfMissing, Opened, open, refuse_all_else};
 use period::{PeriodArg, PeriodStatus};
@@ -75,12 +77,27 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
     if snapshot.leader.is_none() {
         refuse_all_else(&store, &prefix, layout, "tenure group status").await?;
     }
-    let record = args.period.read(&store, &prefix).await?;
+    let periods = RecordPlace::new(store, &prefix);
+    let (record, unreadable) = match args.period.last_period_within {
+        Some(_) => (periods.read().await?, None),
+        None => match periods.observe().await {
+            Ok(record) => (record, None),
+            Err(failure) => (None, Some(failure)),
+        },
+    };
+    if let Some(failure) = unreadable.as_ref().filter(|_| args.json || args.field.is_some()) {
+        complain_of(failure);
+    }
     let period = record.as_ref().map(|record| PeriodStatus::of(record, &snapshot));
     let status = Status { period, ..Status::of(&snapshot) };
     show(&status, args.field.as_deref(), args.json, || {
-        let period = status.period.as_ref().map(PeriodStatus::for_people).unwrap_or_default();
-        let text = status.for_people(&snapshot) + &period;
+        let unreadable = unreadable.map(|failure| format!("unreadable: {}", plain(&failure.why)));
+        let period = match (&status.period, unreadable) {
+            (Some(period), _) => period.for_people() + "\n",
+            (None, Some(why)) => line("period", &styled(ATTENTION, why)) + "\n",
+            (None, None) => String::new(),
+        };
+        let text = period + &status.for_people(&snapshot);
         let legend = legend(&text, &[SHORTENED]);
         text + &legend
     })?;

@@ -1,17 +1,13 @@
 //! The periods of `run --once-per`, as `status` shows them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use tenure::Snapshot;
-use tenure::store::Store;
 
 use super::line;
 use crate::args::common::{CENTURY, positive_up_to};
-use crate::cron::{PeriodRecord, RecordPlace, date, shown, wall};
-use crate::exit::{self, Failure};
-use crate::output::logs::complain_of;
+use crate::cron::{PeriodRecord, date, shown, wall};
 use crate::output::print::{ATTENTION, GOOD, plain, styled};
 
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -25,26 +21,6 @@ pub struct PeriodArg {
 }
 
 impl PeriodArg {
-    /// Reads the record of the periods. Ignores an unreadable record unless the exit code depends
-    /// on it.
-    pub async fn read(
-        self,
-        store: &Arc<dyn Store>,
-        prefix: &str,
-    ) -> Result<Option<PeriodRecord>, Failure> {
-        match RecordPlace::new(Arc::clone(store), prefix).read().await {
-            Err(failure) if self.last_period_within.is_none() => {
-                // An access policy may allow an observer to read only epochs, so a denied read is
-                // not reported.
-                if failure.code != exit::ACCESS_DENIED {
-                    complain_of(&failure);
-                }
-                Ok(None)
-            }
-            read => read,
-        }
-    }
-
     /// Returns whether a completed period began within the time that `--last-period-within` gives.
     /// Returns `None` if the exit code does not depend on the periods.
     pub fn is_met(self, record: Option<&PeriodRecord>) -> Option<bool> {
@@ -96,7 +72,7 @@ impl PeriodStatus {
         }
     }
 
-    /// Returns the lines about the period, which follow the lines about the election.
+    /// Returns the lines about the period, which precede the lines about the election.
     pub fn for_people(&self) -> String {
         let colour = if matches!(self.state, "completed" | "running") { GOOD } else { ATTENTION };
         let code = self.exit_code.map(|code| format!(" with exit code {code}")).unwrap_or_default();
@@ -105,6 +81,6 @@ impl PeriodStatus {
         let state = styled(colour, format!("{state}{code}"));
         let period = format!("{start}: {state}, attempt {attempt} by {by} in epoch {}", self.epoch);
         let completed = self.last_completed.as_deref().unwrap_or("none");
-        format!("\n{}\n{}", line("period", &period), line("completed", completed))
+        format!("{}\n{}", line("period", &period), line("completed", completed))
     }
 }

@@ -1,5 +1,7 @@
 //! Tests that operators need no separate policy, except for `probe`.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +10,7 @@ use tenure_history::Reader;
 
 use super::policy::Policy;
 use super::{ANY, CANDIDATE, LAYOUTS, OBSERVER, elect, election, place, store};
+use tenure_testkit::command::with_deadline;
 use tenure_testkit::s3_server::{BUCKET, S3Server};
 
 #[tokio::test]
@@ -34,6 +37,40 @@ async fn a_candidate_may_depose_and_restore_and_an_observer_may_read_the_history
         let history = reader.layout(layout).read().await.unwrap();
         assert_eq!(history.spans.last().map(|span| span.epoch), Some(above));
     }
+}
+
+/// Before the fix, `status` and `watch` ignored a record of periods that they may not read, and a
+/// record that nobody has written must still be ignored.
+#[test]
+fn regression_an_observer_reports_periods_that_it_may_not_read() {
+    let server = S3Server::start_blocking();
+    drop(store(&server, "observer", &[&Policy::parse(OBSERVER, BUCKET, "app")]));
+    let tenure = |line: &[&str]| {
+        let mut tenure = std::process::Command::new(crate::TENURE);
+        tenure.args(line).args(["--store", &format!("s3://{BUCKET}/app")]).envs(server.env());
+        tenure.envs([("AWS_ACCESS_KEY_ID", "observer"), ("AWS_SECRET_ACCESS_KEY", "secret")]);
+        tenure
+    };
+    let status = |options: &[&str]| {
+        let said = tenure(&[&["status"], options].concat()).output().expect("the command runs");
+        assert_eq!(said.status.code(), Some(0), "{said:?}");
+        [said.stdout, said.stderr].map(|text| String::from_utf8_lossy(&text).into_owned())
+    };
+    assert!(status(&[]).iter().all(|text| !text.contains("period")));
+    server.put_raw("app/once-per.json", "{}");
+    let [out, err] = status(&[]);
+    assert!(out.starts_with("period     unreadable: ") && out.contains("403"), "{out}");
+    assert_eq!(err, "");
+    assert!(status(&["--json"])[1].contains("once-per.json"));
+
+    let mut watch = tenure(&["watch", "--metrics-addr", "127.0.0.1:0"]);
+    let mut watch = watch.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
+    let lines = BufReader::new(watch.stderr.take().expect("a pipe")).lines();
+    let warned = with_deadline(watch.id(), || {
+        lines.map_while(Result::ok).any(|line| line.contains("WARN the periods have no metric"))
+    });
+    watch.kill().and_then(|()| watch.wait()).expect("the watch ends");
+    assert!(warned);
 }
 
 /// The policy of docs/reference/policies.md.
