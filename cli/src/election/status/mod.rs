@@ -15,7 +15,7 @@ use crate::election::LeaseState;
 use crate::election::end::EndFields;
 use crate::exit::{self, Failure};
 use crate::output::columns::{SHORTENED, WIDTH, fit, legend, wrap};
-use crate::output::logs::complain_of;
+use crate::output::logs::{complain, complain_of};
 use crate::output::print::{ATTENTION, FAINT, NAME, in_ms, in_seconds, json_line, millis, plain};
 use crate::output::print::{print, print_json, print_styled, styled};
 use crate::store::open::{IfMissing, Opened, open, refuse_all_else};
@@ -105,6 +105,9 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
         Some(is_met) => is_met,
         None => !args.exit_code || status.state == LeaseState::Held,
     };
+    if let Some(within) = args.period.last_period_within.filter(|_| !is_well) {
+        complain(&format!("no completed period began within {}", in_ms(within)));
+    }
     Ok(if is_well { 0 } else { exit::VACANT })
 }
 

@@ -253,6 +253,8 @@ fn the_exit_code_shows_whether_a_recent_period_was_completed() {
     // sealed epoch.
     assert_eq!((run.code, code("26h"), code("1ms")), (0, 0, 1), "{run:?}");
     assert_eq!(bench.run("status", &["--exit-code"]).code, 1);
+    let late = bench.run("status", &["--last-period-within", "1ms"]);
+    assert_eq!(late.err, "tenure: no completed period began within 1ms\n");
 }
 
 #[test]
