@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::place::Place;
-use crate::cron::{EarlierPeriod, RecordPlace};
+use crate::cron::{PeriodRow, RecordPlace};
 use crate::output::print::plain;
 use crate::process::timer::pause;
 
@@ -30,10 +30,12 @@ struct JobPeriod {
     started: i64,
     ended: Option<i64>,
     exit_code: Option<u8>,
+    /// Number of missed periods before this one.
+    missed: u64,
 }
 
 impl JobPeriod {
-    fn of(period: &EarlierPeriod) -> JobPeriod {
+    fn of(PeriodRow { period, missed, .. }: &PeriodRow) -> JobPeriod {
         JobPeriod {
             start: period.start.timestamp_millis(),
             host: plain(&period.candidate),
@@ -41,6 +43,7 @@ impl JobPeriod {
             started: period.started_at.timestamp_millis(),
             ended: period.ended_at.map(|at| at.timestamp_millis()),
             exit_code: period.exit_code,
+            missed: *missed,
         }
     }
 }
@@ -58,7 +61,7 @@ pub async fn follow(place: Place) {
     loop {
         match record.read().await {
             Ok(Some(record)) => {
-                card.periods = record.periods().iter().map(JobPeriod::of).collect();
+                card.periods = record.rows(false).iter().map(JobPeriod::of).collect();
                 card.period_ms = Some(record.period_ms);
                 card.error = None;
             }

@@ -47,6 +47,27 @@ pub struct EarlierPeriod {
     pub exit_code: Option<u8>,
 }
 
+/// A period for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeriodRow {
+    pub period: EarlierPeriod,
+    /// The word of [`state_of`].
+    pub state: &'static str,
+    /// Number of periods between the previous period and this one, which no host has begun.
+    pub missed: u64,
+}
+
+/// Returns the state of the last attempt of a period. `runs` is true if the leader still holds the
+/// epoch of this attempt.
+pub fn state_of(exit_code: Option<u8>, runs: bool) -> &'static str {
+    match exit_code {
+        Some(0) => "completed",
+        Some(_) => "failed",
+        None if runs => "running",
+        None => "unfinished",
+    }
+}
+
 /// Maximum number of earlier periods in a record.
 const MOST_EARLIER: usize = 29;
 /// Maximum length of the candidate's name in an earlier period, in characters.
@@ -103,6 +124,30 @@ impl PeriodRecord {
             exit_code: self.exit_code,
         };
         self.earlier.iter().cloned().chain([newest]).collect()
+    }
+
+    /// Returns the periods for people, in ascending order. `runs` is true if the leader still holds
+    /// the epoch of the last attempt.
+    pub fn rows(&self, runs: bool) -> Vec<PeriodRow> {
+        let mut previous = None;
+        let periods = self.periods();
+        let newest = periods.len() - 1;
+        let row = |(place, period): (usize, EarlierPeriod)| {
+            let before = previous.replace(period.start).unwrap_or(period.start);
+            let state = state_of(period.exit_code, runs && place == newest);
+            PeriodRow { state, missed: self.missed(before, period.start), period }
+        };
+        periods.into_iter().enumerate().map(row).collect()
+    }
+
+    /// Returns the number of whole periods since the newest period that no host has begun.
+    pub fn missed_until(&self, now: DateTime<Utc>) -> u64 {
+        self.missed(self.period_start, now)
+    }
+
+    fn missed(&self, from: DateTime<Utc>, until: DateTime<Utc>) -> u64 {
+        let since = u64::try_from((until - from).num_milliseconds()).unwrap_or_default();
+        (since / self.period_ms.max(1)).saturating_sub(1)
     }
 
     /// Returns the record after the end of CMD.

@@ -1,6 +1,8 @@
-//! `tenure history`: each epoch with its leader and its end, and the time without a leader.
+//! `tenure history`: each epoch with its leader and its end, the time without a leader, and the
+//! periods of a job.
 
 mod json;
+mod periods;
 mod picture;
 mod table;
 #[cfg(test)]
@@ -22,6 +24,7 @@ use crate::args::common::{CENTURY, StoreArg, positive_up_to};
 use crate::cron::RecordPlace;
 use crate::election::LeaseState;
 use crate::exit::{self, Failure};
+use crate::output::logs::complain_of;
 use crate::output::print::{StdoutReader, print, print_json, print_styled};
 use crate::output::progress::Progress;
 use crate::store::open::{IfMissing, Opened, open, refuse_all_else};
@@ -42,9 +45,16 @@ pub struct HistoryArgs {
     /// `-` is stdout, which then has no other output.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Print one JSON object per epoch and one for all epochs, instead of a table
+    /// Print one JSON object per epoch, per period of a job, and for all epochs, instead of tables
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum HistoryLine<'a> {
+    Epoch(Box<json::EpochLine<'a>>),
+    Period(periods::PeriodLine<'a>),
 }
 
 pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
@@ -65,17 +75,24 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
     }
     let objects = history.spans.iter().map(|span| (span.epoch, span.unreadable.as_deref()));
     refuse_unreadable(objects, ("epoch object", "lock"))?;
-    let is_job = (!args.json || args.svg.is_some()) && {
-        history.requests += 1;
-        // A failed read counts as no record, because an access policy may allow an observer to read
-        // only epochs.
-        RecordPlace::new(store, &prefix).read().await.is_ok_and(|record| record.is_some())
-    };
+    history.requests += 1;
+    let record = RecordPlace::new(store, &prefix).observe().await.unwrap_or_else(|failure| {
+        complain_of(&failure);
+        None
+    });
+    let record = record.as_ref();
+    let rows = record.map(|record| record.rows(periods::is_running(record, &history)));
+    let rows = rows.unwrap_or_default();
+    let epochs = history.spans.iter().map(|span| json::EpochLine::of(span, &history));
+    let epochs = epochs.map(|line| HistoryLine::Epoch(Box::new(line)));
     show(
         (args.json, args.svg.as_deref()),
-        || picture::of(&history, &format!("Leaders of {}", args.store.store), is_job),
-        || table::of(&history, is_job),
-        history.spans.iter().map(|span| json::EpochLine::of(span, &history)),
+        || picture::of(&history, &format!("Leaders of {}", args.store.store), record.is_some()),
+        || {
+            let periods = record.map(|record| periods::of(record, &rows, history.now) + "\n\n");
+            periods.unwrap_or_default() + &table::of(&history, record.is_some())
+        },
+        epochs.chain(rows.iter().map(|row| HistoryLine::Period(periods::PeriodLine::of(row)))),
         &json::EpochsSummary::of(&history),
     )
 }

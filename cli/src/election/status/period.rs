@@ -7,7 +7,7 @@ use tenure::Snapshot;
 
 use super::line;
 use crate::args::common::{CENTURY, positive_up_to};
-use crate::cron::{PeriodRecord, date, shown, wall};
+use crate::cron::{PeriodRecord, date, shown, state_of, wall};
 use crate::output::print::{ATTENTION, GOOD, plain, styled};
 
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -56,12 +56,7 @@ impl PeriodStatus {
         PeriodStatus {
             start: shown(record.period_start),
             length_ms: record.period_ms,
-            state: match record.exit_code {
-                Some(0) => "completed",
-                Some(_) => "failed",
-                None if leads(record.epoch) => "running",
-                None => "unfinished",
-            },
+            state: state_of(record.exit_code, leads(record.epoch)),
             attempts: record.attempts,
             candidate: record.candidate.clone(),
             epoch: record.epoch,

@@ -26,8 +26,9 @@ function resultOf(period, last) {
 function drawJob(view, card) {
   const rows = [];
   card.periods.forEach((period, index) => {
-    const next = card.periods[index + 1],
-      last = !next;
+    const last = index === card.periods.length - 1;
+    const missed = whole(`✕ ${period.missed} missed`, "error");
+    if (period.missed > 0) rows.unshift(rowOf(["", missed, "", "", ""]));
     const [text, level] = resultOf(period, last);
     const took = period.ended === null ? "–" : length(period.ended - period.started);
     rows.unshift(
@@ -39,8 +40,6 @@ function drawJob(view, card) {
         whole(took),
       ]),
     );
-    const missed = next ? Math.round((next.start - period.start) / card.period_ms) - 1 : 0;
-    if (missed > 0) rows.unshift(rowOf(["", whole(`✕ ${missed} missed`, "error"), "", "", ""]));
   });
   view.rows.replaceChildren(...rows);
   judgeJob(view, card);

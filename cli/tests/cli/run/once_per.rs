@@ -217,6 +217,42 @@ fn regression_status_shows_the_period_its_host_and_its_exit_code() {
     bench.run("status", &["--last-period-within", "1h"]).fails(70, &["once-per.json"]);
 }
 
+#[test]
+fn history_lists_the_periods_of_a_job() {
+    let bench = Bench::new();
+    let mut record: Value =
+        serde_json::from_str(&earlier("2026-01-01T05:00:00Z", Some(3))).expect("JSON");
+    record["attempts"] = json!(2);
+    record["earlier"] = json!([{
+        "start": "2026-01-01T01:00:00Z", "attempts": 1, "candidate": "c", "exit_code": 0,
+        "started_at": "2026-01-01T01:00:02Z", "ended_at": "2026-01-01T01:01:32Z",
+    }]);
+    write_record(&bench, 1, &record.to_string());
+    let said = bench.run("history", &[]);
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines: Vec<_> = said.out.lines().map(words).collect();
+    assert_eq!(
+        lines[..4],
+        [
+            "period (UTC) host started for attempts end",
+            "2026-01-01 01:00:00 c 01:00:02 1m 30s 1 completed",
+            "(3 missed)",
+            "2026-01-01 05:00:00 b\\u{1b} 05:00:00 - 2 exit code 3",
+        ]
+    );
+    assert!(lines[4].ends_with("missed) until now"), "{}", lines[4]);
+    assert_eq!((lines[5].as_str(), lines[6].as_str()), ("", "no process has led"));
+    let said = bench.run("history", &["--json"]);
+    let [first, second, summary] = said.out.lines().collect::<Vec<_>>()[..] else {
+        panic!("{said:?}");
+    };
+    let [first, second]: [Value; 2] =
+        [first, second].map(|line| serde_json::from_str(line).expect("JSON"));
+    assert_eq!((&first["kind"], &first["state"]), (&json!("period"), &json!("completed")));
+    assert_eq!((&second["missed_before"], &second["exit_code"]), (&json!(3), &json!(3)));
+    assert!(summary.contains("\"summary\""), "{summary}");
+}
+
 /// If the host of an attempt dies, its lease lapses. Before the fix, the status nevertheless showed
 /// the attempt as running until another host sealed its epoch.
 #[test]

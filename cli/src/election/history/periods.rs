@@ -1,0 +1,79 @@
+//! The periods of a job (`run --once-per`), in ascending order.
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use tenure_history::History;
+
+use super::picture::seconds;
+use crate::cron::{EarlierPeriod, PeriodRecord, PeriodRow, shown};
+use crate::output::columns::{SHORTENED, legend, table};
+use crate::output::print::{ATTENTION, FAINT, GOOD, NAME, plain, styled};
+
+/// The object that `--json` prints for a period.
+#[derive(Debug, Serialize)]
+pub struct PeriodLine<'a> {
+    kind: &'static str,
+    start: String,
+    state: &'static str,
+    attempts: u32,
+    candidate: &'a str,
+    started_at: String,
+    ended_at: Option<String>,
+    exit_code: Option<u8>,
+    /// Number of periods between the previous period and this one, which no host has begun.
+    missed_before: u64,
+}
+
+impl<'a> PeriodLine<'a> {
+    pub fn of(PeriodRow { period, state, missed }: &'a PeriodRow) -> PeriodLine<'a> {
+        PeriodLine {
+            kind: "period",
+            start: shown(period.start),
+            state,
+            attempts: period.attempts,
+            candidate: &period.candidate,
+            started_at: shown(period.started_at),
+            ended_at: period.ended_at.map(shown),
+            exit_code: period.exit_code,
+            missed_before: *missed,
+        }
+    }
+}
+
+/// Returns whether CMD runs: the leader holds the epoch of the last attempt.
+pub fn is_running(record: &PeriodRecord, history: &History) -> bool {
+    let newest = history.spans.last().filter(|span| span.is_held() && !span.lapsed);
+    newest.is_some_and(|span| span.epoch.get() == record.epoch)
+}
+
+/// Returns the table for people.
+pub fn of(record: &PeriodRecord, periods: &[PeriodRow], now: DateTime<Utc>) -> String {
+    let each = periods.iter().flat_map(|it| missed_row(it.missed, "").into_iter().chain([row(it)]));
+    let rows: Vec<_> = each.chain(missed_row(record.missed_until(now), "until now")).collect();
+    let heading = ["period (UTC)", "host", "started", "for", "attempts", "end"];
+    let text = table(heading, &rows, &[1, 5]);
+    let legend = legend(&text, &[SHORTENED]);
+    text + &legend
+}
+
+fn row(PeriodRow { period, state, .. }: &PeriodRow) -> [String; 6] {
+    let EarlierPeriod { start, attempts, candidate, started_at, ended_at, exit_code } = period;
+    let same_day = start.date_naive() == started_at.date_naive();
+    let took = ended_at.map(|ended| (ended - *started_at).to_std().unwrap_or_default());
+    let style = if ["completed", "running"].contains(state) { GOOD } else { ATTENTION };
+    let code = exit_code.filter(|code| *code != 0).map(|code| format!("exit code {code}"));
+    [
+        styled(FAINT, start.format("%F %T")),
+        styled(NAME, plain(candidate)),
+        started_at.format(if same_day { "%T" } else { "%F %T" }).to_string(),
+        took.map_or("-".to_owned(), seconds),
+        attempts.to_string(),
+        styled(style, code.as_deref().unwrap_or(state)),
+    ]
+}
+
+fn missed_row(missed: u64, end: &str) -> Option<[String; 6]> {
+    let [start, started, took, attempts] = [const { String::new() }; 4];
+    let host = styled(ATTENTION, format_args!("({missed} missed)"));
+    (missed > 0).then(|| [start, host, started, took, attempts, end.to_owned()])
+}
