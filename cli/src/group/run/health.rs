@@ -13,7 +13,7 @@ use tenure_groups::{Group, Partition};
 use super::Running;
 use crate::http::health::{Pulse, answered_lately, denied};
 use crate::http::{self, Reply, Routes, Sites};
-use crate::output::print::{in_seconds, plain};
+use crate::output::print::{in_seconds, millis, plain};
 use crate::process::lock::lock;
 use crate::process::systemd::ServiceState;
 
@@ -61,7 +61,7 @@ struct GroupHealthView {
     role: &'static str,
     member: String,
     partitions: Vec<OwnedView>,
-    store_answered_ms_ago: Option<u128>,
+    store_answered_ms_ago: Option<u64>,
 }
 
 /// A partition with a running CMD.
@@ -73,7 +73,7 @@ struct OwnedView {
     /// True if this member owns the partition now, and has not asked the CMD of the partition to
     /// end.
     owned: bool,
-    lease_remaining_ms: u128,
+    lease_remaining_ms: u64,
 }
 
 impl GroupHealth {
@@ -170,13 +170,13 @@ impl GroupHealth {
             number: it.number().0,
             token: Epoch::get(it.token()),
             owned: it.check().is_ok() && !it.revoked().is_cancelled(),
-            lease_remaining_ms: it.remaining().as_millis(),
+            lease_remaining_ms: millis(it.remaining()),
         };
         GroupHealthView {
             role: state.role(),
             member: self.member.clone(),
             partitions: state.running.values().map(view).collect(),
-            store_answered_ms_ago: answered.map(|ago| ago.as_millis()),
+            store_answered_ms_ago: answered.map(millis),
         }
     }
 }

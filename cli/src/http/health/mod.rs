@@ -13,7 +13,7 @@ use tenure::{Clock, Election, Error, ErrorKind, LastSeen, Lease, Process};
 
 use crate::election::LeaseState;
 use crate::http::{self, Reply, Routes, Sites};
-use crate::output::print::{in_seconds, plain};
+use crate::output::print::{in_seconds, millis, plain};
 use crate::process::lock::lock;
 use crate::process::margins::Margins;
 use crate::process::systemd::ServiceState;
@@ -91,8 +91,8 @@ struct ElectionHealthView {
     leader: Option<String>,
     epoch: Option<u64>,
     /// Time left of the lease of this candidate.
-    lease_remaining_ms: Option<u128>,
-    store_answered_ms_ago: Option<u128>,
+    lease_remaining_ms: Option<u64>,
+    store_answered_ms_ago: Option<u64>,
 }
 
 impl ElectionHealth {
@@ -148,8 +148,7 @@ impl ElectionHealth {
         let Some(election) = lock(&self.state).election.clone() else {
             return ServiceState { ready: false, text: "unknown: starting".to_owned() };
         };
-        let left = view.lease_remaining_ms.map(|left| u64::try_from(left).unwrap_or(u64::MAX));
-        let own = view.epoch.zip(left.map(Duration::from_millis));
+        let own = view.epoch.zip(view.lease_remaining_ms.map(Duration::from_millis));
         let text = in_a_line(view.state, view.role, own, &election, self.recent);
         ServiceState { ready: view.this_candidate_leads, text }
     }
@@ -177,9 +176,8 @@ impl ElectionHealth {
         if let Some(refused) = denied(failure.as_ref()) {
             return refused;
         }
-        let ago = view.store_answered_ms_ago.map(|ago| u64::try_from(ago).unwrap_or(u64::MAX));
-        answered_lately(ago.map(Duration::from_millis), self.recent)
-            .unwrap_or_else(|| Reply::text(200, view.role))
+        let ago = view.store_answered_ms_ago.map(Duration::from_millis);
+        answered_lately(ago, self.recent).unwrap_or_else(|| Reply::text(200, view.role))
     }
 
     fn view(&self) -> ElectionHealthView {
@@ -200,7 +198,7 @@ impl ElectionHealth {
             leader: None,
             epoch: None,
             lease_remaining_ms: None,
-            store_answered_ms_ago: answered.map(|ago| ago.as_millis()),
+            store_answered_ms_ago: answered.map(millis),
         };
         if let Some(lease) = &lease {
             let term_at = self.margins.deadlines(lease.ends_at()).term_at;
@@ -213,7 +211,7 @@ impl ElectionHealth {
             view.this_candidate_leads = view.role == "leading";
             view.leader = Some(self.candidate.clone());
             view.epoch = Some(lease.epoch().get());
-            view.lease_remaining_ms = Some(lease.remaining().as_millis());
+            view.lease_remaining_ms = Some(millis(lease.remaining()));
         } else if let Some(seen) = election.and_then(|it| it.last_seen()).filter(LastSeen::is_held)
         {
             if role == "campaigning" {
