@@ -1,5 +1,6 @@
 //! `tenure run`: campaigns, runs CMD while leading, and resigns.
 
+mod bound;
 mod help;
 mod hooks;
 mod lead;
@@ -34,11 +35,11 @@ use crate::process::signals::{self, FORWARDED, Signals};
 use crate::process::timer::pause;
 use crate::store::open::{IfMissing, Opened, open, prefix, refuse_group};
 use crate::store::patience::{AFTER_A_FAILURE, AT_START, patiently};
+use bound::Bound;
 pub use help::AFTER_RUN;
 use hooks::HooksArgs;
 use lead::Job;
 use outcome::{Outcome, code_of_service};
-use turn::Bound;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Election")]
@@ -170,7 +171,7 @@ async fn run_as(
     let ready = match args.cron.bound() {
         Some(limit) => {
             let left = limit.saturating_sub(now().saturating_sub(started));
-            turn::wait_at_most(Bound { limit, left }, &election, args.cron.busy_exit_code(), ready)
+            bound::wait_at_most(Bound { limit, left }, &election, args.cron.busy_exit_code(), ready)
                 .await?
         }
         None => ready.await?,
@@ -226,12 +227,12 @@ async fn lead_until_done(
         let elected = match args.cron.wait() {
             Some(Duration::ZERO) => {
                 job.health.enter(CandidatePhase::Campaigning);
-                turn::try_once(election, poll, busy, signals).await?
+                bound::try_once(election, poll, busy, signals).await?
             }
             Some(limit) => {
                 let campaign = campaign(election, signals, &job.health, false);
                 let left = limit.saturating_sub(std::mem::take(&mut waited));
-                turn::wait_at_most(Bound { limit, left }, election, busy, campaign).await?
+                bound::wait_at_most(Bound { limit, left }, election, busy, campaign).await?
             }
             None => campaign(election, signals, &job.health, args.forever).await?,
         };
