@@ -16,6 +16,7 @@ use serde_json::Value;
 use tenure::{Epoch, EpochEnd, ErrorKind, Leadership, LeadershipEvent, Loss, Process};
 use tracing::{info, warn};
 
+use super::health::{CandidatePhase, ElectionHealth};
 use super::hooks::HooksArgs;
 use super::outcome::{Outcome, loss_text, outcome_of, why_lost};
 use crate::args::common::LayoutArg;
@@ -23,7 +24,6 @@ use crate::args::data_file;
 use crate::cron::Turn;
 use crate::exit::{self, Failure};
 use crate::guard::{Deadlines, Extras, Group, Left, Resignation};
-use crate::http::health::{CandidatePhase, ElectionHealth};
 use crate::output::print::{millis, plain};
 use crate::process::app_health::AppHealth;
 use crate::process::cmd::{Cmd, GroupWatch, inside_run, shown};

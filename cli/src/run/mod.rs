@@ -1,6 +1,7 @@
 //! `tenure run`: campaigns, runs CMD while leading, and resigns.
 
 mod bound;
+mod health;
 mod help;
 mod hooks;
 mod lead;
@@ -24,7 +25,7 @@ use super::exit::{self, Failure};
 use super::http::Sites;
 use crate::args::common::{StoreArg, name};
 use crate::args::lease::{ElectionArgs, GraceArg, OwnArgs};
-use crate::http::health::{CandidatePhase, ElectionHealth, HealthArg, recent};
+use crate::http::health::recent;
 use crate::http::metrics::MetricsArg;
 use crate::output::logs::Throttle;
 use crate::output::print::{in_ms, plain};
@@ -36,6 +37,7 @@ use crate::process::timer::pause;
 use crate::store::open::{IfMissing, Opened, open, prefix, refuse_group};
 use crate::store::patience::{AFTER_A_FAILURE, AT_START, patiently};
 use bound::Bound;
+use health::{CandidatePhase, ElectionHealth, HealthArg};
 pub use help::AFTER_RUN;
 use hooks::HooksArgs;
 use lead::Job;

@@ -4,8 +4,9 @@ use serde_json::Value;
 use tenure::store::MemoryStore;
 use tenure::{Leadership, Moment, Process};
 
-use super::pulse::EVERY_TURN;
 use super::*;
+use crate::http::health::pulse::EVERY_TURN;
+use crate::http::health::recent;
 use crate::process::timer::pause;
 
 const VALIDITY: Duration = Duration::from_secs(30);
