@@ -223,23 +223,6 @@ mod tests {
     }
 
     #[test]
-    fn the_greatest_epoch_is_found_for_any_gaps() {
-        let mut rng = fastrand::Rng::with_seed(1);
-        for round in 0..2_000 {
-            let bits = rng.u32(1..34);
-            let count = rng.usize(1..40);
-            let top = (1u64 << bits).min(Epoch::MAX.get());
-            let epochs: BTreeSet<u64> = (0..count).map(|_| rng.u64(1..=top)).collect();
-            let newest = epochs.last().copied().unwrap();
-            let known = [None, Some(newest), epochs.first().copied(), Some(rng.u64(1..=newest))];
-            let known = known[round % 4];
-            let (found, requests) = find(&epochs, known, rng.usize(1..9));
-            assert_eq!(found, Progress::Newest(Epoch::new(newest)), "{epochs:?} from {known:?}");
-            assert!(requests < 80, "{requests} requests for {} keys", epochs.len());
-        }
-    }
-
-    #[test]
     fn a_million_epochs_cost_tens_of_requests() {
         let epochs: BTreeSet<u64> = (1..=1_000_000).collect();
         let (found, requests) = find(&epochs, None, 1_000);

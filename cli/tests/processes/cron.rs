@@ -3,14 +3,12 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
-use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use tenure::Moment;
+use nix::sys::signal::Signal;
 
 use crate::TENURE;
-use tenure_testkit::command::scene::{Candidate, Scene, children, kill_at_once, pid};
-use tenure_testkit::command::{eventually, now, pause};
+use tenure_testkit::command::eventually;
+use tenure_testkit::command::scene::{Candidate, Scene, kill_at_once};
 
 /// A period from 1970 to 2069.
 const LONG: &[&str] = &["--once-per", "36500d"];
@@ -204,122 +202,4 @@ fn a_failed_host_reports_its_failure() {
     assert_eq!(failed.code(), 9, "{}", failed.said());
     fs::write(scene.path("go"), "").expect("a file");
     assert_eq!(other.code(), 0, "{}", other.said());
-}
-
-/// Errors of the clocks of the three hosts, in seconds.
-const SKEWS: [i64; 3] = [-4, 0, 3];
-const PERIOD: u64 = 12;
-const PERIODS: u64 = 6;
-
-/// Like cron, repeatedly starts a host. Its processes read the clock of this host.
-fn crontab(scene: &Scene, host: usize, library: &str, options: &[&str], until: u64) {
-    let name = format!("{host}");
-    while wall() < until {
-        let period = format!("{PERIOD}s");
-        let line = [&["--once-per", &period, "--try"][..], options, SHORT].concat();
-        let mut command = scene.run(&name, &line);
-        command.args([
-            "--",
-            "sh",
-            "-c",
-            "say() { echo \"$TENURE_PERIOD_START $TENURE_EPOCH \
-            $TENURE_ATTEMPT $1\" >>jobs; }; say start; sleep 0.5; say end",
-        ]);
-        command.env("LD_PRELOAD", library).env("FAKETIME", format!("{:+}s", SKEWS[host]));
-        command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("NO_FAKE_STAT", "1");
-        let mut candidate = scene.start(&name, command);
-        let code = candidate.code();
-        assert!([0, 75, 76, 137].contains(&code), "{code}: {}", candidate.said());
-        // Time until the next run of the crontab. No check depends on this pause.
-        pause(300);
-    }
-}
-
-/// Returns the seconds since 1970, by the clock of this machine.
-fn wall() -> u64 {
-    now().wall.as_secs()
-}
-
-/// Returns the starts of the periods that begin during the run by the clock of every host, except
-/// the first of these periods.
-fn whole_periods(from: u64, until: u64) -> Vec<String> {
-    let starts = (from / PERIOD + 2..until / PERIOD).map(|number| number * PERIOD);
-    let date = |start| Moment::new(Duration::ZERO, Duration::ZERO, Duration::from_secs(start));
-    starts.map(|start| date(start).time_of_day().format("%FT%TZ").to_string()).collect()
-}
-
-#[test]
-#[ignore = "needs libfaketime: scripts/servers/faketime.sh -- cargo test --test processes skewed -- --ignored"]
-fn hosts_with_skewed_clocks_run_each_period_once() {
-    let library =
-        std::env::var("TENURE_TEST_FAKETIME").expect("set by scripts/servers/faketime.sh");
-    let scene = Scene::new(TENURE);
-    let from = wall();
-    let until = from + PERIOD * PERIODS;
-    std::thread::scope(|threads| {
-        for host in 0..SKEWS.len() {
-            let (scene, library) = (&scene, &library);
-            threads.spawn(move || crontab(scene, host, library, &[], until));
-        }
-    });
-    let starts = starts(&scene);
-    let mut periods: Vec<_> = starts.iter().map(|line| line.period.clone()).collect();
-    println!("{} starts in {PERIODS} periods", periods.len());
-    assert!(periods.is_sorted(), "{periods:?}");
-    periods.dedup();
-    assert_eq!(periods.len(), starts.len(), "a period ran twice: {starts:?}");
-    for period in whole_periods(from, until) {
-        assert!(periods.contains(&period), "{period} did not run: {periods:?}");
-    }
-}
-
-#[test]
-#[ignore = "needs libfaketime: scripts/servers/faketime.sh -- cargo test --test processes skewed -- --ignored"]
-fn killed_hosts_with_skewed_clocks_never_run_at_the_same_time() {
-    let library =
-        std::env::var("TENURE_TEST_FAKETIME").expect("set by scripts/servers/faketime.sh");
-    let scene = Scene::new(TENURE);
-    let until = wall() + PERIOD * PERIODS;
-    let mut kills = 0;
-    std::thread::scope(|threads| {
-        for host in 0..SKEWS.len() {
-            let (scene, library) = (&scene, &library);
-            let retries = &["--retries", "2"];
-            threads.spawn(move || crontab(scene, host, library, retries, until));
-        }
-        // Kill the host after every second start.
-        let mut seen = 0;
-        while wall() < until {
-            pause(20);
-            let now = lines(&scene).into_iter().filter(|line| line.what == "start").count();
-            if now > std::mem::replace(&mut seen, now) && now % 2 == 1 {
-                kills += usize::from(kill_leader(&scene));
-            }
-        }
-    });
-    let starts = starts(&scene);
-    println!("{} starts, {kills} of them killed", starts.len());
-    assert!(kills > 0, "no host was killed");
-    for line in &starts {
-        let same = starts.iter().filter(|other| other.period == line.period);
-        assert!(same.count() <= 3, "{starts:?}");
-        assert!(line.attempt <= 3, "{starts:?}");
-    }
-}
-
-/// Kills the `tenure` process of the command that has written the last line.
-fn kill_leader(scene: &Scene) -> bool {
-    let Some(line) = lines(scene).pop() else { return false };
-    let says = format!("elected: epoch {};", line.epoch);
-    let leader = (0..SKEWS.len()).find(|host| {
-        let log = fs::read_to_string(scene.path(&format!("{host}.log")));
-        log.is_ok_and(|log| log.contains(&says))
-    });
-    let Some(leader) = leader else { return false };
-    let name = leader.to_string();
-    let processes = children(std::process::id()).find(|(_, line)| {
-        let words: Vec<_> = line.split(|byte| *byte == 0).collect();
-        words.windows(2).any(|pair| pair == [b"--name".as_slice(), name.as_bytes()])
-    });
-    processes.is_some_and(|(number, _)| kill(pid(number), Signal::SIGKILL).is_ok())
 }

@@ -57,30 +57,6 @@ fn wrong_variables_are_refused_with_their_names() {
     }
 }
 
-#[test]
-fn contradictory_settings_are_refused_with_their_values() {
-    let bench = Bench::new();
-    for (options, words) in [
-        (&["--renew", "20s"][..], &["20s until a renewal", "make 38s"][..]),
-        (&["--request-timeout", "7s", "--renew", "5s"], &["7s", "to 6s"]),
-        (&["--poll-backoff", "31s"], &["31s", "30s"]),
-        (&["--poll", "lapse", "--poll-backoff", "20s"], &["poll_backoff"]),
-        (&["--poll", "31s"], &["31s", "30s"]),
-        (&["--clock-drift-max", "0.6"], &["0.6", "0.5"]),
-        (&["--store-clock-margin", "1s"], &["1s", "2s"]),
-        (&["--takeover-delay", "25h"], &["90000s", "86400s"]),
-        (&["--data", "{"], &["not JSON"]),
-        (&["--data", "1", "--data-file", "x"], &["--data or --data-file"]),
-        (&["--data-file", "/no/such/file"], &["cannot read the data file"]),
-        (&["--unique-name"], &["--name"]),
-    ] {
-        let said = bench.run("run", &[options, &["--", "true"]].concat());
-        assert_eq!(said.code, 64, "{options:?}: {said:?}");
-        words.iter().for_each(|word| assert!(said.err.contains(word), "{options:?}: {said:?}"));
-    }
-    assert_eq!(bench.objects(), [""; 0], "nothing was written");
-}
-
 /// `--unique-name` requires `--name`. Before the fix, the check of this requirement ignored the
 /// variable `TENURE_NAME`.
 #[test]

@@ -1,6 +1,6 @@
 //! Tests of `tenure run --health-addr`, with the requests of probes and load balancers.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -57,47 +57,6 @@ fn a_load_balancer_finds_the_leader_and_its_successor() {
     a.code();
     eventually("b leads", || status(at_b, "/leader") == 200);
     assert_eq!((&view(at_b)["leader"], &view(at_b)["epoch"]), (&"b".into(), &2.into()));
-}
-
-#[test]
-fn a_stopping_run_is_unready_while_its_command_runs() {
-    let scene = Scene::new(TENURE);
-    let script = "trap 'touch told; while [ ! -e go ]; do sleep 0.05; done; exit 0' TERM
-                  touch ready; while :; do sleep 0.05; done";
-    let mut a = scene.script("a", &OPTIONS, script);
-    let address = &address(&a);
-    // CMD creates the file `ready` after it has set its trap. So the signal below does not kill
-    // CMD.
-    eventually("a leads", || scene.exists("ready") && status(address, "/leader") == 200);
-    a.signal(Signal::SIGTERM);
-    eventually("the command gets SIGTERM", || scene.exists("told"));
-    assert_eq!((status(address, "/leader"), status(address, "/readyz")), (503, 503));
-    assert_eq!((&view(address)["role"], &view(address)["leader"]), (&"ending".into(), &"a".into()));
-    assert_eq!(status(address, "/livez"), 200);
-    // An open connection does not delay the exit.
-    let _idle = TcpStream::connect(address).expect("the server listens");
-    std::fs::write(scene.path("go"), "").expect("a file");
-    assert_eq!(a.code(), 0);
-}
-
-/// `/livez` reports the run as live, because a restart would lose the lease, and would not repair
-/// the store.
-#[test]
-fn a_failing_store_makes_the_run_unready_and_keeps_it_live() {
-    let scene = Scene::new(TENURE);
-    let mut a = scene.script("a", &[&OPTIONS[..], &["--forever"]].concat(), "exec sleep 600");
-    let address = &address(&a);
-    eventually("a leads", || status(address, "/leader") == 200);
-    std::fs::rename(scene.path("store"), scene.path("aside")).expect("the directory exists");
-    std::fs::write(scene.path("store"), "").expect("a file replaces the directory");
-    eventually("the run is not ready, or has ended", || {
-        let (ready, live) = (status(address, "/readyz"), status(address, "/livez"));
-        assert!(live != 503, "the process is alive");
-        ready != 200
-    });
-    eventually("its lease has ended", || status(address, "/leader") != 200);
-    a.signal(Signal::SIGTERM);
-    a.code();
 }
 
 #[test]

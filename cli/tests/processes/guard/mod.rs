@@ -1,7 +1,7 @@
 //! Tests the type `Group` of `tenure run`: CMD with its supervisor, standby, guard and gate.
 #![cfg(target_os = "linux")]
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::pin::Pin;
@@ -28,16 +28,8 @@ async fn start(script: &str, argument: &Path) -> Group {
 }
 
 async fn start_with(script: &str, argument: &Path, deadlines: Deadlines) -> Group {
-    let argument = argument.as_os_str();
-    start_command(
-        &["sh".as_ref(), "-c".as_ref(), script.as_ref(), "sh".as_ref(), argument],
-        deadlines,
-    )
-    .await
-}
-
-async fn start_command(command: &[&OsStr], deadlines: Deadlines) -> Group {
-    let command: Vec<OsString> = command.iter().map(OsString::from).collect();
+    let command = ["sh", "-c", script, "sh"].map(OsString::from);
+    let command = [&command[..], &[argument.into()]].concat();
     let environment = [("TENURE_EPOCH", "7".to_owned())];
     let tenure = Tenure { binary: TENURE.into(), options: &[] };
     Group::start(&tenure, &command, &environment, deadlines, Extras::default())
@@ -79,27 +71,6 @@ fn pid(number: u32) -> Pid {
 /// child's process ID to the file.
 const STUBBORN: &str =
     r#"(trap '' TERM; exec sleep 1000) & echo $! > "$1"; trap '' TERM; wait; sleep 1000"#;
-
-#[tokio::test]
-async fn the_exit_code_of_a_command_is_reported() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("epoch");
-    let group = start(r#"echo $TENURE_EPOCH > "$1"; exit 3"#, &file).await;
-    let end = group.wait().await;
-    assert_eq!((end.exit_code(), end.stop), (3, None));
-    assert_eq!(gone(&group).await, end);
-    assert_eq!(fs::read_to_string(&file).expect("the file was written"), "7\n");
-    // This call must send no signal, because another process may now have the ID of the ended
-    // process.
-    group.kill();
-}
-
-#[tokio::test]
-async fn a_signal_gives_128_plus_its_number() {
-    let group = start("kill -KILL $$", Path::new("")).await;
-    let end = gone(&group).await;
-    assert_eq!((end.exit_code(), end.stop), (137, None));
-}
 
 #[tokio::test]
 async fn signals_reach_the_whole_group() {
@@ -149,18 +120,6 @@ async fn regression_the_group_lives_while_a_descendant_lives_outside_of_it() {
 }
 
 #[tokio::test]
-async fn a_command_that_ends_at_sigterm_is_not_killed() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("pid");
-    let script = r#"trap 'exit 0' TERM; echo $$ > "$1"; while :; do sleep 0.02; done"#;
-    let group = start(script, &file).await;
-    number_in(&file);
-    group.set_deadlines(Deadlines { term_at: in_ms(0), kill_at: in_ms(HOUR) });
-    let end = gone(&group).await;
-    assert_eq!((end.exit_code(), end.stop), (0, Some(Stop::Terminated)));
-}
-
-#[tokio::test]
 async fn an_ended_lease_starts_no_command() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("ran");
@@ -169,33 +128,6 @@ async fn an_ended_lease_starts_no_command() {
     let end = gone(&group).await;
     assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Killed)));
     assert!(!file.exists());
-}
-
-#[tokio::test]
-async fn signals_are_forwarded_after_many_others() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("pid");
-    let script = r#"trap 'exit 7' USR1; trap '' HUP; echo $$ > "$1"; while :; do sleep 0.02; done"#;
-    let group = start(script, &file).await;
-    number_in(&file);
-    for _ in 0..10 {
-        for _ in 0..30 {
-            group.forward(Signal::SIGHUP);
-        }
-        pause(50).await;
-    }
-    // Repeat the signal, because a guard on a busy machine may still process earlier signals.
-    let signals = async {
-        loop {
-            group.forward(Signal::SIGUSR1);
-            pause(50).await;
-        }
-    };
-    let end = tokio::select! {
-        end = gone(&group) => end,
-        () = signals => unreachable!("the loop of signals never ends"),
-    };
-    assert_eq!(end.exit_code(), 7);
 }
 
 #[tokio::test]
@@ -241,12 +173,6 @@ async fn a_dropped_group_does_not_resign() {
     }
     let end = election.snapshot().await.expect("the read succeeds").end;
     assert!(end != Some(EpochEnd::Resigned), "{end:?}");
-}
-
-#[tokio::test]
-async fn a_missing_command_ends_with_127() {
-    let group = start_command(&["tenure-no-such-command".as_ref()], far()).await;
-    assert_eq!(gone(&group).await.exit_code(), 127);
 }
 
 #[allow(clippy::disallowed_methods, reason = "polls real processes")]
