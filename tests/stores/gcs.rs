@@ -211,35 +211,6 @@ async fn an_emulator_without_preconditions_is_refused() {
     assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
 }
 
-/// Each case of this test runs the test in a child process with another value of the variable
-/// `STORAGE_EMULATOR_HOST`.
-#[test]
-fn the_environment_may_name_an_emulator() {
-    const HOST: &str = "STORAGE_EMULATOR_HOST";
-    const CHILD: &str = "TENURE_TEST_GCS_NAME";
-    if let Ok(name) = std::env::var(CHILD) {
-        assert_eq!(
-            AnyObjectStore::gcs_from_env("box").expect("the store is built").describe(),
-            name
-        );
-        return;
-    }
-    for (host, name) in [("127.0.0.1:9", "gs://box at http://127.0.0.1:9"), ("", "gs://box")] {
-        let mut child =
-            std::process::Command::new(std::env::current_exe().expect("the command runs"));
-        child.args(["--exact", "gcs::the_environment_may_name_an_emulator"]).env(CHILD, name);
-        for (other, _) in std::env::vars_os() {
-            if other.to_string_lossy().starts_with("GOOGLE_") {
-                child.env_remove(other);
-            }
-        }
-        let output =
-            child.env("HOME", "/nowhere").env(HOST, host).output().expect("the process starts");
-        assert!(output.status.success(), "{host:?}: {output:?}");
-        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
-    }
-}
-
 /// The service account key of an emulator may name a server. The client uses this server, so
 /// messages must name this server.
 #[tokio::test]

@@ -30,6 +30,14 @@ pub fn difficult_names() -> [String; 5] {
 }
 
 impl Said {
+    /// Returns the lines of a successful run, each of which is JSON.
+    #[track_caller]
+    pub fn json_lines(&self) -> Vec<Value> {
+        assert_eq!((self.code, self.err.as_str()), (0, ""), "{self:?}");
+        let lines = self.out.lines();
+        lines.map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
+    }
+
     /// Fails unless each line fits into a terminal of 80 columns.
     #[track_caller]
     pub fn fits_into_80_columns(&self) {

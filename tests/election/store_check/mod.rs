@@ -55,17 +55,6 @@ async fn each_unsafe_behaviour_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_refuses_with_an_error_is_unsafe() {
-    for call in [Call::Create, Call::Replace] {
-        let world = World::new();
-        world.store.on(call).always().fault(Fault::Unsupported);
-        let election = world.node("a").check_store(true).build().unwrap();
-        let error = election.campaign().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_first_check_takes_five_requests_and_can_be_disabled() {
     let world = World::new();
     let check = world.node("a").check_store(true).build().unwrap();
@@ -139,32 +128,6 @@ async fn regression_a_campaign_survives_failures_of_the_check() {
             let expected = is_write || !matches!(fault, Fault::Late(_));
             assert_eq!(told.iter().any(failed), expected, "{call:?} {fault:?}: {told:?}");
         }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_single_attempt_fails_on_an_unreachable_store() {
-    let world = World::new();
-    world.store.always(Fault::Hang);
-    let election = world.node("a").check_store(true).build().unwrap();
-    let (took, result) = timed(election.try_campaign()).await;
-    assert_eq!(result.unwrap_err().kind(), ErrorKind::Unavailable);
-    assert!(took >= secs(6) && took < secs(9), "{took:?}");
-    world.store.heal();
-    elected(election.try_campaign().await.unwrap()).resign().await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_permanent_failure_ends_the_check() {
-    for (fault, kind) in
-        [(Fault::Denied, ErrorKind::AccessDenied), (Fault::NoSuchStore, ErrorKind::NoSuchStore)]
-    {
-        let world = World::new();
-        world.store.always(fault);
-        let election = world.node("a").check_store(true).build().unwrap();
-        let error = within(secs(60), election.campaign()).await.expect("no waiting").unwrap_err();
-        assert_eq!(error.kind(), kind, "{error}");
-        assert!(error.to_string().contains("to check the store"), "{error}");
     }
 }
 

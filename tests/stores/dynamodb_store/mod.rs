@@ -245,36 +245,6 @@ async fn a_body_of_bytes_is_read() {
     assert_eq!(found(store.get("app/a", None, MAX).await).body, body("one"));
 }
 
-/// The test runs its own program in a child process with the variables of the test server.
-#[tokio::test]
-async fn the_environment_makes_a_store() {
-    const CHILD: &str = "TENURE_TEST_DYNAMODB";
-    if let Ok(endpoint) = std::env::var(CHILD) {
-        let store = DynamoStore::from_env(TABLE).await;
-        assert_eq!(store.describe(), format!("dynamodb://{TABLE} at {endpoint}"));
-        done(store.create(KEY, body("one")).await);
-        return;
-    }
-    let region = |(name, _): &(&str, String)| *name == "AWS_REGION";
-    for with_region in [true, false] {
-        let server = DynamoServer::start();
-        let mut child =
-            std::process::Command::new(std::env::current_exe().expect("the command runs"));
-        child
-            .args(["--exact", "dynamodb_store::the_environment_makes_a_store"])
-            .env("HOME", "/nowhere");
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("AWS_") {
-                child.env_remove(name);
-            }
-        }
-        child.envs(server.env().into_iter().filter(|var| with_region || !region(var)));
-        let output = child.env(CHILD, server.endpoint()).output().expect("the process starts");
-        assert!(output.status.success(), "with a region {with_region}: {output:?}");
-        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
-    }
-}
-
 #[tokio::test]
 async fn an_invalid_request_has_the_error_of_the_table() {
     let (server, store) = start();

@@ -20,6 +20,11 @@ fn with_epochs(count: u64) -> Bench {
     bench
 }
 
+fn signal(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(child.id()).expect("a small number"));
+    kill(pid, signal).expect("the process is alive");
+}
+
 #[test]
 fn compact_keeps_the_newest() {
     let bench = with_epochs(5);
@@ -85,15 +90,14 @@ fn a_report_is_one_json_object() {
 
 #[test]
 fn compact_repeats_until_a_signal() {
-    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+    for last in [Signal::SIGTERM, Signal::SIGINT] {
         let bench = with_epochs(3);
         let mut runs = Runs::start(&bench, &[]);
         assert_eq!(runs.next()["deleted"], 2);
         bench.epoch(4, RECORD);
         while runs.next()["deleted"] == 0 {}
         assert_eq!(bench.objects(), ["lock-0000000004.json"]);
-        let pid = Pid::from_raw(i32::try_from(runs.child.id()).expect("a small number"));
-        kill(pid, signal).expect("the process is alive");
+        signal(&runs.child, last);
         assert_eq!(ended(&mut runs.child).code(), Some(0));
     }
 }
@@ -135,4 +139,43 @@ impl Drop for Runs {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// If a LIST hangs, the first signal ends the command. If a deletion hangs, the second signal ends
+/// the command.
+#[cfg(feature = "s3")]
+#[test]
+fn a_hanging_store_does_not_prevent_the_exit() {
+    use crate::bench;
+    use tenure_testkit::command::{eventually, output};
+    use tenure_testkit::s3_server::{Op, S3Server, ServerFault};
+
+    let line = ["compact", "--store", "s3://tenure-test/app", "--keep", "1", "--min-age", "0s"];
+    let server = S3Server::start_blocking();
+    for epoch in 1..=3 {
+        server.put_raw(&format!("app/lock-{epoch:010}.json"), RECORD);
+    }
+    server.fault(ServerFault::Hold).on(Op::List).times(1);
+    let child = spawn(&server.env(), &line);
+    eventually("the command lists", || server.count(Op::List) == 1);
+    signal(&child, Signal::SIGTERM);
+    let said = bench::said(output(child));
+    let report = "interrupted: deleted 0 of the 0 epochs listed so far (0 bytes); 1 requests; run it \
+                again to continue\n";
+    assert_eq!((said.code, said.out.as_str()), (143, report));
+    server.forget_requests();
+    server.fault(ServerFault::Hold).on(Op::Delete);
+    let child = spawn(&server.env(), &line);
+    eventually("the command deletes", || server.count(Op::Delete) == 1);
+    signal(&child, Signal::SIGINT);
+    eventually("the command has handled the first signal", || {
+        // A second signal ends the command immediately.
+        signal(&child, Signal::SIGINT);
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id()));
+        stat.map_or(true, |stat| stat.contains(") Z "))
+    });
+    let said = bench::said(output(child));
+    assert_eq!(said.code, 130, "{said:?}");
+    assert!(said.out.starts_with("interrupted: deleted 0 of the 3 epochs"), "{said:?}");
+    server.release();
 }

@@ -7,7 +7,7 @@ use roxmltree::Document;
 use serde_json::{Value, json};
 use tenure::Process;
 
-use crate::bench::{Bench, Said, difficult_names};
+use crate::bench::{Bench, difficult_names};
 
 const NOON: &str = "2026-11-20T12:00:00Z";
 
@@ -61,15 +61,6 @@ fn story(start: DateTime<Utc>) -> Bench {
     write(&bench, 94, written(start, 310), "{}");
     seal(here, 95, "dora", [320, 395, 400], ("resigned", "dora"));
     bench
-}
-
-#[track_caller]
-fn lines(said: &Said) -> Vec<Value> {
-    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
-    said.out
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("each line is one JSON object"))
-        .collect()
 }
 
 #[test]
@@ -134,13 +125,13 @@ fn regression_the_table_has_whole_seconds() {
     );
     assert!(out.contains("\nled        ~9s (at least 6s, at most 11s)\n"), "{out}");
     assert!(!out.contains("ms"), "{out}");
-    let told = lines(&bench.run("history", &["--json"]));
+    let told = bench.run("history", &["--json"]).json_lines();
     assert_eq!((&told[0]["led_ms"], &told[1]["led_ms"]), (&json!(8_436), &json!(300)));
 }
 
 #[test]
 fn json_separates_recorded_and_derived_values() {
-    let told = lines(&story(noon()).run("history", &["--json"]));
+    let told = story(noon()).run("history", &["--json"]).json_lines();
     assert_eq!(told.len(), 6);
     let expected = json!({
         "kind": "epoch", "epoch": 92, "candidate": "ben", "end": "lapsed", "lapsed": false,
@@ -176,11 +167,11 @@ fn json_separates_recorded_and_derived_values() {
 #[test]
 fn the_history_may_be_limited_to_the_newest_epochs() {
     let bench = story(noon());
-    let told = lines(&bench.run("history", &["--json", "--limit", "2"]));
+    let told = bench.run("history", &["--json", "--limit", "2"]).json_lines();
     assert_eq!((&told[0]["epoch"], told.len()), (&94.into(), 3));
     assert_eq!((&told[2]["left_out"], &told[2]["requests"]), (&3.into(), &4.into()));
     // The history shows the newest epoch even if it ended before the time of `--since`.
-    let told = lines(&bench.run("history", &["--json", "--since", "1s"]));
+    let told = bench.run("history", &["--json", "--since", "1s"]).json_lines();
     assert_eq!((&told[0]["epoch"], told.len()), (&95.into(), 2));
     for wrong in [&["--limit", "0"][..], &["--limit", "100001"], &["--since", "0s"]] {
         assert_eq!(bench.run("history", wrong).code, 64, "{wrong:?}");
@@ -282,14 +273,14 @@ fn the_gaps_of_a_job_are_not_shown() {
     let options = ["--once-per", "1d", "--name", "eve", "--", "true"];
     assert_eq!(bench.run("run", &options).code, 0);
     assert_eq!(gaps(&bench), (false, false, false));
-    assert_eq!(lines(&bench.run("history", &["--json"]))[7]["longest_gap"]["after"], 95);
+    assert_eq!(bench.run("history", &["--json"]).json_lines()[7]["longest_gap"]["after"], 95);
 }
 
 #[test]
 fn a_vacant_election_has_no_history() {
     let bench = Bench::new();
     assert_eq!(bench.run("history", &[]).out, "no process has led\n");
-    let told = lines(&bench.run("history", &["--json"]));
+    let told = bench.run("history", &["--json"]).json_lines();
     assert_eq!(
         (told.len(), &told[0]["epochs"], &told[0]["longest_gap"]),
         (1, &0.into(), &Value::Null)
@@ -333,7 +324,7 @@ fn a_single_object_reports_that_it_keeps_no_history() {
     assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
     assert!(said.out.contains("\n3      a "), "{said:?}");
     assert!(said.out.contains("\nnote       a single object keeps no history: "), "{said:?}");
-    let told = lines(&bench.run("history", &[&single[..], &["--json"]].concat()));
+    let told = bench.run("history", &[&single[..], &["--json"]].concat()).json_lines();
     assert_eq!((&told[0]["epoch"], &told[1]["missing"]), (&3.into(), &json!([[1, 2]])));
     bench.run("history", &[]).fails(64, &["--layout single-object"]);
     fs::write(bench.path("store").join("lock.json"), "{}").expect("a file");
@@ -346,7 +337,7 @@ fn real_elections_have_a_history() {
     for name in ["anna", "ben", "anna"] {
         assert_eq!(bench.run("run", &["--name", name, "--", "true"]).code, 0);
     }
-    let told = lines(&bench.run("history", &["--json"]));
+    let told = bench.run("history", &["--json"]).json_lines();
     let told: Vec<_> = told.iter().map(|line| (&line["candidate"], &line["end"])).collect();
     let resigned = Value::from("resigned");
     let expected = ["anna".into(), "ben".into(), "anna".into()];

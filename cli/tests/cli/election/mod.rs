@@ -3,7 +3,5 @@
 mod compact;
 mod depose_restore;
 mod history;
-#[cfg(feature = "s3")]
-mod interrupt;
 mod single_object;
 pub mod status_watch;

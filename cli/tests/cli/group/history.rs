@@ -78,15 +78,6 @@ fn run(bench: &Bench, options: &[&str]) -> Said {
     tenure(&[&["group", "history", "--store", &url], options].concat())
 }
 
-#[track_caller]
-fn lines(said: &Said) -> Vec<Value> {
-    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
-    said.out
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("each line is one JSON object"))
-        .collect()
-}
-
 #[test]
 fn the_table_shows_the_changes_of_each_assignment() {
     let said = run(&story("w1"), &[]);
@@ -147,7 +138,7 @@ fn regression_the_record_of_the_session_shows_how_a_member_left() {
         bench.object(&format!("members/{ONE}/lock.json"), &session.to_string());
         let out = run(&bench, &[]).out;
         assert!(out.contains(&format!("  w1 {word}\n")), "{end}: {out}");
-        let told = lines(&run(&bench, &["--json"]));
+        let told = run(&bench, &["--json"]).json_lines();
         assert_eq!(told[6]["left"][0]["ended"], end);
     }
 }
@@ -233,7 +224,7 @@ fn regression_the_summary_of_one_partition_names_its_owner() {
 
 #[test]
 fn json_has_a_line_for_each_assignment_and_a_summary() {
-    let told = lines(&run(&story("w1"), &["--json"]));
+    let told = run(&story("w1"), &["--json"]).json_lines();
     assert_eq!(told.len(), 10);
     assert_eq!(
         told[3],
@@ -319,7 +310,7 @@ fn regression_the_table_shows_reservations() {
     assign(4, json!({ "name": "a", "token": 2 }));
     assign(5, reserved);
     assign(6, json!({ "name": "a", "owner": 0, "token": 6 }));
-    let told = lines(&run(&bench, &["--json"]));
+    let told = run(&bench, &["--json"]).json_lines();
     let events = |line: usize| told[line]["partitions"][0]["events"].clone();
     assert_eq!(events(1), json!(["released", "reserved"]));
     assert_eq!(told[1]["partitions"][0]["reserved_for"], "w2\n");
@@ -376,7 +367,7 @@ fn an_unreadable_history_is_refused() {
     let bench = Bench::new();
     let said = run(&bench, &[]);
     assert_eq!((said.code, &*said.out), (0, "no group yet: its first member creates it\n"));
-    let summary = &lines(&run(&bench, &["--json"]))[0];
+    let summary = &run(&bench, &["--json"]).json_lines()[0];
     assert_eq!((&summary["assignments"], &summary["requests"]), (&json!(0), &json!(1)));
     assert!(run(&bench, &["--svg", "-"]).out.contains("nothing has been owned yet"));
     write(&bench, 3, 0, "{}");

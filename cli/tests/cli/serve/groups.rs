@@ -155,52 +155,6 @@ fn the_state_of_a_member_lists_its_partitions() {
     assert_eq!(events.all()[2].1["session"], session);
 }
 
-#[test]
-fn a_release_names_a_token_and_may_have_a_back_off() {
-    let scene = Scene::new(TENURE);
-    let a = member(&scene, "a", &[]);
-    settles(&[&a], &[6]);
-    let token = a.tokens()["3"];
-    let (status, said) = a.release("3", &format!("?token={}", token + 1), "");
-    assert_eq!((status, &said["code"]), (409, &"other_token".into()), "{said}");
-    for (query, body) in [
-        ("?token=x", ""),
-        ("?epoch=1", ""),
-        ("", "{"),
-        ("", r#"{"back_of_ms":1}"#),
-        ("", r#"{"back_off_ms":-1}"#),
-        ("", r#"{"back_off_ms":86400001}"#),
-        ("", "[5]"),
-    ] {
-        let (status, said) = a.release("3", query, body);
-        assert_eq!(status, 400, "{query} {body}: {said}");
-    }
-    assert_eq!(a.release("7", "", "").1["code"], "not_owned");
-    assert_eq!(a.tokens()["3"], token, "the partitions have not changed");
-    let b = member(&scene, "b", &[]);
-    settles(&[&a, &b], &[3, 3]);
-    // Without a back-off, the group may give a released partition to the same member again.
-    let moves = a.names(false)[0].clone();
-    let before = a.tokens()[&moves];
-    assert_eq!(a.release(&moves, "", r#"{"back_off_ms":0}"#).0, 200);
-    eventually("the partition returns", || {
-        one_owner(&[&a, &b]);
-        assert!(!b.tokens().contains_key(&moves), "the partition stays away from its former owner");
-        a.tokens().get(&moves).is_some_and(|token| *token > before)
-    });
-    // With a back-off, the partition moves, as after a failure of the work on this member.
-    let token = a.tokens()[&moves];
-    let (status, said) = a.release(&moves, &format!("?token={token}"), r#"{"back_off_ms":600000}"#);
-    assert_eq!((status, said), (200, json!({ "partition": moves, "token": token })));
-    assert!(!a.tokens().contains_key(&moves), "at once");
-    eventually("b owns the partition", || {
-        one_owner(&[&a, &b]);
-        a.release_revoked();
-        b.release_revoked();
-        b.tokens().get(&moves).is_some_and(|of_b| *of_b > token)
-    });
-}
-
 /// Requests arrive while the sidecar is stopped and another member owns its partitions. After the
 /// sidecar continues, it must detect by the clock that its lease has ended before it replies.
 #[test]
@@ -226,42 +180,6 @@ fn a_stopped_sidecar_has_no_tokens_of_moved_partitions() {
         let lost = a.group()["lost"]["reason"].clone();
         ["lease_ended", "not_renewed", "suspended", "sealed"].iter().any(|known| lost == *known)
     });
-}
-
-#[test]
-fn a_member_leaves_after_its_application_has_released_all() {
-    let scene = Scene::new(TENURE);
-    let a = member(&scene, "a", &[]);
-    settles(&[&a], &[6]);
-    let leave = |body: &str| a.json("POST", &format!("{GROUP}/leave"), body);
-    for wrong in ["{", "[null,null]", r#"{"for":1}"#, r#"{"for_ms":3600001}"#, r#"{"pause_ms":-1}"#]
-    {
-        assert_eq!(leave(wrong).1["code"], "bad_body", "{wrong}");
-    }
-    // Member a leaves, and asks the group to reserve its partitions for the name `a`. So b gets no
-    // partition.
-    let kept = leave(r#"{"for_ms":3600000,"pause_ms":1000}"#);
-    assert_eq!(kept, (200, json!({ "owned": 6 })));
-    let b = member(&scene, "b", &[]);
-    eventually("all partitions are revoked", || a.names(true).len() == 6);
-    assert_eq!((&a.group()["role"], a.tokens().len()), (&"leaving".into(), 6));
-    for number in 0..6 {
-        assert_eq!(a.release(&number.to_string(), "", "").0, 200);
-    }
-    eventually("the member gets its former partitions back", || {
-        one_owner(&[&a, &b]);
-        // While member a is away, member b must get none of the reserved partitions.
-        let is_away = ["standby", "joining"].iter().any(|role| a.group()["role"] == *role);
-        assert!(!is_away || b.tokens().is_empty(), "the partition stays reserved");
-        a.release_revoked();
-        a.tokens().len() >= 3
-    });
-    assert_eq!(a.group()["lost"]["reason"], "left");
-    assert_eq!(leave(r#"{"pause_ms":600000}"#).0, 200);
-    settles(&[&a, &b], &[0, 6]);
-    assert_eq!(leave("").1["code"], "not_member");
-    assert_eq!(a.get(&format!("{GROUP}/assignment")).1["code"], "not_member");
-    assert_eq!((&a.group()["role"], &a.group()["reason"]), (&"standby".into(), &"left".into()));
 }
 
 #[test]

@@ -50,57 +50,6 @@ fn every_verb_works_on_s3() {
 }
 
 #[test]
-fn the_history_of_real_elections_on_s3() {
-    let server = S3Server::start_blocking();
-    for name in ["anna", "ben & <co>"] {
-        let options = ["--name", name, "--", "true"];
-        assert_eq!(on(&server, &[&["run"][..], &STORE, &options].concat()).code, 0);
-    }
-    server.put_raw("app/lock-0000000003.json", "{}");
-    let drawn = tempfile::tempdir().expect("a directory");
-    let svg = drawn.path().join("history.svg");
-    let file = svg.to_str().expect("UTF-8");
-    server.forget_requests();
-    let said = on(&server, &[&["history", "--json", "--svg", file][..], &STORE].concat());
-    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
-    // The fourth GET reads the record of a job, because the drawing of a job has no gaps.
-    assert_eq!((server.count(Op::List), server.count(Op::Get)), (1, 4));
-    let lines: Vec<serde_json::Value> =
-        said.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    let told: Vec<_> = lines.iter().map(|line| (&line["candidate"], &line["end"])).collect();
-    assert_eq!(
-        told[..3],
-        [
-            (&"anna".into(), &"resigned".into()),
-            (&"ben & <co>".into(), &"resigned".into()),
-            (&serde_json::Value::Null, &"unreadable".into()),
-        ]
-    );
-    assert_eq!(lines[0]["until"]["exact"], true);
-    assert_eq!((&lines[3]["kind"], &lines[3]["requests"]), (&"summary".into(), &5.into()));
-    let svg = std::fs::read_to_string(svg).expect("the drawing was written");
-    roxmltree::Document::parse(&svg).expect("XML");
-    assert!(svg.contains("ben &amp; &lt;co&gt;"), "{svg}");
-    server.fault(ServerFault::AccessDenied).on(Op::Get);
-    on(&server, &[&["history"][..], &STORE].concat()).fails(77, &["GetObject"]);
-}
-
-#[test]
-fn a_single_object_works_on_s3() {
-    let server = S3Server::start_blocking();
-    let single = ["--layout", "single-object"];
-    let verb = |verb, rest: &[&str]| on(&server, &[&[verb][..], &STORE, &single, rest].concat());
-    assert!(verb("status", &[]).out.contains("vacant"));
-    for token in 1..=3 {
-        let said = verb("run", &["--", "sh", "-c", "echo $TENURE_EPOCH"]);
-        assert_eq!((said.code, said.out), (0, format!("{token}\n")), "{}", said.err);
-    }
-    assert!(verb("status", &["--json"]).out.starts_with(r#"{"state":"vacant","epoch":3,"#));
-    verb("compact", &[]).fails(64, &["nothing to compact"]);
-    assert_eq!(without_checks(server.keys()), ["app/lock.json"]);
-}
-
-#[test]
 fn a_missing_bucket_exits_with_69() {
     let server = S3Server::start_blocking();
     for line in [
@@ -261,25 +210,6 @@ fn watch_distinguishes_unknown_from_vacant() {
     server.put_raw("app/lock-0000000003.json", SHORT.replace("false", "true"));
     watching.tells("no process leads");
     watching.ends(Signal::SIGTERM);
-}
-
-#[test]
-fn compactions_continue_after_a_failure() {
-    let server = S3Server::start_blocking();
-    server.fault(ServerFault::ErrorBefore).on(Op::List);
-    let line = [&["compact"][..], &STORE, &["--every", "50ms", "--json"]].concat();
-    let mut child = spawn(&server.env(), &line);
-    let mut said = BufReader::new(child.stderr.take().expect("the output is a pipe")).lines();
-    let fails = |line: &str| line.contains("the next run tries again");
-    while !with_deadline(child.id(), || said.next()).is_some_and(|it| fails(&it.expect("text"))) {}
-    server.clear_faults();
-    let mut report = String::new();
-    let stdout = child.stdout.take().expect("the output is a pipe");
-    let mut stdout = BufReader::new(stdout);
-    with_deadline(child.id(), || stdout.read_line(&mut report)).expect("the output is text");
-    assert!(report.starts_with(r#"{"listed":0,"#), "{report}");
-    child.kill().expect("the process is alive");
-    child.wait().expect("the child can be waited for");
 }
 
 /// A seal of an operator may take effect without an answer. The operator reads the object to find
