@@ -1,11 +1,10 @@
 //! Whole probes of correct and faulty stores in memory.
 
-use async_trait::async_trait;
 use tenure::Compactor;
-use tenure::store::{MemoryStore, Store, StoreError};
+use tenure::store::{MemoryStore, Store};
 use tenure_fencing::Generations;
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
-use tenure_testkit::layer::{Layer, Layered};
+use tenure_testkit::layer::Layered;
 use tenure_testkit::one_write_a_second::OneWriteASecond;
 
 use super::report::Verdict;
@@ -177,27 +176,14 @@ async fn a_probe_without_the_right_to_delete_writes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn undeleted_objects_are_reported() {
     let memory = MemoryStore::new();
-    let probed = probed(Arc::new(Layered(Undead(memory.clone()))), LayoutArg::EpochFiles).await;
+    let store = FaultStore::new(Arc::new(memory.clone()));
+    store.on(Call::Delete).always().fault(Fault::Claim);
+    let probed = probed(Arc::new(store), LayoutArg::EpochFiles).await;
     assert_eq!((probed.report.verdict, probed.report.exit_code()), (Verdict::Unsafe, 70));
     assert!(probed.broken().contains(&"delete"), "{:?}", probed.broken());
     let left = memory.list("", "", 1_000).await.expect("a listing").entries;
     assert_eq!(probed.left.len(), left.len());
     assert!(probed.report.for_people().contains("could not be deleted, such as app/probe-"));
-}
-
-/// A store that ignores deletions.
-#[derive(Debug)]
-struct Undead(MemoryStore);
-
-#[async_trait]
-impl Layer for Undead {
-    fn inner(&self) -> &dyn Store {
-        &self.0
-    }
-
-    async fn delete(&self, _: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
-        Ok(Vec::new())
-    }
 }
 
 /// Keys that a killed probe has left behind have no effect on elections and compactors.
