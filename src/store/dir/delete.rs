@@ -62,6 +62,8 @@ fn delete_in(
     // Without the lock, a concurrent replace could undo the deletion with its rename.
     let work = work_folder(root)?;
     let locked = Locked::alone(&work)?;
+    // An error after the first removal would be wrong, because a part of the deletion has happened.
+    let marked = unsynced::marked(root)?;
     let (mut chain, missing) = FolderChain::as_far_as_there(root, path)?;
     let (mut failed, mut is_removed) = (Vec::new(), false);
     if !missing {
@@ -77,7 +79,7 @@ fn delete_in(
     chain.sync()?;
     // A deletion does not first settle another marked object (module `unsynced`). On a full disk a
     // settlement would fail, and the deletion could not free space.
-    if let Some(marked) = unsynced::marked(root)?
+    if let Some(marked) = marked
         && keys.iter().any(|key| **key == marked)
         && !failed.iter().any(|(key, _)| *key == marked)
     {

@@ -1,4 +1,4 @@
-//! Tests of the removal of empty folders.
+//! Tests of deletions, and of the removal of empty folders.
 
 use std::fs;
 
@@ -78,4 +78,22 @@ fn regression_a_deletion_removes_empty_folders_of_earlier_versions() {
     delete("app/members/b/lock.json");
     assert!(!path.join("app/members").exists() && path.join("app").exists());
     assert!(path.join("other").exists());
+}
+
+/// Before the fix, a deletion read the mark after its removals. If the mark could not be read, the
+/// error said that the deletion had no effect. Set-up: the work folder is replaced in between.
+#[test]
+fn regression_a_deletion_with_an_effect_is_no_determinate_error() {
+    let scene = Scene::new();
+    scene.put("app/a", "one", None).expect("the process is alive").expect("written");
+    let (work, moved) = (scene.root.path.join(".tenure"), scene.root.path.join("moved"));
+    scene.fates(move |path| {
+        if path.is_dir() && work.is_dir() {
+            fs::rename(&work, &moved).expect("it exists");
+            fs::write(&work, "").expect("written");
+        }
+        Fate::Works
+    });
+    let failed = delete::delete(&scene.root, &["app/a".to_owned()]).expect("deleted");
+    assert_eq!((failed.len(), scene.seen("app/a")), (0, None));
 }
