@@ -19,6 +19,14 @@ const DRAFT_PREFIX: &str = "tmp-";
 /// after the removal of its draft, its write fails, because the draft is missing.
 const LEFTOVER_AGE: chrono::TimeDelta = chrono::TimeDelta::hours(1);
 
+/// Returns the name of a new draft. The time makes the name unique, because processes in different
+/// containers may have the same process ID.
+pub(super) fn new_name() -> String {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+    format!("{DRAFT_PREFIX}{}-{number}-{}", std::process::id(), first_count())
+}
+
 /// A file that will become an object. Dropping this value removes the file.
 pub(super) struct Draft<'a> {
     work: &'a Folder,
@@ -31,15 +39,7 @@ impl Draft<'_> {
         work: &'a Folder,
         fill: impl FnOnce(&mut File) -> io::Result<()>,
     ) -> Result<Draft<'a>, StoreError> {
-        static COUNTER: AtomicU64 = AtomicU64::new(0);
-        // The time makes the name unique, because processes in different containers may have the
-        // same process ID.
-        let name = format!(
-            "{DRAFT_PREFIX}{}-{}-{}",
-            std::process::id(),
-            COUNTER.fetch_add(1, Ordering::Relaxed),
-            first_count()
-        );
+        let name = new_name();
         let mut file = work.new_file(&name)?;
         let draft = Draft { work, name };
         let path = work.path_of(&draft.name);
@@ -73,10 +73,16 @@ pub(super) fn remove_leftovers(_: &Locked, work: &Folder) -> Result<(), StoreErr
         if !name.starts_with(DRAFT_PREFIX) {
             continue;
         }
-        if let Some(Named::Object { last_modified: Some(written), .. }) = work.look_up(&name)?
-            && now.signed_duration_since(written) > LEFTOVER_AGE
-        {
-            work.remove(&name)?;
+        match work.look_up(&name)? {
+            // The date may also be in the future, because the clock may have been wrong.
+            Some(Named::Object { last_modified: Some(written), .. })
+                if now.signed_duration_since(written).abs() > LEFTOVER_AGE =>
+            {
+                work.remove(&name)?;
+            }
+            // Folders are created and renamed under the lock.
+            Some(Named::Folder) => drop(work.remove_empty_folder(&name)),
+            _ => {}
         }
     }
     Ok(())
