@@ -1,22 +1,24 @@
 //! Lists one page of the keys in a directory.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::folder::{Folder, Hint, Named, Root};
 use super::folder_chain::FolderChain;
-use super::lock::read_locked;
+use super::lock::{Locked, sleep};
 use super::time::last_modified;
 use super::{key, unsynced};
 use crate::env::clock;
-use crate::store::{Entry, Page, StoreError};
+use crate::store::{Determinacy, Entry, Page, StoreError, StoreErrorKind};
 
 const MAX_PAGE: usize = 1_000;
 
 /// Returns the smallest keys with this prefix that are greater than `after`.
 ///
-/// This function reads the whole folder, but keeps only one page in memory.
+/// This function reads the whole folder, but keeps only one page in memory. It acquires the lock
+/// only if a folder changes meanwhile, because writers would wait for many large listings.
 pub(super) fn list(
     root: &Root,
     prefix: &str,
@@ -25,19 +27,17 @@ pub(super) fn list(
 ) -> Result<Page, StoreError> {
     let base = key::folder_of_prefix(prefix)?;
     let top = Folder::root(root)?;
-    // Writers are excluded during the walk, because the walk could miss a file that a rename
-    // replaces.
-    let mut page = read_locked(&top, |is_locked| {
-        let room = limit.clamp(1, MAX_PAGE) + 1;
-        let mut page = PageKeys { prefix, after, room, kept: BTreeMap::new(), is_locked };
-        let mut folders = vec![base.to_owned()];
-        while let Some(path) = folders.pop() {
-            if let Some(chain) = FolderChain::find(&top, &path)? {
-                page.look_into(&path, chain.folder(), &mut folders)?;
-            }
+    let room = limit.clamp(1, MAX_PAGE) + 1;
+    let read =
+        |walks| PageKeys { prefix, after, room, kept: BTreeMap::new() }.read(&top, base, walks);
+    let mut page = match read(Walks::UntilQuiet(1))? {
+        Some(page) => page,
+        None => {
+            let locked = Locked::shared(&top)?;
+            let walks = locked.as_ref().map_or(Walks::UntilQuiet(MOST_WALKS), |_| Walks::Locked);
+            read(walks)?.ok_or_else(|| never_quiet(&top.path_of(base)))?
         }
-        Ok(page)
-    })?;
+    };
     let truncated = page.kept.len() == page.room;
     if truncated {
         page.kept.pop_last();
@@ -51,6 +51,58 @@ pub(super) fn list(
     Ok(Page { entries, truncated, served_at: Some(clock::wall_clock()) })
 }
 
+fn never_quiet(path: &Path) -> StoreError {
+    let why = format!(
+        "{} changes too fast for a listing without the lock; try again, or list as the user of the \
+         writers",
+        path.display()
+    );
+    StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why)
+}
+
+/// The walks of each folder of a listing. A walk may miss a file that is replaced during the walk.
+#[derive(Debug, Clone, Copy)]
+enum Walks {
+    /// One walk, because this process holds the lock.
+    Locked,
+    /// At most this number of walks, until the folder does not change during a walk.
+    UntilQuiet(usize),
+}
+
+/// Maximum number of walks of a folder that keeps changing, for a process without the lock.
+const MOST_WALKS: usize = 8;
+
+/// Longest interval in which a file system may give two changes the same modification time.
+const TICK: TimeDelta = TimeDelta::milliseconds(20);
+/// The same interval for file systems that store only seconds.
+const COARSE_TICK: TimeDelta = TimeDelta::seconds(2);
+
+/// Walks until the folder does not change during a walk. Returns false if the folder has changed at
+/// `most` times. A folder that changed just before the walk counts as changing, because the next
+/// change may get the same modification time. The clock may have been set, so the time of the last
+/// change may be in the future.
+fn until_quiet(
+    most: usize,
+    now: impl Fn() -> DateTime<Utc>,
+    modified: impl Fn() -> Option<DateTime<Utc>>,
+    mut walk: impl FnMut() -> Result<(), StoreError>,
+) -> Result<bool, StoreError> {
+    for number in 0..most {
+        if number > 0 {
+            sleep(TICK.to_std().unwrap_or_default());
+        }
+        let Some(before) = modified() else { continue };
+        let tick = if before.timestamp_subsec_nanos() == 0 { COARSE_TICK } else { TICK };
+        if (now() - before).abs() > tick {
+            walk()?;
+            if modified() == Some(before) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
 struct PageKeys<'a> {
     prefix: &'a str,
     after: &'a str,
@@ -58,55 +110,30 @@ struct PageKeys<'a> {
     /// that the page is not the last page.
     room: usize,
     kept: BTreeMap<String, Entry>,
-    /// False if this process could not open the lock. In this case writers may run during the walk.
-    is_locked: bool,
-}
-
-/// Maximum number of walks of a folder that keeps changing.
-const MOST_WALKS: usize = 8;
-
-/// Longest interval in which a file system may give two changes the same modification time.
-const TICK: chrono::TimeDelta = chrono::TimeDelta::milliseconds(20);
-
-/// Repeats the walk until the last modification of the folder is more than `TICK` older than the
-/// start of the walk. Walks at most `most` times.
-fn until_quiet(
-    most: usize,
-    now: impl Fn() -> DateTime<Utc>,
-    modified: impl Fn() -> Option<DateTime<Utc>>,
-    mut walk: impl FnMut() -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
-    for _ in 0..most {
-        let (start, before) = (now(), modified());
-        walk()?;
-        if before.is_some_and(|before| start.signed_duration_since(before) > TICK)
-            && modified() == before
-        {
-            break;
-        }
-    }
-    Ok(())
 }
 
 impl PageKeys<'_> {
-    /// Walks the folder. Without the lock it repeats the walk if the folder has changed, because a
-    /// walk may miss a file that is replaced during the walk.
-    fn look_into(
-        &mut self,
-        path: &str,
-        folder: &Folder,
-        folders: &mut Vec<String>,
-    ) -> Result<(), StoreError> {
-        let (known, walks) = (folders.len(), if self.is_locked { 1 } else { MOST_WALKS });
-        until_quiet(
-            walks,
-            clock::wall_clock,
-            || last_modified(folder.file()),
-            || {
+    /// Reads the folder `base` and its subfolders. Returns `None` if a folder does not stop changing.
+    fn read(mut self, top: &Folder, base: &str, walks: Walks) -> Result<Option<Self>, StoreError> {
+        let mut folders = vec![base.to_owned()];
+        while let Some(path) = folders.pop() {
+            let Some(chain) = FolderChain::find(top, &path)? else { continue };
+            let (folder, known) = (chain.folder(), folders.len());
+            let mut walk = || {
                 folders.truncate(known);
-                self.walk(path, folder, folders)
-            },
-        )
+                self.walk(&path, folder, &mut folders)
+            };
+            let is_read = match walks {
+                Walks::Locked => walk().map(|()| true),
+                Walks::UntilQuiet(most) => {
+                    until_quiet(most, clock::wall_clock, || last_modified(folder.file()), walk)
+                }
+            }?;
+            if !is_read {
+                return Ok(None);
+            }
+        }
+        Ok(Some(self))
     }
 
     fn walk(
@@ -159,11 +186,13 @@ impl PageKeys<'_> {
 mod tests {
     use std::cell::Cell;
 
+    use chrono::Timelike as _;
+
     use super::*;
 
     fn page<'a>(prefix: &'a str, after: &'a str, kept: &[&str]) -> PageKeys<'a> {
         let entry = |key: &&str| ((*key).to_owned(), Entry::new(*key, 0));
-        PageKeys { prefix, after, room: 2, kept: kept.iter().map(entry).collect(), is_locked: true }
+        PageKeys { prefix, after, room: 2, kept: kept.iter().map(entry).collect() }
     }
 
     #[test]
@@ -189,38 +218,48 @@ mod tests {
         assert!(page("", "a", &["b"]).wants("z"), "the page is not full");
     }
 
-    /// Returns the number of walks that `until_quiet` makes. At the start the last modification of
-    /// the folder has the age `age`. Each of the first `modified_before` walks modifies the folder.
-    fn walks(modified_before: usize, age: chrono::TimeDelta) -> usize {
-        let (start, walks) = (clock::wall_clock(), Cell::new(0));
-        let modified = || {
-            let times = i32::try_from(walks.get().min(modified_before)).expect("a small number");
-            Some(start - age + TICK * times)
-        };
-        // The clock advances by one tick in each walk.
-        let now = || start + TICK * i32::try_from(walks.get()).expect("a small number");
-        until_quiet(MOST_WALKS, now, modified, || {
-            walks.set(walks.get() + 1);
-            Ok(())
-        })
-        .expect("no walk fails");
-        walks.get()
+    /// Returns the number of walks, and whether the folder was quiet. The folder has the age `age`
+    /// at the start. Each of the first `changes` walks changes the folder, and each check of the
+    /// clock takes 15 ms.
+    fn walks(most: usize, changes: usize, age: TimeDelta) -> (usize, bool) {
+        let start = clock::wall_clock().with_nanosecond(7).expect("a time");
+        let (now, walks, modified) = (Cell::new(start), Cell::new(0), Cell::new(start - age));
+        let tick = || now.replace(now.get() + TimeDelta::milliseconds(15));
+        let quiet = until_quiet(
+            most,
+            tick,
+            || Some(modified.get()),
+            || {
+                walks.set(walks.get() + 1);
+                if walks.get() <= changes {
+                    modified.set(now.get());
+                }
+                Ok(())
+            },
+        );
+        (walks.get(), quiet.expect("no walk fails"))
     }
 
     #[test]
-    fn a_walk_is_repeated_until_the_folder_has_an_old_date() {
-        let nanosecond = chrono::TimeDelta::nanoseconds(1);
-        assert_eq!(walks(0, TICK + nanosecond), 1, "quiet");
-        assert_eq!(walks(0, TICK), 2, "no change since the first walk");
-        assert_eq!(walks(1, TICK * 9), 2, "modified during the first walk");
-        assert_eq!(walks(3, TICK * 9), 4);
-        assert_eq!(walks(99, TICK * 9), MOST_WALKS);
-        let unknown = Cell::new(0);
-        let walk = || {
-            unknown.set(unknown.get() + 1);
-            Ok(())
-        };
-        until_quiet(MOST_WALKS, clock::wall_clock, || None, walk).expect("no walk fails");
-        assert_eq!(unknown.get(), MOST_WALKS, "walks of a folder without a date");
+    fn a_walk_is_repeated_until_the_folder_does_not_change() {
+        let nanosecond = TimeDelta::nanoseconds(1);
+        for (age, walked) in [(TICK + nanosecond, 1), (TICK, 0), (-TICK, 0)] {
+            assert_eq!(walks(1, 0, age), (walked, walked == 1), "{age}");
+        }
+        assert_eq!(walks(9, 0, TimeDelta::zero()), (1, true), "the folder becomes old");
+        assert_eq!(walks(1, 0, TimeDelta::hours(-1)), (1, true), "the clock was set back");
+        assert_eq!(walks(9, 1, TICK * 9), (2, true));
+        assert_eq!(walks(1, 1, TICK * 9), (1, false));
+        let never = until_quiet(2, clock::wall_clock, || None, || panic!("no date"));
+        assert!(!never.expect("no walk"));
+    }
+
+    /// A file system that stores only seconds gives changes of one second the same date.
+    #[test]
+    fn whole_seconds_count_as_coarse() {
+        let second = DateTime::<Utc>::from_timestamp(1_000, 0).expect("a time");
+        let quiet = |age| until_quiet(1, || second + age, || Some(second), || Ok(()));
+        assert!(!quiet(COARSE_TICK).expect("no walk fails"));
+        assert!(quiet(COARSE_TICK + TICK).expect("no walk fails"));
     }
 }

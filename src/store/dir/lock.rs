@@ -32,58 +32,24 @@ pub(super) struct Locked {
     _thread_lock: ThreadLockGuard,
 }
 
-/// The lock of a reader.
-enum ReadLock {
-    /// The shared lock, which excludes writers.
-    Held { _locked: Locked },
-    /// The lock file is missing, so no process has written.
-    Missing,
-    /// This process may not open the lock file.
-    Denied,
-}
-
-impl ReadLock {
-    fn acquire(root: &Folder) -> Result<ReadLock, StoreError> {
-        let lock = || match find_work_folder(root)? {
-            Some(work) if work.look_up(LOCK_FILE)?.is_some() => {
-                let locked = Locked::acquire(&work, Mode::Shared, THREAD_WAIT)?;
-                Ok(ReadLock::Held { _locked: locked })
-            }
-            _ => Ok(ReadLock::Missing),
-        };
-        lock().or_else(|error: StoreError| match error.kind() {
-            StoreErrorKind::AccessDenied => Ok(ReadLock::Denied),
-            _ => Err(error),
-        })
-    }
-}
-
-/// Walks the store while no process writes. Creates no lock file: if the file is missing before and
-/// after the walk, no process has written in between, because each writer creates the file first.
-/// If the first writer has created the file meanwhile, the walk is repeated. The argument of `walk`
-/// is false if this process may not open the lock file, so that writers may run during the walk.
-pub(super) fn read_locked<T>(
-    root: &Folder,
-    mut walk: impl FnMut(bool) -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
-    let mut lock = ReadLock::acquire(root)?;
-    loop {
-        let walked = walk(!matches!(lock, ReadLock::Denied))?;
-        if matches!(lock, ReadLock::Missing) {
-            lock = ReadLock::acquire(root)?;
-            if !matches!(lock, ReadLock::Missing) {
-                continue;
-            }
-        }
-        return Ok(walked);
-    }
-}
-
 impl Locked {
     /// Acquires the exclusive lock of a writer. Waits for the other threads of this process, and
     /// then up to 2 s for other processes.
     pub(super) fn alone(work: &Folder) -> Result<Locked, StoreError> {
         Locked::acquire(work, Mode::Alone, THREAD_WAIT)
+    }
+
+    /// Acquires the shared lock of a reader, which excludes writers. Returns `None` if no process has
+    /// written, or if this process may not open the lock file.
+    pub(super) fn shared(root: &Folder) -> Result<Option<Locked>, StoreError> {
+        let work = find_work_folder(root);
+        let locked = work.and_then(|work| {
+            work.map(|work| Locked::acquire(&work, Mode::Shared, THREAD_WAIT)).transpose()
+        });
+        locked.or_else(|error| match error.kind() {
+            StoreErrorKind::AccessDenied => Ok(None),
+            _ => Err(error),
+        })
     }
 
     fn acquire(work: &Folder, mode: Mode, thread_wait: Duration) -> Result<Locked, StoreError> {
@@ -211,7 +177,6 @@ pub(super) fn sleep(pause: Duration) {
 mod tests {
     use super::*;
     use crate::store::dir::folder::{Access, Root, work_folder};
-    use crate::store::dir::write::{Condition, put};
 
     fn root_of(dir: &tempfile::TempDir) -> Root {
         Root::new(dir.path().into(), Access::Owner)
@@ -251,28 +216,6 @@ mod tests {
         let second = shared().expect("the lock can be shared");
         drop((first, second));
         let _alone = Locked::alone(&work).expect("the lock is free again");
-    }
-
-    /// Set-up: the first writer of the directory writes during the walk of a reader.
-    #[test]
-    fn a_walk_is_repeated_under_the_lock_of_the_first_writer() {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let root = || Folder::root(&root_of(&dir)).expect("opened");
-        let path = dir.path().join(".tenure").join(LOCK_FILE);
-        let mut walks = 0;
-        let walk = |is_locked| {
-            walks += 1;
-            match walks {
-                1 => drop(put(&root(), "a", b"x", &Condition::Absent)?),
-                _ => {
-                    let lock = File::open(&path).expect("the writer has created the lock file");
-                    assert!(lock.try_lock().is_err(), "no writer runs during the second walk");
-                }
-            }
-            Ok((walks, is_locked))
-        };
-        assert_eq!(read_locked(&root(), walk).expect("walked"), (2, true));
-        File::open(&path).and_then(|lock| Ok(lock.try_lock()?)).expect("the lock is released");
     }
 
     /// Before the fix, the threads of a process did not queue for the file lock. On a busy disk,

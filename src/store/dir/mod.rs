@@ -66,16 +66,19 @@ mod write;
 /// **Files.** The object `app/lock-0000000001.json` is the file with this path below the root. The
 /// file contains a line of JSON, `{"tenure_dir":1,"writes":N}`, with a counter of its writes, and
 /// then the body. If another program's file lacks this line, the whole file is the body. `.tenure`
-/// contains the lock file, drafts of new objects, and a mark with the key of an object that may not
-/// be on the disk. The first write creates `.tenure`, and each write removes drafts older than an
-/// hour. A read creates no file, with one exception: if the writer of an object died before its
-/// sync, a read writes the object again, with its mode and date, and, as root, with its owner. A
-/// deletion removes the folders that it leaves empty, except folders directly below the root.
+/// contains the lock file, drafts of new objects and folders, and a link with the key of an object
+/// that may not be on the disk. The first write creates `.tenure`, and each write removes drafts
+/// older than an hour. A read creates no file, with one exception: if the writer of an object died
+/// before its sync, a read writes the object again, with its mode and date, and, as root, with its
+/// owner. A deletion removes the folders that it leaves empty, except folders directly below the
+/// root.
 ///
 /// **Cost.** A read takes a few system calls. If the object is being written, the read waits for
 /// the `fsync`. A write creates a file, calls `fsync` two or three times, and renames the file,
-/// while other writers wait. A listing reads the whole folder, while writers wait: about a second
-/// for each page of a million objects.
+/// while other writers wait. A listing reads the whole folder: about a second for each page of a
+/// million objects. If the folder changes meanwhile, the listing reads it again while writers wait.
+/// A user who may not open the lock file gets a transient error if the folder does not stop
+/// changing.
 ///
 /// All calls need a Tokio runtime and use its blocking threads. Outside a runtime they return
 /// [`StoreErrorKind::Invalid`] without any effect. A dropped call still completes.
