@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::failure::in_the_way;
-use super::folder::{Folder, Named, Root, work_folder};
+use super::folder::{Folder, Named, Root};
 use super::folder_chain::{self, FolderChain};
-use super::lock::Locked;
+use super::lock::{Locked, work_folder};
 use super::pace::Pace;
 use super::{key, unsynced};
 use crate::store::StoreError;

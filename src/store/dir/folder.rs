@@ -12,23 +12,22 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use nix::dir::{Dir, Type};
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::fcntl::{AtFlags, OFlag, openat, readlinkat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, mkdirat};
-use nix::unistd::{UnlinkatFlags, unlinkat};
+use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
 
 use super::failure::{failed, in_the_way};
 use super::thread_lock::ThreadLock;
 use super::time::time_of_day;
-use super::{key, sync};
+use super::{draft, sync};
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 const FOLDER_FLAGS: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
-/// Permissions that a group's store adds to its folders. With the set-group-ID bit, new files get
-/// the group of the folder.
-const GROUP_FOLDER: u32 = 0o2070;
-const GROUP_FILE: u32 = 0o060;
+/// Permissions that a group's store adds to its folders. New files get the group of the folder.
+const GROUP_FOLDER: u32 = 0o2770;
+const GROUP_FILE: u32 = 0o660;
 
 const LOCK_OF_OWNER: u32 = 0o600;
 const LOCK_OF_GROUP: u32 = 0o660;
@@ -129,37 +128,35 @@ impl Folder {
         }
     }
 
-    /// Opens the folder of this name, and creates it if it is missing.
-    pub(super) fn child_or_new(&self, name: &str) -> Result<Folder, StoreError> {
-        let mut made = false;
-        // The loop opens the folder again, because another process may have created it.
-        for _ in 0..3 {
-            match self.child(name)? {
-                Child::Folder(folder) => {
-                    if made {
-                        folder.open_to_group(&folder.file, &folder.path, GROUP_FOLDER)?;
-                    }
-                    return Ok(folder);
-                }
-                Child::NotAFolder => return Err(in_the_way(&self.path_of(name), "a file")),
-                Child::Missing => {
-                    match mkdirat(&self.file, name, Mode::from_bits_truncate(0o777)) {
-                        Ok(()) => made = true,
-                        Err(Errno::EEXIST) => {}
-                        Err(errno) => {
-                            return Err(failed(
-                                "make",
-                                &self.path_of(name),
-                                Determinacy::Determinate,
-                                errno,
-                            ));
-                        }
-                    }
-                }
+    /// Opens the folder of this name, and creates it if it is missing. A new folder is a draft in
+    /// `work` until it has the group's permissions, so no other process finds it without them.
+    pub(super) fn child_or_new(&self, name: &str, work: &Folder) -> Result<Folder, StoreError> {
+        match self.child(name)? {
+            Child::Folder(folder) => Ok(folder),
+            Child::NotAFolder => Err(in_the_way(&self.path_of(name), "a file")),
+            Child::Missing => {
+                let draft = draft::new_name();
+                work.new_folder(&draft)?;
+                work.rename(&draft, self, name)?;
+                self.existing(name)
             }
         }
-        let why = format!("{} was removed during its creation", self.path_of(name).display());
-        Err(StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why))
+    }
+
+    pub(super) fn new_folder(&self, name: &str) -> Result<Folder, StoreError> {
+        mkdirat(&self.file, name, Mode::from_bits_truncate(0o777)).map_err(|errno| {
+            failed("make", &self.path_of(name), Determinacy::Determinate, errno)
+        })?;
+        let folder = self.existing(name)?;
+        folder.open_to_group(&folder.file, &folder.path, GROUP_FOLDER)?;
+        Ok(folder)
+    }
+
+    pub(super) fn existing(&self, name: &str) -> Result<Folder, StoreError> {
+        match self.child(name)? {
+            Child::Folder(folder) => Ok(folder),
+            _ => Err(failed("open", &self.path_of(name), Determinacy::Determinate, Errno::ENOENT)),
+        }
     }
 
     /// Returns the file type of this name, without following links, or `None` if the name is
@@ -259,7 +256,23 @@ impl Folder {
             .map_err(|errno| failed("open", &self.path_of(name), Determinacy::Determinate, errno))
     }
 
-    /// Moves a file into another folder, and replaces an existing file.
+    /// Creates a symbolic link. Its content is complete at once, and all users may read it.
+    pub(super) fn new_link(&self, name: &str, target: &str) -> Result<(), StoreError> {
+        symlinkat(target, &self.file, name)
+            .map_err(|errno| failed("make", &self.path_of(name), Determinacy::Determinate, errno))
+    }
+
+    /// Returns the target of a link, or `None` if the name is missing. A file has no target.
+    pub(super) fn link_target(&self, name: &str) -> Result<Option<String>, StoreError> {
+        match readlinkat(&self.file, name) {
+            Ok(target) => Ok(Some(target.to_string_lossy().into_owned())),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(Errno::EINVAL) => Ok(Some(String::new())),
+            Err(errno) => Err(failed("read", &self.path_of(name), Determinacy::Determinate, errno)),
+        }
+    }
+
+    /// Moves a file or a folder into another folder, and replaces an existing file or empty folder.
     pub(super) fn rename(&self, name: &str, to: &Folder, to_name: &str) -> Result<(), StoreError> {
         renameat(&self.file, name, &to.file, to_name).map_err(|errno| {
             let determinacy = if errno == Errno::EIO {
@@ -353,20 +366,6 @@ impl Hint {
             None => Hint::Unknown,
         }
     }
-}
-
-/// Opens the work folder of the store, or returns `None` if no process has written.
-pub(super) fn find_work_folder(root: &Folder) -> Result<Option<Folder>, StoreError> {
-    match root.child(key::WORK_FOLDER)? {
-        Child::Folder(work) => Ok(Some(work)),
-        Child::Missing => Ok(None),
-        Child::NotAFolder => Err(in_the_way(&root.path_of(key::WORK_FOLDER), "a file")),
-    }
-}
-
-/// Opens the work folder of the store, and creates it if it is missing.
-pub(super) fn work_folder(root: &Folder) -> Result<Folder, StoreError> {
-    root.child_or_new(key::WORK_FOLDER)
 }
 
 /// Returns the error for a root that cannot be opened or created.

@@ -57,11 +57,12 @@ impl<'r> FolderChain<'r> {
     pub(super) fn make(
         _: &Locked,
         root: &'r Folder,
+        work: &Folder,
         path: &str,
     ) -> Result<FolderChain<'r>, StoreError> {
         let mut chain = FolderChain { root, below: Vec::new() };
         for name in names(path) {
-            let folder = chain.folder().child_or_new(name)?;
+            let folder = chain.folder().child_or_new(name, work)?;
             chain.below.push((name.to_owned(), folder));
         }
         Ok(chain)

@@ -5,10 +5,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use super::failure::failed;
-use super::folder::{Folder, find_work_folder};
+use super::failure::{failed, in_the_way};
+use super::folder::{Child, Folder};
 use super::holder::{self, Holder};
 use super::thread_lock::{Mode, ThreadLockGuard, ThreadLockRefusal};
+use super::{draft, key};
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 const LOCK_FILE: &str = "lock";
@@ -30,6 +31,34 @@ pub(super) struct Locked {
     file: File,
     /// Guard of the thread lock. The thread lock is released after the file lock.
     _thread_lock: ThreadLockGuard,
+}
+
+/// Opens the work folder of the store, or returns `None` if no process has written.
+pub(super) fn find_work_folder(root: &Folder) -> Result<Option<Folder>, StoreError> {
+    match root.child(key::WORK_FOLDER)? {
+        Child::Folder(work) => Ok(Some(work)),
+        Child::Missing => Ok(None),
+        Child::NotAFolder => Err(in_the_way(&root.path_of(key::WORK_FOLDER), "a file")),
+    }
+}
+
+/// Opens the work folder of the store, and creates it if it is missing. The new work folder has its
+/// lock file before it has its name. So no rename replaces the work folder of another process,
+/// because a rename replaces only empty folders.
+pub(super) fn work_folder(root: &Folder) -> Result<Folder, StoreError> {
+    if let Some(work) = find_work_folder(root)? {
+        return Ok(work);
+    }
+    // No key contains `~`.
+    let draft = format!("{}~{}", key::WORK_FOLDER, draft::new_name());
+    let work = root.new_folder(&draft)?;
+    work.lock_file(LOCK_FILE)?;
+    if let Err(error) = root.rename(&draft, root, key::WORK_FOLDER) {
+        let _ = work.remove(LOCK_FILE);
+        root.remove_empty_folder(&draft);
+        return find_work_folder(root)?.ok_or(error);
+    }
+    root.existing(key::WORK_FOLDER)
 }
 
 impl Locked {
@@ -176,7 +205,7 @@ pub(super) fn sleep(pause: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::dir::folder::{Access, Root, work_folder};
+    use crate::store::dir::folder::{Access, Root};
 
     fn root_of(dir: &tempfile::TempDir) -> Root {
         Root::new(dir.path().into(), Access::Owner)

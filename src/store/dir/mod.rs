@@ -154,7 +154,7 @@ impl DirStore {
         let root = Root::new(path, access);
         let folder = Folder::root(&root)?;
         network::refuse(&folder, &root.path)?;
-        match folder::find_work_folder(&folder) {
+        match lock::find_work_folder(&folder) {
             // Without permission to open the work folder, this process can still read. A write
             // returns the error.
             Err(error) if error.kind() != StoreErrorKind::AccessDenied => Err(error),

@@ -1,8 +1,7 @@
 //! The mark of an object that is possibly not on the disk yet.
 //!
 //! All processes see a rename immediately, but the rename survives a power loss only after a sync
-//! of its folder. In the meantime a mark exists: a file in the work folder that contains the
-//! object's key. The writer creates the mark before the rename, removes it after the sync, and
+//! of its folder. In the meantime a mark exists: a link in the work folder to the object's key. The writer creates the mark before the rename, removes it after the sync, and
 //! holds the lock throughout. So if a process holds the lock and finds a mark, the mark's writer
 //! died or a sync failed. After a failed sync a later successful sync proves nothing, because Linux
 //! may have discarded the data. So the process writes the object again and syncs it. Each writer
@@ -11,26 +10,21 @@
 //! The mark itself needs no sync. After a power loss every visible object is on the disk.
 
 use std::fs::{File, FileTimes};
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::os::unix::fs::{MetadataExt as _, fchown};
 
 use super::draft::Draft;
-use super::failure::failed;
-use super::folder::{Folder, Named, work_folder};
+use super::folder::{Folder, Named};
 use super::folder_chain::FolderChain;
 use super::key;
-use super::lock::{Locked, Waiting};
+use super::lock::{Locked, Waiting, work_folder};
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 const MARK: &str = "unsynced";
 
 /// Marks the object of this key as possibly not on the disk.
 pub(super) fn mark(_: &Locked, work: &Folder, key: &str) -> Result<(), StoreError> {
-    let mut file = work.new_file(MARK)?;
-    file.write_all(key.as_bytes()).map_err(|error| {
-        clear(work);
-        failed("write", &work.path_of(MARK), Determinacy::Determinate, error)
-    })
+    work.new_link(MARK, key)
 }
 
 /// Removes the mark, because the object is on the disk or nothing was written. If the removal
@@ -39,20 +33,14 @@ pub(super) fn clear(work: &Folder) {
     let _ = work.remove(MARK);
 }
 
-/// Returns the key in the mark. A writer that died before its rename may have left a partial key,
-/// which is ignored.
+/// Returns the key in the mark.
 pub(super) fn marked(root: &Folder) -> Result<Option<String>, StoreError> {
-    let name = format!("{}/{MARK}", key::WORK_FOLDER);
-    let Some(mut file) = root.open_object(&name)? else { return Ok(None) };
-    let mut key = Vec::new();
-    file.read_to_end(&mut key)
-        .map_err(|error| failed("read", &root.path_of(&name), Determinacy::Determinate, error))?;
-    Ok(Some(String::from_utf8_lossy(&key).into_owned()))
+    root.link_target(&format!("{}/{MARK}", key::WORK_FOLDER))
 }
 
 /// Opens an object that is on the disk, or returns `None` if it is missing. If the object is
 /// marked, this function waits for the writer that created the mark. If no mark exists, the check
-/// for a mark costs one additional `open`.
+/// for a mark costs one additional `readlink`.
 pub(super) fn open(root: &Folder, key: &str) -> Result<Option<File>, StoreError> {
     let (path, name) = key::split(key);
     let find = || match FolderChain::find(root, path)? {

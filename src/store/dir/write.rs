@@ -6,10 +6,10 @@ use std::io::Write as _;
 use super::content;
 use super::draft::{Draft, remove_leftovers};
 use super::failure::in_the_way;
-use super::folder::{Folder, Named, work_folder};
+use super::folder::{Folder, Named};
 use super::folder_chain::FolderChain;
 use super::key;
-use super::lock::Locked;
+use super::lock::{Locked, work_folder};
 use super::time::first_count;
 use super::unsynced;
 use crate::store::{Determinacy, ETag, PutOutcome, StoreError};
@@ -52,7 +52,7 @@ pub(super) fn put(
     if let Err(refusal) = condition.check(FolderChain::find(root, path)?.as_ref(), name)? {
         return Ok(refusal);
     }
-    let chain = FolderChain::make(&locked, root, path)?;
+    let chain = FolderChain::make(&locked, root, &work, path)?;
     unsynced::mark(&locked, &work, key)?;
     if let Err(error) = draft.publish(chain.folder(), name) {
         if error.determinacy() == Determinacy::Determinate {

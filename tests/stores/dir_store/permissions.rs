@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
@@ -21,6 +23,35 @@ async fn the_group_may_write_files_of_its_directory() {
     }
     assert_eq!(mode("app/deep/a") & 0o7173, 0o060);
     assert_eq!(mode(".tenure/lock"), 0o660);
+}
+
+/// Before the fix, a new file or folder got the group's permissions after its name. Other members of
+/// the group failed in between, and for ever if the process was killed in between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regression_the_group_may_use_each_file_from_the_start() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (over, path) = (Arc::new(AtomicBool::new(false)), dir.path().to_owned());
+    let watcher = tokio::task::spawn_blocking({
+        let over = Arc::clone(&over);
+        move || {
+            while !over.load(Ordering::Relaxed) {
+                for name in [".tenure", ".tenure/lock", ".tenure/unsynced", "app"] {
+                    let Ok(file) = fs::symlink_metadata(path.join(name)) else { continue };
+                    assert_eq!(file.mode() & 0o060, 0o060, "{name}: {:o}", file.mode());
+                }
+            }
+        }
+    });
+    for _ in 0..60 {
+        let store = DirStore::open_for_group(dir.path()).expect("opened");
+        done(store.create("app/a", "x".into()).await);
+        for name in [".tenure", "app"] {
+            fs::remove_dir_all(dir.path().join(name)).expect("it exists");
+        }
+        assert_eq!(fs::read_dir(dir.path()).expect("listed").count(), 0, "no leftovers");
+    }
+    over.store(true, Ordering::Relaxed);
+    watcher.await.expect("the group may use each file");
 }
 
 /// Returns whether this test runs as root, that is, whether root owns the new directory `dir`.
@@ -123,7 +154,7 @@ async fn a_user_who_cannot_open_the_lock_reads_settled_objects() {
     for key in ["settled", "open"] {
         done(store.create(key, "x".into()).await);
     }
-    fs::write(dir.path().join(".tenure/unsynced"), "open").expect("set");
+    symlink("open", dir.path().join(".tenure/unsynced")).expect("set");
     let lock = dir.path().join(".tenure/lock");
     fs::set_permissions(&lock, fs::Permissions::from_mode(0o000)).expect("set");
     body_of(&store, "settled").await;
@@ -139,7 +170,7 @@ async fn a_user_who_cannot_open_the_lock_reads_settled_objects() {
 async fn an_unsettled_object_cannot_be_read_without_an_open_lock() {
     let (dir, store) = store();
     done(store.create("open", "x".into()).await);
-    fs::write(dir.path().join(".tenure/unsynced"), "open").expect("set");
+    symlink("open", dir.path().join(".tenure/unsynced")).expect("set");
     let lock = dir.path().join(".tenure/lock");
     fs::remove_file(&lock).expect("there");
     symlink("nowhere", &lock).expect("a link");

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 
@@ -233,20 +233,17 @@ fn a_deletion_does_not_settle_another_object() {
     scene.is_on_the_disk("a", "it was read");
 }
 
-/// If a writer died while it wrote the mark, it has not renamed its draft. So no object needs to be
-/// settled.
+/// Earlier versions wrote the mark as a file.
 #[test]
-fn a_partial_mark_is_ignored() {
+fn a_mark_without_a_key_is_removed() {
     let scene = Scene::new();
     scene.put("a", "one", None).expect("the process is alive").expect("written");
-    for part in ["", "..", "app/"] {
-        fs::write(scene.root.path.join(".tenure/unsynced"), part).expect("written");
-        scene
-            .put(&format!("b{}", part.len()), "two", None)
-            .expect("the process is alive")
-            .expect("written");
-        assert_eq!(marks(&scene), 0, "{part:?}");
-    }
+    let mark = scene.root.path.join(".tenure/unsynced");
+    fs::write(&mark, "a").expect("written");
+    scene.put("b", "two", None).expect("the process is alive").expect("written");
+    symlink("../etc", &mark).expect("written");
+    scene.put("c", "two", None).expect("the process is alive").expect("written");
+    assert_eq!(marks(&scene), 0);
 }
 
 /// This test removes the draft before the rename, so the rename fails.
