@@ -19,6 +19,13 @@ pub(super) async fn lists_what_was_written(scope: CheckScope<'_>) -> Checked {
         written.sort();
         expect_eq!(scope.list("lock-", "", 1_000).await?, written, "{WHEN}");
     }
+    let mut etag = scope.found(&names[0]).await?.etag;
+    for _ in 0..3 {
+        let replaced = scope.replaced(&names[0], "", &etag);
+        let (replaced, listed) = futures::join!(replaced, scope.list("lock-", "", 1_000));
+        etag = replaced?;
+        expect_eq!(listed?, written, "lists no object that is replaced during the listing");
+    }
     if scope.can.exact_sizes {
         let entries = scope.list_from("lock-", "", 1_000).await?;
         let sizes = entries.iter().map(|entry| entry.size).collect::<Vec<_>>();

@@ -1,6 +1,7 @@
 //! Tests that every store passes the same suite, and that the suite finds broken stores.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -103,6 +104,7 @@ enum Fault {
     ListIsUnordered,
     ListLagsBehind,
     ListStopsAtFolders,
+    ListMissesReplacedObjects,
     DeleteDoesNothing,
     LastLagsBehind,
     LastIsFirst,
@@ -115,6 +117,13 @@ enum Fault {
 struct Broken {
     inner: MemoryStore,
     fault: Fault,
+    replaces: AtomicBool,
+}
+
+impl Broken {
+    fn new(fault: Fault) -> Layered<Broken> {
+        Layered(Broken { inner: MemoryStore::new(), fault, replaces: AtomicBool::new(false) })
+    }
 }
 
 impl Broken {
@@ -151,6 +160,9 @@ impl Layer for Broken {
             Fault::ListForgetsToSayTruncated => page.truncated = false,
             Fault::ListIsUnordered => page.entries.reverse(),
             Fault::ListLagsBehind => drop(page.entries.pop()),
+            Fault::ListMissesReplacedObjects if self.replaces.load(Ordering::SeqCst) => {
+                page.entries.truncate(1);
+            }
             Fault::ListStopsAtFolders => {
                 page.entries.retain(|entry| !entry.key[prefix.len()..].contains('/'));
             }
@@ -230,6 +242,13 @@ impl Layer for Broken {
             Fault::ReplaceIgnoresTheCondition if self.current(key).await?.is_some() => {
                 self.put(key, body).await
             }
+            Fault::ListMissesReplacedObjects => {
+                self.replaces.store(true, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                let outcome = self.inner.replace(key, body, etag).await;
+                self.replaces.store(false, Ordering::SeqCst);
+                outcome
+            }
             _ => {
                 let outcome = self.inner.replace(key, body.clone(), etag).await?;
                 match (self.fault, outcome) {
@@ -275,7 +294,7 @@ async fn fails(store: impl Store, fault: impl std::fmt::Debug, check: &str) {
 #[tokio::test]
 async fn elections_survive_a_last_page_that_hides_keys() {
     for fault in [Fault::LastLagsBehind, Fault::LastIsFirst, Fault::LastHidesTruncation] {
-        let store: Arc<dyn Store> = Arc::new(Layered(Broken { inner: MemoryStore::new(), fault }));
+        let store: Arc<dyn Store> = Arc::new(Broken::new(fault));
         for epoch in 1..=8 {
             let election = tenure::Election::builder(Arc::clone(&store), "app")
                 .validity(std::time::Duration::from_secs(2))
@@ -293,8 +312,7 @@ macro_rules! broken {
     ($($test:ident: $fault:ident is noticed by $check:literal;)+) => {$(
         #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
         async fn $test() {
-            let (inner, fault) = (MemoryStore::new(), Fault::$fault);
-            fails(Layered(Broken { inner, fault }), fault, $check).await;
+            fails(Broken::new(Fault::$fault), Fault::$fault, $check).await;
         }
     )+};
 }
@@ -316,6 +334,7 @@ broken! {
     broken_list_hides_truncation: ListForgetsToSayTruncated is noticed by "list-order";
     broken_list_unordered: ListIsUnordered is noticed by "list-after-write";
     broken_list_lags_behind: ListLagsBehind is noticed by "list-after-write";
+    broken_list_misses_replaced_objects: ListMissesReplacedObjects is noticed by "list-after-write";
     broken_list_stops_at_folders: ListStopsAtFolders is noticed by "list-order";
     broken_last_lags_behind: LastLagsBehind is noticed by "list-last";
     broken_last_is_first: LastIsFirst is noticed by "list-last";
