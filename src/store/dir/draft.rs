@@ -53,11 +53,17 @@ impl Draft<'_> {
     pub(super) fn publish(self, folder: &Folder, name: &str) -> Result<(), StoreError> {
         self.work.rename(&self.name, folder, name)
     }
+
+    /// Renames the draft to a new object. Fails if an object has this name, even if another program
+    /// has deleted the lock file, so that two processes hold a lock.
+    pub(super) fn publish_new(self, folder: &Folder, name: &str) -> Result<(), StoreError> {
+        self.work.link(&self.name, folder, name)
+    }
 }
 
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
-        // After a publication the draft has another name, so this removal fails without an effect.
+        // After a rename the draft has another name, so this removal fails without an effect.
         // If the removal of an unpublished draft fails, a later call removes the file as a
         // leftover.
         let _ = self.work.remove(&self.name);

@@ -28,6 +28,19 @@ pub(super) fn in_the_way(path: &Path, file_type: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Invalid, Determinacy::Determinate, message)
 }
 
+/// Adds to a denial that only one user, or one group, takes part in a store.
+pub(super) fn not_taking_part(error: StoreError) -> StoreError {
+    if error.kind() != StoreErrorKind::AccessDenied {
+        return error;
+    }
+    let message = format!(
+        "{}; all processes must have one user, or one group if all of them open the directory for \
+         the group",
+        error.message()
+    );
+    StoreError::new(error.kind(), error.determinacy(), message)
+}
+
 fn judge(error: &io::Error) -> (StoreErrorKind, &'static str) {
     if error.raw_os_error() == Some(Errno::ELOOP as i32) {
         return (StoreErrorKind::Invalid, "; symbolic links are not followed");

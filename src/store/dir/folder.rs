@@ -14,9 +14,9 @@ use nix::dir::{Dir, Type};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, readlinkat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, mkdirat};
-use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
+use nix::unistd::{UnlinkatFlags, linkat, symlinkat, unlinkat};
 
-use super::failure::{failed, in_the_way};
+use super::failure::{failed, in_the_way, not_taking_part};
 use super::thread_lock::ThreadLock;
 use super::time::time_of_day;
 use super::{draft, sync};
@@ -274,14 +274,22 @@ impl Folder {
 
     /// Moves a file or a folder into another folder, and replaces an existing file or empty folder.
     pub(super) fn rename(&self, name: &str, to: &Folder, to_name: &str) -> Result<(), StoreError> {
-        renameat(&self.file, name, &to.file, to_name).map_err(|errno| {
-            let determinacy = if errno == Errno::EIO {
-                Determinacy::Indeterminate
-            } else {
-                Determinacy::Determinate
-            };
-            failed("rename a new file to", &to.path_of(to_name), determinacy, errno)
-        })
+        let renamed = renameat(&self.file, name, &to.file, to_name);
+        renamed.map_err(|errno| to.not_named(to_name, errno))
+    }
+
+    /// Gives a file a second name, in another folder. This name must be free.
+    pub(super) fn link(&self, name: &str, to: &Folder, to_name: &str) -> Result<(), StoreError> {
+        let linked = linkat(&self.file, name, &to.file, to_name, AtFlags::empty());
+        linked.map_err(|errno| to.not_named(to_name, errno))
+    }
+
+    fn not_named(&self, name: &str, errno: Errno) -> StoreError {
+        let determinacy = match errno {
+            Errno::EIO => Determinacy::Indeterminate,
+            _ => Determinacy::Determinate,
+        };
+        failed("rename a new file to", &self.path_of(name), determinacy, errno)
     }
 
     /// Removes a file. A missing file counts as removed.
@@ -328,18 +336,6 @@ impl Folder {
             Err(errno) => Some(Err(broken(errno.into()))),
         }))
     }
-}
-
-fn not_taking_part(error: StoreError) -> StoreError {
-    if error.kind() != StoreErrorKind::AccessDenied {
-        return error;
-    }
-    let message = format!(
-        "{}; all processes must have one user, or one group if all of them open the directory for \
-         the group",
-        error.message()
-    );
-    StoreError::new(error.kind(), error.determinacy(), message)
 }
 
 impl Named {

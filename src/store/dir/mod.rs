@@ -52,7 +52,8 @@ mod write;
 ///   accepts them without a warning. Containers may share a directory of their host.
 /// - *No changes by other programs while processes run.* Other programs may read at any time. If a
 ///   program edits an object in place, a reader may see a partial write. If it deletes the newest
-///   object, the epochs start again. If it deletes `.tenure`, two processes may write concurrently.
+///   object, the epochs start again. If it deletes `.tenure`, two processes may write concurrently,
+///   and one of two replacements of an object may be lost.
 /// - *Restricted keys.* Each part between slashes consists of `A-Z a-z 0-9 . _ -`, and is not `.`,
 ///   `..` or `.tenure`. `a` and `a/b` cannot both be objects. Symbolic links below the root are
 ///   refused. On a file system that ignores case, keys that differ only in case name one object.

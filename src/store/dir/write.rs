@@ -54,7 +54,11 @@ pub(super) fn put(
     }
     let chain = FolderChain::make(&locked, root, &work, path)?;
     unsynced::mark(&locked, &work, key)?;
-    if let Err(error) = draft.publish(chain.folder(), name) {
+    let published = match condition {
+        Condition::Absent => draft.publish_new(chain.folder(), name),
+        Condition::Is(_) => draft.publish(chain.folder(), name),
+    };
+    if let Err(error) = published {
         if error.determinacy() == Determinacy::Determinate {
             unsynced::clear(&work);
         }

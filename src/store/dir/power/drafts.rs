@@ -1,13 +1,17 @@
 //! Tests of the drafts of settled objects.
 
 use std::fs;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::disk::Fate;
 use super::write::{self, Condition};
 use super::{Access, Root, Scene, maybe};
+use crate::store::Determinacy;
+use crate::store::dir::draft::Draft;
 use crate::store::dir::folder::Folder;
+use crate::store::dir::lock::work_folder;
 
 /// The draft of a settled object has the date of the object. Set-up: another process writes before
 /// the draft becomes the object.
@@ -32,4 +36,18 @@ fn regression_the_draft_of_an_old_object_is_no_leftover() {
     });
     scene.get("a").expect("read");
     scene.is_on_the_disk("a", "it was read");
+}
+
+/// Another program may delete the lock file, so that two processes hold a lock. Before the fix, each
+/// of them could create the same object: in an attack, 1 of 400 objects.
+#[test]
+fn regression_a_new_object_replaces_no_object() {
+    let scene = Scene::new();
+    scene.put("a", "one", None).expect("the process is alive").expect("written");
+    let before = scene.seen("a");
+    let root = Folder::root(&scene.root).expect("the root exists");
+    let work = work_folder(&root).expect("the work folder exists");
+    let draft = Draft::write(&work, |file| file.write_all(b"two")).expect("written");
+    let error = draft.publish_new(&root, "a").expect_err("the object exists");
+    assert_eq!((error.determinacy(), scene.seen("a")), (Determinacy::Determinate, before));
 }
