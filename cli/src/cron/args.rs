@@ -17,9 +17,9 @@ pub struct CronArgs {
     once: bool,
     /// Wait for the lease at most this time, then exit as --try does.
     ///
-    /// --try is --wait 0. Exit with 76 if another candidate leads, and with 69 or 77 if the last
-    /// request has failed. At most 365d. If the time ends while this process is being elected, no
-    /// process leads for up to the validity.
+    /// --try is --wait 0. Exit with 76 if another candidate leads, with 69 if the store has not
+    /// answered in this time, and with 69 or 77 if the last request has failed. At most 365d. If
+    /// the time ends while this process is being elected, no process leads for up to the validity.
     #[arg(long, value_name = "DURATION", value_parser = duration_up_to(YEAR))]
     #[arg(conflicts_with = "forever", group = "bounded")]
     wait: Option<Duration>,
