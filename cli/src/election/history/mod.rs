@@ -9,6 +9,7 @@ mod table;
 mod tests;
 
 pub use self::json::{pairs, time};
+pub use self::picture::seconds;
 pub use self::table::holes;
 
 use std::path::{Path, PathBuf};

@@ -6,10 +6,11 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use tenure::Epoch;
 use tenure_groups::PartitionNumber;
-use tenure_history::drawing::{Drawing, Interval, Mark, Subject, short};
+use tenure_history::drawing::{Drawing, Interval, Mark, Subject};
 
 use super::change::{PartitionChange, PartitionEvent, Person};
 use super::read::GroupHistory;
+use crate::election::history::seconds;
 
 /// Maximum number of rows on a readable page.
 const MOST_ROWS: usize = 1_000;
@@ -109,7 +110,7 @@ impl Row {
             by.name,
             from.format("%F %TZ"),
             if or_before { " or before" } else { "" },
-            short(for_about),
+            seconds(for_about),
             if mark == Mark::GoesOn { ", still" } else { "" },
         );
         let interval = Interval::new(&*self.name, by.name, after(from), after(until), mark);
