@@ -17,7 +17,8 @@ fn width(text: &str) -> usize {
     strip_str(text).to_string().width()
 }
 
-/// Shortens a text to this number of columns. `…` marks the cut. Styles are kept.
+/// Shortens a text to this number of columns. `…` marks the cut. Styles are kept. An escape such as
+/// `\u{1b}` is kept whole or removed.
 pub fn fit(text: &str, columns: usize) -> String {
     let shown = strip_str(text).to_string();
     if shown.width() <= columns {
@@ -26,7 +27,8 @@ pub fn fit(text: &str, columns: usize) -> String {
     // The width of an emoji sequence differs from the sum of its characters, so each prefix is
     // measured. A limit of `4 * columns` prefixes bounds the work for characters without a width.
     let ends = shown.char_indices().map(|(end, _)| end).take(4 * columns);
-    let kept = ends.take_while(|end| shown[..*end].width() < columns).count().saturating_sub(1);
+    let end = ends.take_while(|end| shown[..*end].width() < columns).last().unwrap_or(0);
+    let kept = shown[..before_escape(&shown, end)].chars().count();
     let (mut cut, mut seen, mut in_style) = (String::new(), 0, false);
     for character in text.chars() {
         let is_style = in_style || character == '\u{1b}';
@@ -39,6 +41,14 @@ pub fn fit(text: &str, columns: usize) -> String {
         seen += usize::from(!is_style);
     }
     cut
+}
+
+/// Returns the start of the escape that contains this position, or the position itself.
+fn before_escape(text: &str, end: usize) -> usize {
+    let Some(start) = text[..end].rfind('\\') else { return end };
+    let escape = &text[start..];
+    let length = if escape.starts_with("\\u{") { escape.find('}').unwrap_or(0) + 1 } else { 2 };
+    if start + length > end { start } else { end }
 }
 
 /// Breaks a text at spaces into lines that end before column [`WIDTH`]. The first line continues a
@@ -120,6 +130,14 @@ mod tests {
         {
             assert!(fit(&name, 20).width() <= 20, "{name}");
         }
+    }
+
+    /// Before the fix, the cut of a name could leave the part `\u{20` of an escape.
+    #[test]
+    fn regression_an_escape_is_not_cut() {
+        let name = crate::output::print::plain("a\u{202e}b\nc");
+        let cuts = [3, 9, 10, 11, 12, 13].map(|columns| fit(&name, columns));
+        assert_eq!(cuts, ["a…", "a…", "a\\u{202e}…", "a\\u{202e}b…", "a\\u{202e}b…", &*name]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::timer::pause;
 use crate::args::variables::INSIDE_RUN;
 use crate::exit::{self, Failure};
 use crate::guard::{Group, Left, NOT_EXECUTABLE, NOT_FOUND, Tenure, own_binary};
+use crate::output::columns::fit;
 use crate::output::logs;
 use crate::output::print::{in_ms, plain};
 use crate::store::url::StoreUrl;
@@ -134,15 +135,10 @@ pub trait GroupWatch<'a> {
     }
 }
 
-/// Returns a command as one line, truncated to 60 characters.
+/// Returns a command as one line of at most 60 columns.
 pub fn shown(command: &[OsString]) -> String {
-    const MOST: usize = 60;
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    let text = plain(&words.join(" "));
-    match text.char_indices().nth(MOST) {
-        None => text,
-        Some((end, _)) => format!("{}…", &text[..end]),
-    }
+    fit(&plain(&words.join(" ")), 60)
 }
 
 #[cfg(test)]

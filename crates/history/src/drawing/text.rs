@@ -25,18 +25,19 @@ pub(super) fn escaped(text: &str) -> String {
 /// Returns the text. If the text is wider than `room` pixels at this font size, cuts the text and
 /// adds an ellipsis.
 pub(super) fn cut(text: &str, room: f64, size: f64) -> String {
-    let text = plain(text);
-    if pixels(&text, size) <= room {
-        return text;
+    let whole = plain(text);
+    if pixels(&whole, size) <= room {
+        return whole;
     }
     let mut kept = String::new();
     let mut used = ems('…') * size;
     for character in text.chars() {
-        used += ems(character) * size;
+        let shown = plain(character.encode_utf8(&mut [0; 4]));
+        used += pixels(&shown, size);
         if used > room {
             break;
         }
-        kept.push(character);
+        kept.push_str(&shown);
     }
     kept.push('…');
     kept
