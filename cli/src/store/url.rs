@@ -16,7 +16,12 @@ use crate::output::print::plain;
 pub fn store_url(text: &str) -> Result<StoreUrl, String> {
     let has_scheme = text.contains(':');
     let first = text.split('/').next();
-    match first {
+    let url: StoreUrl = match first {
+        Some(home) if home.starts_with('~') => {
+            let why =
+                "the shell replaces ~ only at the start of a word without quotes: write $HOME";
+            return Err(why.to_owned());
+        }
         _ if text.is_empty() => text.parse(),
         Some("" | "." | "..") => url_of(text)?.parse(),
         _ if text.ends_with('/') && !has_scheme => url_of(text)?.parse(),
@@ -26,6 +31,12 @@ pub fn store_url(text: &str) -> Result<StoreUrl, String> {
             let prefix = if text.contains('/') { "" } else { "/PREFIX" };
             Err(format!("write ./{text} for a directory, or a URL such as s3://{text}{prefix}"))
         }
+    }?;
+    match url.place() {
+        Place::Dir { path, .. } if path.parent().is_none() => {
+            Err("the root directory cannot be a store: choose a directory in it".to_owned())
+        }
+        _ => Ok(url),
     }
 }
 
@@ -101,5 +112,24 @@ mod tests {
             let why = store_url(text).expect_err(text);
             assert!(why.contains(remedy), "{text:?}: {why}");
         }
+    }
+
+    /// Before the fix, a candidate created `/.tenure` before it failed.
+    #[test]
+    fn regression_the_root_directory_is_refused() {
+        for text in ["/", "//", "/.", "file:///"] {
+            let why = store_url(text).expect_err(text);
+            assert!(why.contains("root directory"), "{text:?}: {why}");
+        }
+    }
+
+    /// Before the fix, a candidate created a directory named `~`.
+    #[test]
+    fn regression_a_home_that_no_shell_replaced_is_refused() {
+        for text in ["~/x/", "~/x", "~", "~anna/x/"] {
+            let why = store_url(text).expect_err(text);
+            assert!(why.contains("$HOME"), "{text:?}: {why}");
+        }
+        assert!(store_url("./~/x").is_ok());
     }
 }
