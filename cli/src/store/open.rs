@@ -10,6 +10,7 @@ use super::find::{FoundKind, has};
 use super::url::{Kind, Place, StoreUrl};
 use crate::args::common::LayoutArg;
 use crate::exit::{self, Failure};
+use crate::output::print::plain;
 
 /// The treatment of a missing directory. A missing bucket or table is never created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,7 +161,13 @@ pub fn prefix(url: &StoreUrl) -> &str {
 fn refuse_missing(path: &Path, url: &StoreUrl, if_missing: IfMissing) -> Result<(), Failure> {
     // Only a missing directory is refused here, because the store reports all other errors of the
     // path.
-    if if_missing == IfMissing::Create || !matches!(path.try_exists(), Ok(false)) {
+    let is_missing = |path: &Path| matches!(path.try_exists(), Ok(false));
+    if let Some(link) = path.ancestors().find(|part| part.is_symlink() && is_missing(part)) {
+        let why =
+            format!("{url}: the link {} leads to no directory", plain(&link.to_string_lossy()));
+        return Err(Failure::new(exit::UNAVAILABLE, why));
+    }
+    if if_missing == IfMissing::Create || !is_missing(path) {
         return Ok(());
     }
     let maker = match if_missing {

@@ -97,6 +97,20 @@ fn only_run_creates_a_missing_directory() {
     assert_eq!(bench.json("status", &["--json"])["epoch"], 1);
 }
 
+/// Before the fix, the hint for a symbolic link to nothing recommended `tenure run`, which failed.
+#[test]
+fn regression_a_link_to_nothing_has_its_own_hint() {
+    let bench = Bench::new();
+    let link = bench.path("link");
+    std::os::unix::fs::symlink(bench.path("none"), &link).expect("a new link");
+    let url = format!("file://{}/store", link.display());
+    for line in [&["status", "--store", &url][..], &["run", "--store", &url, "--", "true"]] {
+        let said = tenure(line);
+        said.fails(69, &["link", "leads to no directory"]);
+        assert!(!said.err.contains("tenure run"), "{said:?}");
+    }
+}
+
 #[test]
 fn a_file_in_place_of_the_directory_exits_with_69() {
     let bench = Bench::new();
