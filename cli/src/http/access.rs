@@ -72,7 +72,8 @@ impl Access {
         match *listen {
             Listen::Tcp(address) if !address.ip().is_loopback() && key.is_none() => {
                 Err(usage(format!(
-                    "other machines can reach --listen {address}: give --access-key-file, or listen on 127.0.0.1 or unix:PATH"
+                    "other machines can reach --listen {address}: give --access-key-file, or \
+                     listen on 127.0.0.1 or unix:PATH"
                 )))
             }
             // Without a key, a server on a TCP address checks `Host`. With a key or on a socket,
@@ -88,8 +89,8 @@ impl Access {
     pub fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
         let hosts = || headers.get_all(HOST).iter();
         if self.hosts.as_ref().is_some_and(|names| !hosts().all(|host| is_own(host, names))) {
-            let why = "Host is neither localhost nor a loopback address: use one of these, or start \
-                       this server with --allow-host NAME or --access-key-file";
+            let why = "Host is neither localhost nor a loopback address: use one of these, or \
+                       start this server with --allow-host NAME or --access-key-file";
             return Err(Refusal::fixed(421, "host_refused", why));
         }
         // Without this check, a web page in a browser on this machine could send requests that

@@ -74,8 +74,7 @@ async fn answer(
             stage.send_replace(Stage::Writing);
             return whole(reply);
         }
-        Answer::Events(events) => (events, None),
-        Answer::EventsIfRoom { events, full } => (events, Some(full)),
+        Answer::Events(events, full) => (events, full),
     };
     const KIND: &str = "text/event-stream";
     if only_head {

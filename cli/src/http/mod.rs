@@ -107,14 +107,9 @@ pub enum Answer {
     Whole(Reply),
     /// Lines of server-sent events, sent as the stream yields them. The stream must wake its task
     /// at least every [`CONNECTION_LIMIT`]. The server closes the connection if the peer does not
-    /// read.
-    Events(BoxStream<'static, String>),
-    /// Like `Events`, but if [`MOST_STREAMS`] streams are open, no stream is closed: the peer gets
-    /// only the text `full`, and the reply ends.
-    EventsIfRoom {
-        events: BoxStream<'static, String>,
-        full: String,
-    },
+    /// read. If [`MOST_STREAMS`] streams are open, the oldest is closed. But with a text, no stream
+    /// is closed: the peer gets only this text, and the reply ends.
+    Events(BoxStream<'static, String>, Option<String>),
 }
 
 /// A function that answers requests. The returned future must not block.

@@ -128,11 +128,15 @@ impl Api {
                 let (token, left) = self.election(name)?.leadership().ok_or(Refusal::NO_TOKEN)?;
                 whole(&ElectionTokenView { token, lease_remaining_ms: millis(left) })
             }
-            ApiTarget::Events(name) => Ok(Answer::Events(events::events(self.election(name)?))),
+            ApiTarget::Events(name) => {
+                Ok(Answer::Events(events::events(self.election(name)?), None))
+            }
             ApiTarget::Resign(name) => self.resign(self.election(name)?, &asked).await,
             ApiTarget::Data(name) => self.proclaim(self.election(name)?, &asked).await,
             ApiTarget::Root => whole(&shapes::leader_of(self.only_election()?)),
-            ApiTarget::RootEvents => Ok(Answer::Events(shapes::events(self.only_election()?))),
+            ApiTarget::RootEvents => {
+                Ok(Answer::Events(shapes::events(self.only_election()?), None))
+            }
         }
     }
 

@@ -186,7 +186,7 @@ fn server(most_body: usize) -> Server {
         let answer = match (&*asked.path, &asked.body) {
             ("/events", _) => {
                 let event = "data: ".to_owned() + &"x".repeat(1 << 10) + "\n\n";
-                Answer::Events(futures::stream::repeat(event).boxed())
+                Answer::Events(futures::stream::repeat(event).boxed(), None)
             }
             (_, Ok(body)) => Answer::Whole(Reply::text(200, &body.len().to_string())),
             (_, Err(why)) => Answer::Whole(Reply::text(413, &format!("{why:?}"))),

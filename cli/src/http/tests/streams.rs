@@ -37,7 +37,7 @@ async fn continue_all(streams: &mut [TcpStream]) {
 /// Before the fix, the server refused each stream over the limit.
 #[tokio::test]
 async fn regression_a_stream_over_the_limit_closes_the_oldest() {
-    let serving = streaming(Answer::Events);
+    let serving = streaming(|events| Answer::Events(events, None));
     let mut streams = Vec::new();
     for _ in 0..=MOST_STREAMS {
         streams.push(open_stream(&serving).await);
@@ -52,7 +52,7 @@ async fn regression_a_stream_over_the_limit_closes_the_oldest() {
 #[tokio::test]
 async fn regression_a_stream_over_the_limit_closes_no_page() {
     const FULL: &str = "data: full\n\n";
-    let serving = streaming(|events| Answer::EventsIfRoom { events, full: FULL.to_owned() });
+    let serving = streaming(|events| Answer::Events(events, Some(FULL.to_owned())));
     let mut streams = Vec::new();
     for _ in 0..MOST_STREAMS {
         streams.push(open_stream(&serving).await);

@@ -108,7 +108,9 @@ pub async fn answer(
             Reply::json(200, &GroupViews { groups })
         }
         GroupTarget::Group(name) => Reply::json(200, &GroupView::of(member(name)?)),
-        GroupTarget::Events(name) => return Ok(Answer::Events(events::events(member(name)?))),
+        GroupTarget::Events(name) => {
+            return Ok(Answer::Events(events::events(member(name)?), None));
+        }
         GroupTarget::Assignment(name) => assignment(member(name)?).await?,
         GroupTarget::Leave(name) => leave(member(name)?, asked).await?,
         GroupTarget::Token(name, partition) => {

@@ -57,7 +57,7 @@ impl Page {
         }
         match &*asked.path {
             "/" => Ok(Answer::Whole(self.html())),
-            "/events" => Ok(Answer::EventsIfRoom { events: events(&self.board), full: full() }),
+            "/events" => Ok(Answer::Events(events(&self.board), Some(full()))),
             _ => Err(Refusal::fixed(404, "not_found", "no resource has this path")),
         }
     }
@@ -88,7 +88,8 @@ fn policy() -> String {
 /// 10 s, and opens its stream again.
 fn full() -> String {
     let why = format!(
-        "{MOST_STREAMS} pages are open already: close one of them. This page tries again every 10 s."
+        "{MOST_STREAMS} pages are open already: close one of them. This page tries again every \
+         10 s."
     );
     format!("retry: 10000\nevent: full\ndata: {}\n\n", json_line(&why))
 }
