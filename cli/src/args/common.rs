@@ -137,8 +137,8 @@ macro_rules! after_help {
         concat!(
             "Durations are a number and a unit: 500ms, 30s, 10m, 1h. Logs go to stderr; -q, -v \
              or RUST_LOG sets their level, such as RUST_LOG=tenure=debug, which takes precedence. \
-             With --log-format json each line is a JSON object. A flag takes precedence over its variable [env: TENURE_…]. An \
-             empty variable has no effect.\n\nExit codes:",
+             With --log-format json each line is a JSON object. A flag takes precedence over its \
+             variable [env: TENURE_…]. An empty variable has no effect.\n\nExit codes:",
             $codes
         )
     };
@@ -151,9 +151,10 @@ pub(crate) use after_help;
 pub const EXIT_CODES: &str = after_help!(
     "
    0  done
-   1  with `wait`: the timeout has passed; with `status --exit-code`: the election is vacant, or no recent period is
-      completed; with `group status --exit-code`: a partition has no live owner,
-      no group exists, or a restore is unfinished
+   1  with `wait`: the timeout has passed; with `status --exit-code`: the
+      election is vacant, or no recent period is completed; with
+      `group status --exit-code`: a partition has no live owner, no group
+      exists, or a restore is unfinished
   64  wrong usage or settings
   69  store unreachable or missing, or some epochs could not be deleted
   70  store unsafe, or an object in it corrupt

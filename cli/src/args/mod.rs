@@ -144,15 +144,15 @@ impl Verb {
             // The level of `tenure_cli` is `warn`, so `watch` logs each failure of the CMD of
             // `--exec`.
             Verb::Watch(_) => {
-                "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,tenure_cli=warn,\
-                 tenure_cli::http=info"
+                "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,\
+                 tenure_cli=warn,tenure_cli::http=info"
             }
             // The level of `tenure_cli::http` is `info`, so a verb with an HTTP server logs the
             // address.
             _ => {
                 "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,\
                  tenure_cli::store::patience=warn,tenure_cli::output::watcher=warn,\
-                 tenure_cli::http=info"
+                 tenure_cli=warn,tenure_cli::http=info"
             }
         }
     }

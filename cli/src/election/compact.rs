@@ -36,8 +36,8 @@ pub struct CompactArgs {
     /// Delete only objects of at least this age by the store's clock: at most 36525d.
     ///
     /// With less than 1h, a delayed request may create a deleted epoch again.
-    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration_up_to(CENTURY))]
-    #[arg(env = "TENURE_MIN_AGE")]
+    #[arg(long, value_name = "DURATION", default_value = "1h", env = "TENURE_MIN_AGE")]
+    #[arg(value_parser = duration_up_to(CENTURY))]
     pub min_age: Duration,
     /// Compact the partition group at the prefix instead of an election.
     ///

@@ -177,7 +177,8 @@ impl ProbeReport {
             };
             let _ = writeln!(
                 text,
-                "{:<12} the store's clock is {ahead} ms {way} the local clock, ± {} ms ({} answers)",
+                "{:<12} the store's clock is {ahead} ms {way} the local clock, ± {} ms \
+                 ({} answers)",
                 "clock", clock.within_ms, clock.answers
             );
         }

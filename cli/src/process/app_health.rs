@@ -33,9 +33,10 @@ pub struct AppHealthArgs {
     /// The URL returns 2xx, the application touches the file, or it sends POST /v1/heartbeat to
     /// `serve`. Once the deadline has passed without a sign of health, `run` and `group run` stop
     /// CMD, and `serve` resigns and gives up its sessions. `serve` campaigns and joins groups only
-    /// while the application works. For `serve` the check is no fence: an application that hangs may
-    /// continue later. `group run` replaces `{partition}` in the check by the name of the partition.
-    /// The URL must not contain a user or a password, and its host must not contain `{partition}`.
+    /// while the application works. For `serve` the check is no fence: an application that hangs
+    /// may continue later. `group run` replaces `{partition}` in the check by the name of the
+    /// partition. The URL must not contain a user or a password, and its host must not contain
+    /// `{partition}`.
     #[arg(long, value_name = "CHECK", value_parser = str::parse::<Check>)]
     #[arg(env = "TENURE_APP_HEALTH", help_heading = "Health")]
     app_health: Option<Check>,

@@ -8,8 +8,8 @@ CMD runs in a separate process group, with TENURE_EPOCH (the fencing token), TEN
 TENURE_STORE in its environment. After the end of CMD, its remaining descendants get SIGTERM, and \
 SIGKILL after the grace. Once all descendants of CMD have ended, `tenure` resigns the leadership.
 
-With --try, or --no-wait, `tenure` exits immediately if another candidate leads. With --wait 15s it \
-waits for the lease for 15s first. With --once-per, CMD also has TENURE_PERIOD_START, \
+With --try, or --no-wait, `tenure` exits immediately if another candidate leads. With --wait 15s \
+it waits for the lease for 15s first. With --once-per, CMD also has TENURE_PERIOD_START, \
 TENURE_ATTEMPT and TENURE_LAST_COMPLETED (the start of the last completed period, empty before the \
 first). In one period CMD starts at most once, or at most N+1 times with --retries N, and its runs \
 never overlap.

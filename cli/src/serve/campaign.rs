@@ -150,7 +150,9 @@ impl ServedTask<Candidacy> {
                     ElectionOrder::Resign { epoch: Some(only), reply, .. } if only != epoch => {
                         let _ = reply.send(Err(other_epoch(epoch)));
                     }
-                    ElectionOrder::Resign { order, reply, .. } => return LeadershipOver::Resign(order, reply),
+                    ElectionOrder::Resign { order, reply, .. } => {
+                        return LeadershipOver::Resign(order, reply);
+                    }
                     ElectionOrder::Proclaim { data, reply, .. } => proclaims.push(async move {
                         let outcome = leadership.proclaim(data.clone()).await;
                         if outcome.is_ok() {

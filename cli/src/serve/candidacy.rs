@@ -145,8 +145,8 @@ impl Candidacy {
             leads,
             at_risk,
             data: if leads.is_some() { state.data.clone() } else { Value::Null },
-            // After this candidate has given up its leadership, replies name no leader, although the
-            // lease may still run.
+            // After this candidate has given up its leadership, replies name no leader, although
+            // the lease may still run.
             seen: seen.filter(|seen| {
                 let given_up = state.lost.as_ref().map(|lost| lost.epoch);
                 given_up < Some(seen.leader.epoch.get())

@@ -50,8 +50,9 @@ vacant. The answer holds for the moment of the read only. A leader that has died
 leader until its validity has passed. A deposed leader does not count, although it may not know of \
 its end. To act as the leader use `run`, and send its token.
 
-With --last-period-within, --exit-code has no effect, and the exit code depends only on the periods \
-of `run --once-per`: 0 if a completed period began within that duration, and 1 otherwise. The clock of this host measures the duration.",
+With --last-period-within, --exit-code has no effect, and the exit code depends only on the \
+periods of `run --once-per`: 0 if a completed period began within that duration, and 1 otherwise. \
+The clock of this host measures the duration.",
     "
    0  done
    1  the election is vacant (with --exit-code), or no recent period is

@@ -123,9 +123,12 @@ fn against(rule: &LifecycleRule, keys: &[String]) -> Vec<Advice> {
         advice.push(Advice::new(
             "lifecycle",
             match elects {
-                true => format!("{name} would move the newest epoch to an archive: it cannot be read there"),
+                true => format!(
+                    "{name} would move the newest epoch to an archive: it cannot be read there"
+                ),
                 false => format!(
-                    "{name} would move assignments or sessions to an archive: they cannot be read there"
+                    "{name} would move assignments or sessions to an archive: they cannot be read \
+                     there"
                 ),
             },
             format!("exclude {keys} from the rule"),
