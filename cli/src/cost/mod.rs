@@ -27,23 +27,19 @@ use crate::output::print::{millis, plain, print, print_json};
 
 /// Days in a month.
 const DAYS: u32 = 30;
+const MONTH: Duration = Duration::from_secs(DAYS as u64 * 24 * 60 * 60);
 
 static DEFAULT_VALIDITY_TEXT: LazyLock<String> =
     LazyLock::new(|| format_duration(DEFAULT_VALIDITY).to_string());
 
 #[derive(Debug, clap::Args)]
 pub struct CostArgs {
-    /// The number of equal elections. All other options describe one election
-    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = count(1))]
-    pub elections: u32,
     /// The number of candidates: one leads, the others follow
     #[arg(long, value_name = "COUNT", default_value = "3", value_parser = count(1))]
     pub candidates: u32,
-    /// Compute the requests of a group with this number of partitions.
-    ///
-    /// Also compute the requests of one election for each partition.
+    /// Compute the requests of a group with this number of partitions
     #[arg(long, value_name = "COUNT", value_parser = count(1))]
-    #[arg(conflicts_with_all = ["candidates", "elections", "layout"])]
+    #[arg(conflicts_with_all = ["candidates", "layout"])]
     pub partitions: Option<u32>,
     /// The number of members of the group
     #[arg(long, value_name = "COUNT", default_value = "3", value_parser = count(1))]
@@ -64,12 +60,10 @@ pub struct CostArgs {
     /// to 1m.
     #[arg(long, value_name = "DURATION", value_parser = positive_duration, env = "TENURE_POLL")]
     pub poll: Option<Duration>,
-    /// Changes of the leader per day. In a group, deaths of a member that another member replaces
+    /// Deaths of the leader per day, at most 1000. In a group, deaths of a member that another
+    /// member replaces
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = per_day)]
     pub elections_per_day: f64,
-    /// Runs of `tenure compact` per day
-    #[arg(long, value_name = "COUNT", default_value = "24", value_parser = per_day)]
-    pub compactions_per_day: f64,
     /// How the election is stored
     #[arg(long, value_name = "LAYOUT", value_enum, default_value_t = LayoutArg::EpochFiles)]
     #[arg(env = "TENURE_LAYOUT")]
@@ -84,17 +78,16 @@ pub struct CostArgs {
 
 pub const AFTER_COST: &str = "\
 A column has the requests of one process of a role. The columns takeovers, changes, compactor and \
-all have the sum of all processes. Takeovers and changes are upper bounds. The columns leaders and \
-followers have the requests of one election for each partition in place of the group.
+all have the sum of all processes. `tenure compact` runs each hour.
 
 The built-in prices are list prices without free tiers; docs/reference/stores.md has their \
 sources. A month has 30 days. The prices exclude traffic and storage.
 
-A file of prices is one JSON object, or a list of them; prices are for a million requests:
+A file of prices is a JSON list of objects; prices are for a million requests:
 
-  {\"name\": \"ours\", \"write\": 5.0, \"list\": 5.0, \"read\": 0.4, \"delete\": 0,
-   \"delete_by_key\": false,
-   \"currency\": \"USD\", \"date\": \"2026-11\", \"source\": \"…\"}
+  [{\"name\": \"ours\", \"write\": 5.0, \"list\": 5.0, \"read\": 0.4, \"delete\": 0,
+    \"delete_by_key\": false,
+    \"currency\": \"USD\", \"date\": \"2026-11\", \"source\": \"…\"}]
 
 The fields of the last line are optional. With delete_by_key the service charges for each deleted \
 key, otherwise for each request with up to 1,000 keys.
@@ -108,8 +101,8 @@ fn count(least: i64) -> RangedI64ValueParser<u32> {
 }
 
 fn per_day(text: &str) -> Result<f64, String> {
-    let count = text.parse().ok().filter(|count| (0.0..=1e6).contains(count));
-    count.ok_or_else(|| "write a number from 0 to 1000000".to_owned())
+    let count = text.parse().ok().filter(|count| (0.0..=1e3).contains(count));
+    count.ok_or_else(|| "write a number from 0 to 1000".to_owned())
 }
 
 impl CostArgs {
@@ -137,7 +130,7 @@ pub fn cost(args: &CostArgs) -> Result<u8, Failure> {
     }
     let prices =
         args.prices.as_deref().map_or_else(|| Ok(prices::built_in()), prices::from_file)?;
-    let roles = roles(args, DAY * DAYS);
+    let roles = roles(args);
     let _ = match args.json {
         true => print_json(&for_machines(args, &roles, &prices))?,
         false => print(&for_people(&roles, &prices))?,
@@ -146,16 +139,8 @@ pub fn cost(args: &CostArgs) -> Result<u8, Failure> {
 }
 
 fn for_machines(args: &CostArgs, roles: &[Role], prices: &[Prices]) -> Value {
-    let CostArgs { elections, candidates, partitions, members, elections_per_day, .. } = args;
-    let layout = args.layout.to_possible_value().map(|layout| layout.get_name().to_owned());
-    let mut report = match partitions {
-        Some(_) => json!({ "partitions": partitions, "members": members,
-            "changes_per_day": elections_per_day }),
-        None => json!({ "elections": elections, "candidates": candidates, "layout": layout,
-            "elections_per_day": elections_per_day }),
-    };
     let by_role = |value: &dyn Fn(Requests) -> Value| -> Map<String, Value> {
-        roles.iter().map(|(role, _, requests)| ((*role).to_owned(), value(*requests))).collect()
+        roles.iter().map(|role| (role.name.to_owned(), value(role.requests))).collect()
     };
     let kinds = |requests| KINDS.into_iter().zip(requests).collect::<BTreeMap<_, f64>>();
     let costs = prices.iter().map(|prices| {
@@ -163,29 +148,37 @@ fn for_machines(args: &CostArgs, roles: &[Role], prices: &[Prices]) -> Value {
         costs.insert("prices".to_owned(), json!(prices));
         Value::from(costs)
     });
-    report["costs"] = costs.collect();
-    report["requests"] = by_role(&|requests| json!(kinds(requests))).into();
-    report["observers"] = args.observers.into();
-    report["validity_ms"] = millis(args.validity).into();
-    report["poll_ms"] = millis(args.poll()).into();
-    report["days"] = f64::from(DAYS).into();
-    report
+    let layout = args.layout.to_possible_value().map(|layout| layout.get_name().to_owned());
+    let is_group = args.partitions.is_some();
+    json!({
+        "partitions": args.partitions,
+        "members": is_group.then_some(args.members),
+        "candidates": (!is_group).then_some(args.candidates),
+        "layout": layout.filter(|_| !is_group),
+        "elections_per_day": args.elections_per_day,
+        "observers": args.observers,
+        "validity_ms": millis(args.validity),
+        "poll_ms": millis(args.poll()),
+        "days": DAYS,
+        "requests": by_role(&|requests| json!(kinds(requests))),
+        "costs": costs.collect::<Vec<_>>(),
+    })
 }
 
 fn for_people(roles: &[Role], prices: &[Prices]) -> String {
-    let roles = || roles.iter().filter(|(_, processes, _)| *processes != Some(0.0));
+    let roles = || roles.iter().filter(|role| role.processes != Some(0.0));
     let mut rows = Vec::new();
     let mut row = |name: &str, cell: &dyn Fn(&Role) -> String| {
         rows.push((name.to_owned(), roles().map(cell).collect::<Vec<_>>()));
     };
-    row("a month", &|(role, ..)| role.replace("elections", "takeovers"));
-    row("processes", &|(_, processes, _)| processes.map_or(String::new(), grouped));
+    row("a month", &|role| role.name.to_owned());
+    row("processes", &|role| role.processes.map_or(String::new(), grouped));
     for (kind, name) in KINDS[..4].iter().enumerate() {
-        row(name, &|(.., requests)| grouped(requests[kind]));
+        row(name, &|role| grouped(role.requests[kind]));
     }
     for list in prices {
         let name = format!("{}, {}", plain(&list.name), plain(&list.currency));
-        row(&name, &|(.., requests)| format!("{:.2}", list.cost(*requests)));
+        row(&name, &|role| format!("{:.2}", list.cost(role.requests)));
     }
     let width = |column: usize| rows.iter().map(|(_, cells)| cells[column].len() + 2).max();
     let mut text = String::new();

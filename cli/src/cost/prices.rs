@@ -9,7 +9,7 @@ use crate::exit::{self, Failure};
 use crate::store::url::Place;
 
 /// A price list. Each price is for a million requests.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
     pub name: String,
@@ -48,7 +48,7 @@ impl Prices {
 
 /// Returns the built-in lists, without free tiers. docs/reference/stores.md has their sources.
 pub fn built_in() -> Vec<Prices> {
-    parse(include_str!("prices.json")).expect("a test reads the built-in price lists")
+    serde_json::from_str(include_str!("prices.json")).expect("a test reads the built-in lists")
 }
 
 /// Returns the list prices of the service at this place.
@@ -57,29 +57,9 @@ pub fn of(place: &Place) -> Option<Prices> {
     built_in().into_iter().find(|prices| prices.name == service.prices)
 }
 
-/// Reads one price list or several, as JSON.
+/// Reads a list of price lists, as JSON.
 pub fn from_file(path: &Path) -> Result<Vec<Prices>, Failure> {
-    let prices = std::fs::read_to_string(path).map_err(|error| error.to_string());
     let failure = |why| Failure::new(exit::USAGE, format!("--prices {}: {why}", path.display()));
-    prices.and_then(|text| parse(&text)).map_err(failure)
-}
-
-pub fn parse(text: &str) -> Result<Vec<Prices>, String> {
-    // The first character selects the form. An untagged enum would try both forms, and hide the
-    // error of the form that the file uses.
-    let prices = match text.trim_start().starts_with('[') {
-        true => serde_json::from_str::<Vec<Prices>>(text),
-        false => serde_json::from_str::<Prices>(text).map(|prices| vec![prices]),
-    };
-    let prices = prices.map_err(|error| error.to_string())?;
-    if prices.is_empty() {
-        return Err("the file has no price list".to_owned());
-    }
-    for Prices { name, write, list, read, delete, .. } in &prices {
-        let all = [("write", write), ("list", list), ("read", read), ("delete", delete)];
-        if let Some((field, price)) = all.into_iter().find(|(_, price)| **price < 0.0) {
-            return Err(format!("{field} of {name:?} must be at least 0, got {price}"));
-        }
-    }
-    Ok(prices)
+    let text = std::fs::read_to_string(path).map_err(|error| failure(error.to_string()))?;
+    serde_json::from_str(&text).map_err(|error| failure(error.to_string()))
 }

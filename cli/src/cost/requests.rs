@@ -1,25 +1,24 @@
-//! The requests that each role sends, as a table. The tests compare each role with the requests of
-//! the driver.
+//! The table of requests. The tests compare its sums with the requests of the driver.
 
 use std::time::Duration;
 
-use tenure::internals::{DEFAULT_KEEP_EPOCHS, DEFAULT_MIN_AGE, renew_interval};
+use tenure::internals::renew_interval;
 use tenure_groups::LIST_EVERY;
 use tenure_groups::protocol::assignment::DEPUTIES;
 use tenure_groups::protocol::session_timers::silence;
 
-use super::{CostArgs, DAYS};
+use super::{CostArgs, MONTH};
 use crate::args::common::{DAY, LayoutArg};
 use crate::group::OFTEN;
 
 /// Kinds of requests. The last kind counts the keys of all deletions.
 pub const KINDS: [&str; 5] = ["writes", "lists", "reads", "deletes", "deleted_keys"];
-
-/// Maximum number of keys on a page of a listing, and in a deletion.
+/// Maximum number of sessions on a page of a listing.
 const PAGE_KEYS: f64 = 1_000.0;
-/// Maximum number of assignments that one change causes. A death causes one assignment, and a join
-/// that moves partitions causes three.
+/// Assignments of one change: one after the death of a member, and three after the join of another.
 const ASSIGNMENTS: f64 = 4.0;
+/// Runs of the compactor per day.
+const COMPACTIONS: f64 = 24.0;
 
 /// A number of requests for each of [`KINDS`].
 pub type Requests = [f64; 5];
@@ -27,101 +26,111 @@ pub type Requests = [f64; 5];
 const WRITE: Requests = [1.0, 0.0, 0.0, 0.0, 0.0];
 const READ: Requests = [0.0, 0.0, 1.0, 0.0, 0.0];
 
-/// A role, its number of processes, and the requests of one process. If the number is `None`, the
-/// requests are the total of all processes of the role.
-pub type Role = (&'static str, Option<f64>, Requests);
+/// A role and the requests of one of its processes.
+#[derive(Debug, Clone, Copy)]
+pub struct Role {
+    pub name: &'static str,
+    /// The number of processes. `None` if `requests` are the total of all processes.
+    pub processes: Option<f64>,
+    pub requests: Requests,
+}
 
-/// A row of the table: a role, the number of its processes, a number of events, and the requests of
+/// A row of the table: a role with its number of processes, a number of events, and the requests of
 /// one event.
-type RequestRow = (&'static str, Option<f64>, f64, Requests);
+type Row = (&'static str, Option<f64>, f64, Requests);
+
+/// The numbers of events in a month that the tables of elections and groups have in common.
+struct Events {
+    changes: f64,
+    validities: f64,
+    renewals: f64,
+    polls: f64,
+    observer_polls: f64,
+    runs: f64,
+    /// Runs of the compactor that delete.
+    busy: f64,
+}
 
 /// Returns `sum` plus `times` the requests in `one`.
 pub fn plus(sum: Requests, times: f64, one: Requests) -> Requests {
     std::array::from_fn(|kind| sum[kind] + times * one[kind])
 }
 
-/// Returns the requests of each role in this time.
-pub fn roles(args: &CostArgs, time: Duration) -> Vec<Role> {
-    let rows = match args.partitions {
-        Some(partitions) => group(args, f64::from(partitions), time),
-        None => election(args, time),
+/// Returns the requests of each role in a month. The last role, `all`, has their sum.
+pub fn roles(args: &CostArgs) -> Vec<Role> {
+    let changes = args.elections_per_day * per(MONTH, DAY);
+    let runs = COMPACTIONS * per(MONTH, DAY);
+    let events = Events {
+        changes,
+        validities: per(MONTH, args.validity),
+        renewals: per(MONTH, renew_interval(args.validity)),
+        polls: per(MONTH, args.poll()),
+        observer_polls: per(MONTH, args.observer_poll()),
+        runs,
+        busy: runs.min(changes),
     };
-    let (mut roles, mut all) = (Vec::<Role>::new(), [0.0; 5]);
+    let rows = match args.partitions {
+        Some(_) => group(args, &events),
+        None => election(args, &events),
+    };
+    let mut roles = Vec::<Role>::new();
+    let mut all = Role { name: "all", processes: None, requests: [0.0; 5] };
     for (name, processes, events, one) in rows {
-        let one = if name == "all" { all } else { one };
-        all = plus(all, processes.unwrap_or(1.0) * events, one);
-        match roles.last_mut().filter(|role| role.0 == name) {
-            Some(role) => role.2 = plus(role.2, events, one),
-            None => roles.push((name, processes, plus([0.0; 5], events, one))),
+        all.requests = plus(all.requests, processes.unwrap_or(1.0) * events, one);
+        match roles.last_mut().filter(|role| role.name == name) {
+            Some(role) => role.requests = plus(role.requests, events, one),
+            None => roles.push(Role { name, processes, requests: plus([0.0; 5], events, one) }),
         }
     }
+    roles.push(all);
     roles
 }
 
-fn election(args: &CostArgs, time: Duration) -> Vec<RequestRow> {
-    let [validities, renewals] = per(time, [args.validity, renew_interval(args.validity)]);
-    let [polls, observer_polls, days] = per(time, [args.poll(), args.observer_poll(), DAY]);
-    let [elections, candidates, observers] =
-        [args.elections, args.candidates, args.observers].map(f64::from);
-    let followers = candidates - 1.0;
-    let takeovers = args.elections_per_day * days * elections;
-    let epochs = most_objects(args, args.elections_per_day);
-    // A starting candidate finds the newest of several pages of epochs by an exponential search.
-    let search = if epochs > PAGE_KEYS { 2.0 * epochs.log2() } else { 0.0 };
-    // The numbers are upper bounds. With epoch files, the winner seals the old epoch, creates the
-    // new epoch, and confirms it. Each other candidate attempts the same writes, and searches for
-    // the new epoch.
-    let (winner, other, confirms, compactors) = match args.layout {
-        LayoutArg::EpochFiles => {
-            ([2.0, 1.0 + search, 1.0, 0.0, 0.0], [2.0, 2.0, 3.0, 0.0, 0.0], 1.0, None)
-        }
-        LayoutArg::SingleObject => {
-            ([1.0, 0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 3.0, 0.0, 0.0], 0.0, Some(0.0))
-        }
+fn election(args: &CostArgs, events: &Events) -> Vec<Row> {
+    let [followers, observers] = [args.candidates - 1, args.observers].map(f64::from);
+    // With epoch files, the winner and a restarted candidate list the epochs. The winner seals the
+    // old epoch, creates the new epoch, and confirms it.
+    let (winner, confirms) = match args.layout {
+        LayoutArg::EpochFiles => ([2.0, 2.0, 1.0, 0.0, 0.0], 1.0),
+        LayoutArg::SingleObject => (WRITE, 0.0),
     };
-    let compacted = compactors.unwrap_or(elections);
-    let [runs, deleted, in_one, busy] = runs(args, days);
-    let batches = busy * pages(in_one);
-    vec![
+    // After each death, the election is vacant for a validity.
+    let led = (1.0 - events.changes / events.validities).max(0.0);
+    let mut rows = vec![
+        ("leader", Some(1.0), led * events.renewals, WRITE),
         // In each validity, the leader reads the next epoch once.
-        ("leader", Some(elections), renewals, WRITE),
-        ("leader", Some(elections), validities * confirms, READ),
-        ("follower", Some(followers * elections), polls, READ),
-        ("observer", Some(observers * elections), observer_polls, READ),
-        ("elections", None, takeovers, winner),
-        ("elections", None, takeovers * followers, other),
-        // A run of the compactor lists the last possible epoch, and then all epochs. Before each
-        // deletion, the run reads the newest listed epoch.
-        ("compactor", compactors, runs * compacted, [0.0, 1.0 + pages(epochs), 0.0, 0.0, 0.0]),
-        ("compactor", compactors, batches * compacted, [0.0, 0.0, 1.0, 1.0, 0.0]),
-        ("compactor", compactors, deleted * compacted, [0.0, 0.0, 0.0, 0.0, 1.0]),
-        ("all", None, 1.0, [0.0; 5]),
-    ]
+        ("leader", Some(1.0), led * events.validities * confirms, READ),
+        ("follower", Some(followers), events.polls, READ),
+        ("observer", Some(observers), events.observer_polls, READ),
+        ("takeovers", None, events.changes, winner),
+        // Each other candidate searches for the new epoch.
+        ("takeovers", None, events.changes * followers, [0.0, 0.0, 2.0, 0.0, 0.0]),
+    ];
+    if args.layout == LayoutArg::EpochFiles {
+        rows.extend([
+            // A run lists the last possible epoch, and then all epochs. Before a deletion, it reads
+            // the newest listed epoch.
+            ("compactor", None, events.runs, [0.0, 2.0, 0.0, 0.0, 0.0]),
+            ("compactor", None, events.busy, [0.0, 0.0, 1.0, 1.0, 0.0]),
+            ("compactor", None, events.changes, [0.0, 0.0, 0.0, 0.0, 1.0]),
+        ]);
+    }
+    rows
 }
 
-/// Returns the rows of the group, and of one election for each partition.
-fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<RequestRow> {
+fn group(args: &CostArgs, events: &Events) -> Vec<Row> {
     let [validity, poll, observer_poll] = [args.validity, args.poll(), args.observer_poll()];
-    let [validities, renewals] = per(time, [validity, renew_interval(validity)]);
-    let [polls, observer_polls, days] = per(time, [poll, observer_poll, DAY]);
-    let [lists, observer_lists] = per(time, [poll, observer_poll].map(|it| it.max(LIST_EVERY)));
-    let [confirms, looks] = per(time, [validity.min(LIST_EVERY).max(poll), validity.max(OFTEN)]);
-    // A member reads the coordinator's session at the last poll before an unchanged session counts
-    // as silent. A deputy reads the session at each poll.
-    let watches = polls / (silence(validity, poll).as_secs_f64() / poll.as_secs_f64()).floor();
+    let [lists, observer_lists] = [poll, observer_poll].map(|it| per(MONTH, it.max(LIST_EVERY)));
+    let confirms = per(MONTH, validity.min(LIST_EVERY).max(poll));
+    let Events { changes, validities, renewals, polls, observer_polls, runs, busy } = *events;
+    // A member reads the coordinator's session at the last poll before the session is silent. A
+    // deputy reads the session at each poll.
+    let watches = polls / per(silence(validity, poll), poll).floor();
     let [members, observers] = [args.members, args.observers].map(f64::from);
     let others = members - 1.0;
     let deputies = others.min(DEPUTIES as f64);
     let (deputy, member) = (Some(deputies), Some(others - deputies));
-    let changes = args.elections_per_day * days;
-    let [runs, deleted, in_one, busy] = runs(args, days);
-    let ended = most_objects(args, args.elections_per_day);
-    let sessions = pages(members + if changes > 0.0 { ended } else { 0.0 });
-    let assignments = pages(most_objects(args, args.elections_per_day * ASSIGNMENTS));
-    // A run of the compactor reads the newest assignment for each page of sessions that contains an
-    // ended session.
-    let with_ended = sessions.min(in_one.max(1.0));
-    let batches = busy * (1.0 + pages(in_one * ASSIGNMENTS) + with_ended);
+    let sessions = (members / PAGE_KEYS).ceil();
     // A poll that lists the assignments does not read the next assignment.
     let list = [0.0, 1.0, -1.0, 0.0, 0.0];
     vec![
@@ -140,52 +149,24 @@ fn group(args: &CostArgs, partitions: f64, time: Duration) -> Vec<RequestRow> {
         ("observer", Some(observers), observer_polls, READ),
         ("observer", Some(observers), observer_lists, list),
         // Like `group watch`, an observer reads each session once in each validity.
-        ("observer", Some(observers), looks * members, READ),
-        // These numbers are upper bounds. The coordinator reads a dead session and seals it. A new
-        // member creates its session, writes it again, and finds the assignment. Each other member
-        // releases a partition, and the coordinator reads the release.
+        ("observer", Some(observers), per(MONTH, validity.max(OFTEN)) * members, READ),
+        // The coordinator reads a dead session and seals it. A new member creates its session,
+        // writes it again, and finds the assignment. Each other member releases a partition, and
+        // the coordinator reads the release.
         ("changes", None, changes, [3.0 + others, 1.0, 4.0 + members, 0.0, 0.0]),
         // The coordinator creates and confirms an assignment. All other members read the
         // assignment, and search for the next assignment. The members with new partitions confirm
         // the assignment.
         ("changes", None, changes * ASSIGNMENTS, [1.0, members, 2.0 * others, 0.0, 0.0]),
         // A run of the compactor lists the last possible assignment, all assignments, and the
-        // sessions.
-        ("compactor", None, runs, [0.0, 1.0 + assignments + sessions, 0.0, 0.0, 0.0]),
-        // A run of the compactor reads each old session. Before a run deletes sessions, it lists
-        // the assignments again.
-        ("compactor", None, busy * with_ended, [0.0, 1.0, 0.0, 0.0, 0.0]),
-        ("compactor", None, batches, [0.0, 0.0, 1.0, 1.0, 0.0]),
-        ("compactor", None, deleted, [0.0, 0.0, 1.0, 0.0, ASSIGNMENTS + 1.0]),
-        ("all", None, 1.0, [0.0; 5]),
-        ("leaders", None, renewals * partitions, WRITE),
-        ("leaders", None, validities * partitions, READ),
-        ("followers", None, polls * partitions * others, READ),
+        // sessions. Before it deletes sessions, it lists the assignments again. Each deletion
+        // follows a read of the newest assignment.
+        ("compactor", None, runs, [0.0, 2.0 + sessions, 0.0, 0.0, 0.0]),
+        ("compactor", None, busy, [0.0, 1.0, 3.0, 3.0, 0.0]),
+        ("compactor", None, changes, [0.0, 0.0, 1.0, 0.0, ASSIGNMENTS + 1.0]),
     ]
 }
 
-fn per<const N: usize>(time: Duration, intervals: [Duration; N]) -> [f64; N] {
-    intervals.map(|interval| time.as_secs_f64() / interval.as_secs_f64())
-}
-
-/// Returns four numbers. The first is the number of runs of the compactor, and the last is the
-/// number of runs that find something to delete. The second is the number of changes (epochs or
-/// changes of a group) in the month, and the third is the number of changes between two runs.
-fn runs(args: &CostArgs, days: f64) -> [f64; 4] {
-    let (runs, changes) = (args.compactions_per_day * days, args.elections_per_day * days);
-    if runs > 0.0 { [runs, changes, changes / runs, runs.min(changes)] } else { [0.0; 4] }
-}
-
-/// Returns the number of pages in a listing of this number of objects. An empty listing has one
-/// page.
-fn pages(objects: f64) -> f64 {
-    (objects / PAGE_KEYS).ceil().max(1.0)
-}
-
-/// Returns the number of objects immediately before a compaction. Without compactions, returns the
-/// number after a month.
-fn most_objects(args: &CostArgs, a_day: f64) -> f64 {
-    let runs = args.compactions_per_day;
-    let between = if runs > 0.0 { a_day / runs } else { a_day * f64::from(DAYS) };
-    between + (DEFAULT_KEEP_EPOCHS as f64).max(a_day * DEFAULT_MIN_AGE.div_duration_f64(DAY))
+fn per(time: Duration, interval: Duration) -> f64 {
+    time.div_duration_f64(interval)
 }
