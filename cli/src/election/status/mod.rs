@@ -113,7 +113,7 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
 }
 
 /// Names of the fields of [`Status`], in the order of the structure.
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 14] = [
     "state",
     "epoch",
     "candidate",
@@ -121,6 +121,9 @@ const FIELDS: [&str; 11] = [
     "expires_at",
     "heartbeat",
     "ended",
+    "sealed_by",
+    "forced_by",
+    "reason",
     "lapsed",
     "age_ms",
     "data",
@@ -139,6 +142,14 @@ struct Status {
     expires_at: Option<String>,
     heartbeat: Option<u64>,
     ended: Option<EpochEnd>,
+    /// Name of the process that ended the epoch.
+    sealed_by: Option<String>,
+    /// Name of the operator, if the epoch was deposed as dead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forced_by: Option<String>,
+    /// Reason that the operator gave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
     lapsed: bool,
     age_ms: Option<u64>,
     data: Value,
@@ -160,6 +171,9 @@ impl Status {
             expires_at: leader.expires_at.map(|at| at.format("%FT%T%.3fZ").to_string()),
             heartbeat: Some(leader.heartbeat),
             ended: snapshot.end,
+            sealed_by: snapshot.sealed_by.clone(),
+            forced_by: snapshot.forced_by.clone(),
+            reason: snapshot.reason.clone(),
             lapsed: snapshot.lapsed,
             age_ms: snapshot.age.map(millis),
             data: leader.data.clone(),
@@ -260,7 +274,8 @@ mod tests {
     #[test]
     fn every_field_of_the_object_is_available() {
         let (expires_at, period) = (Some(String::new()), Some(PeriodStatus::default()));
-        let status = Status { expires_at, period, ..Status::default() };
+        let (forced_by, reason) = (expires_at.clone(), expires_at.clone());
+        let status = Status { expires_at, forced_by, reason, period, ..Status::default() };
         let line = json_line(&status);
         let object: Value = serde_json::from_str(&line).expect("JSON");
         let object = object.as_object().expect("an object");

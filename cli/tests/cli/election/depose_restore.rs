@@ -184,7 +184,10 @@ fn regression_a_forced_deposition_is_recorded_as_a_deposition() {
     let status = bench.run("status", &[]).out;
     let line = "state      vacant: deposed as dead by bob (disk\\u{202e} drill)\n";
     assert!(status.starts_with(line), "{status}");
-    assert_eq!(bench.run("status", &["--field", "ended"]).out, "deposed_dead\n");
+    let status = bench.json("status", &["--json"]);
+    let fields = ["ended", "sealed_by", "forced_by", "reason"].map(|field| status[field].as_str());
+    let expected = ["deposed_dead", "ann", "bob", "disk\u{202e} drill"].map(Some);
+    assert_eq!(fields, expected);
     let history = bench.run("history", &[]).out;
     assert!(history.contains("  deposed as dead by bob (disk"), "{history}");
     let epoch = bench.run("history", &["--json"]).out;

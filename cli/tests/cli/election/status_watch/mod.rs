@@ -33,7 +33,7 @@ fn status(bench: &Bench) -> (Value, Option<u64>) {
 fn status_of_a_vacant_election() {
     let bench = Bench::new();
     let said = bench.run("status", &["--json"]);
-    let line = r#"{"state":"vacant","epoch":null,"candidate":null,"validity_ms":null,"heartbeat":null,"ended":null,"lapsed":false,"age_ms":null,"data":null}"#;
+    let line = r#"{"state":"vacant","epoch":null,"candidate":null,"validity_ms":null,"heartbeat":null,"ended":null,"sealed_by":null,"lapsed":false,"age_ms":null,"data":null}"#;
     assert_eq!((said.code, said.out), (0, format!("{line}\n")));
     let said = bench.run("status", &[]);
     assert_eq!(said.out, "state      vacant: no process has led\n");
@@ -45,7 +45,7 @@ fn status_of_a_held_epoch() {
     let bench = Bench::new();
     bench.epoch(3, HELD);
     let said = bench.run("status", &["--json"]);
-    let start = r#"{"state":"held","epoch":3,"candidate":"a","validity_ms":30000,"heartbeat":4,"ended":null,"lapsed":false,"age_ms":"#;
+    let start = r#"{"state":"held","epoch":3,"candidate":"a","validity_ms":30000,"heartbeat":4,"ended":null,"sealed_by":null,"lapsed":false,"age_ms":"#;
     assert!(said.out.starts_with(start), "{said:?}");
     assert!(said.out.ends_with(",\"data\":{\"address\":\"10.0.0.7\"}}\n"), "{said:?}");
     let (_, age) = status(&bench);
@@ -73,7 +73,7 @@ fn status_of_a_sealed_epoch() {
     let (value, _) = status(&bench);
     let expected = json!({
         "state": "vacant", "epoch": 3, "candidate": "a", "validity_ms": 30000, "heartbeat": 5,
-        "ended": "lapsed", "lapsed": false, "age_ms": null, "data": null,
+        "ended": "lapsed", "sealed_by": "b", "lapsed": false, "age_ms": null, "data": null,
     });
     assert_eq!(value, expected);
     let said = bench.run("status", &[]);
@@ -90,7 +90,7 @@ fn status_of_an_epoch_of_a_foreign_peer() {
     let (value, _) = status(&bench);
     let expected = json!({
         "state": "held", "epoch": 12, "candidate": null, "validity_ms": 60000, "heartbeat": 0,
-        "ended": null, "lapsed": false, "age_ms": null, "data": null,
+        "ended": null, "sealed_by": null, "lapsed": false, "age_ms": null, "data": null,
     });
     assert_eq!(value, expected);
     assert!(bench.run("status", &[]).out.contains("leader     -\n"));
