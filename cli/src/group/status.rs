@@ -173,14 +173,16 @@ impl GroupStatus<'_> {
                 styled(NAME, plain(it.name)),
                 short(it.session),
                 it.state(),
+                it.age(),
                 it.weight.to_string(),
                 it.partitions.to_string(),
                 if it.coordinates { "yes" } else { "-" }.to_owned(),
                 if it.data.is_null() { "-".to_owned() } else { data(it.data) },
             ]
         });
-        let heading = ["member", "session", "state", "weight", "owns", "coordinator", "data"];
-        table(heading, &rows.collect::<Vec<_>>(), &[0, 6])
+        let heading =
+            ["member", "session", "state", "age", "weight", "owns", "coordinator", "data"];
+        table(heading, &rows.collect::<Vec<_>>(), &[0, 7])
     }
 
     fn partitions_for_people(&self) -> String {

@@ -80,15 +80,14 @@ impl MemberStatus<'_> {
 
     /// Returns the state of the member's session, formatted for people.
     pub fn state(&self) -> String {
-        match self.session_state.as_deref() {
-            None => "-".to_owned(),
-            Some("live") => styled(GOOD, "live"),
-            Some("lapsed") => {
-                let age = in_seconds(Duration::from_millis(self.age_ms.unwrap_or_default()));
-                styled(ATTENTION, format_args!("lapsed, age {age}"))
-            }
-            Some(other) => styled(ATTENTION, other),
-        }
+        let Some(state) = &self.session_state else { return "-".to_owned() };
+        styled(if state == "live" { GOOD } else { ATTENTION }, state)
+    }
+
+    /// Returns the age of the member's session, formatted for people.
+    pub fn age(&self) -> String {
+        let age = |age| in_seconds(Duration::from_millis(age)).to_string();
+        self.age_ms.map_or("-".to_owned(), age)
     }
 }
 

@@ -53,7 +53,7 @@ impl Scene {
         let group = Group::builder(Arc::new(store), "")
             .name(name)
             .partitions(0..partitions)
-            .data(json!({"addr": "10.0.0.7"}))
+            .data(json!({"at": "10.0.0.7"}))
             // With a long validity, a session survives the pauses of a busy machine.
             .validity(validity)
             .poll_interval(Duration::from_millis(50))
@@ -124,7 +124,7 @@ fn status_shows_members_and_partitions() {
         *member,
         json!({
             "name": "w\u{202e}1", "session": session, "weight": 1, "validity_ms": 30000,
-            "partitions": 3, "coordinates": true, "data": {"addr": "10.0.0.7"},
+            "partitions": 3, "coordinates": true, "data": {"at": "10.0.0.7"},
             "session_state": "live", "age_ms": null,
         })
     );
@@ -139,12 +139,14 @@ fn status_shows_members_and_partitions() {
     );
     let said = scene.run("status", &["--partitions"]);
     let first = &session[..8];
+    let age = said.out.split("  live   ").nth(1).and_then(|text| text.split("  ").next());
+    let age = age.expect("the age of the session");
     let expected = format!(
         "epoch      {epoch}\n\
          partitions 3; all are owned\n\
          \n\
-         member      session   state  weight  owns  coordinator  data\n\
-         w\\u{{202e}}1  {first}  live   1       3     yes          {{\"addr\":\"10.0.0.7\"}}\n\
+         member      session   state  age  weight  owns  coordinator  data\n\
+         w\\u{{202e}}1  {first}  live   {age:<3}  1       3     yes          {{\"at\":\"10.0.0.7\"}}\n\
          \n\
          partition  owner       token  target  marks\n\
          0          w\\u{{202e}}1  {token:<5}  -\n\
