@@ -5,6 +5,7 @@ mod period;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 use serde_json::Value;
 use tenure::{Election, EpochEnd, Leader, Snapshot};
@@ -30,8 +31,10 @@ pub struct StatusArgs {
     pub json: bool,
     /// Print only this field of the JSON object.
     ///
-    /// A string is printed without quotes, null as an empty line, and other values as JSON.
-    #[arg(long, value_name = "NAME", value_parser = FIELDS, conflicts_with = "json")]
+    /// A string is printed without quotes, null as an empty line, and other values as JSON. `leader`
+    /// is the candidate while the state is held, else an empty line.
+    #[arg(long, value_name = "NAME", conflicts_with = "json")]
+    #[arg(value_parser = PossibleValuesParser::new(FIELDS.into_iter().chain(["leader"])))]
     pub field: Option<String>,
     /// Exit with 1 if the election is vacant.
     ///
@@ -91,7 +94,11 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
     }
     let period = record.as_ref().map(|record| PeriodStatus::of(record, &snapshot));
     let status = Status { period, ..Status::of(&snapshot) };
-    show(&status, args.field.as_deref(), args.json, || {
+    let field = match args.field.as_deref() {
+        Some("leader") if status.state == LeaseState::Held => Some("candidate"),
+        field => field,
+    };
+    show(&status, field, args.json, || {
         let unreadable = unreadable.map(|failure| format!("unreadable: {}", plain(&failure.why)));
         let period = match (&status.period, unreadable) {
             (Some(period), _) => period.for_people() + "\n",

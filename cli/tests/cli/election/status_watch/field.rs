@@ -52,6 +52,7 @@ fn field_prints_only_the_value() {
         ("state", "held"),
         ("epoch", "3"),
         ("candidate", "a"),
+        ("leader", "a"),
         ("validity_ms", "30000"),
         ("expires_at", ""),
         ("heartbeat", "4"),
@@ -64,6 +65,7 @@ fn field_prints_only_the_value() {
     assert!(field(&bench, "age_ms").parse::<u64>().is_ok_and(|age| age < 30_000));
     bench.epoch(3, SEALED);
     assert_eq!((field(&bench, "ended"), field(&bench, "data")), ("lapsed".into(), "".into()));
+    assert_eq!(field(&bench, "leader"), "", "the last candidate leads no more");
     // `--field` and `--exit-code` work together.
     let said = bench.run("status", &["--field", "candidate", "--exit-code"]);
     assert_eq!((said.code, said.out.as_str()), (1, "a\n"));
@@ -83,7 +85,7 @@ fn control_characters_of_a_field_are_escaped() {
 #[test]
 fn an_unknown_field_is_refused_with_the_known_fields() {
     let bench = Bench::new();
-    for options in [&["--field", "leader"][..], &["--field", ""], &["--field", "epoch", "--json"]] {
+    for options in [&["--field", "who"][..], &["--field", ""], &["--field", "epoch", "--json"]] {
         let said = bench.run("status", options);
         assert_eq!((said.code, said.out.as_str()), (64, ""), "{said:?}");
         let word = if options.len() == 2 { "candidate, validity_ms, expires_at" } else { "--json" };
