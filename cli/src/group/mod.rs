@@ -12,7 +12,7 @@ mod watch;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Subcommand;
+use clap::{ArgGroup, Subcommand};
 use tenure::Epoch;
 use tenure_groups::{Group, GroupBuilder};
 
@@ -152,26 +152,28 @@ struct MarkArgs {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("target").args(["to", "any"]).required(true))]
 struct PinArgs {
     #[command(flatten)]
     of: MarkArgs,
     /// The name of the member
-    #[arg(long, value_name = "MEMBER", value_parser = name, required_unless_present = "any")]
+    #[arg(long, value_name = "MEMBER", value_parser = name)]
     to: Option<String>,
     /// Let any member own the partitions again
-    #[arg(long, conflicts_with = "to")]
+    #[arg(long)]
     any: bool,
 }
 
 #[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("target").args(["from", "any"]).required(true))]
 struct BarArgs {
     #[command(flatten)]
     of: MarkArgs,
     /// The name of the member
-    #[arg(long, value_name = "MEMBER", value_parser = name, required_unless_present = "any")]
+    #[arg(long, value_name = "MEMBER", value_parser = name)]
     from: Option<String>,
     /// Let any member own the partitions again
-    #[arg(long, conflicts_with = "from")]
+    #[arg(long)]
     any: bool,
 }
 

@@ -275,6 +275,7 @@ fn verbs_on_a_missing_group_are_refused() {
         let said = group(wrong);
         assert_eq!((said.code, said.out.as_str()), (64, ""), "{said:?}");
     }
+    assert!(group(&["pin", "0"]).err.contains("<--to <MEMBER>|--any>"));
     let scene = Scene::new("w1", 1);
     scene.run("retire", &["0,7"]).fails(73, &["no partition 7", "nothing was changed"]);
     scene.run("resize", &["--partitions", "a,a"]).fails(64, &["two partitions", "\"a\""]);
