@@ -33,6 +33,7 @@ use crate::args::common::{LayoutArg, after_help};
 use crate::http::access::{Access, AccessArgs};
 use crate::http::health::{Pulse, recent};
 use crate::http::metrics::MetricsArg;
+use crate::output::print::plain;
 use crate::process::app_health::{AppHealth, AppHealthArgs};
 use crate::process::signals::{self, ENDING, Signals};
 use crate::process::timer::pause;
@@ -58,6 +59,8 @@ pub struct ServeArgs {
     elections: Vec<Named>,
     #[command(flatten)]
     groups: GroupsArgs,
+    #[arg(long = "store", hide = true, value_parser = no_store)]
+    _store: Option<()>,
     /// Layout of the elections in the store. All processes of an election must use the same layout
     #[arg(long, value_name = "LAYOUT", value_enum, default_value_t = LayoutArg::EpochFiles)]
     #[arg(env = "TENURE_LAYOUT", hide_short_help = true)]
@@ -83,6 +86,11 @@ pub struct ServeArgs {
     metrics: MetricsArg,
     #[command(flatten, next_help_heading = "Elections and groups")]
     lease: ServeLeaseArgs,
+}
+
+/// Refuses the flag of the other verbs.
+fn no_store(url: &str) -> Result<(), String> {
+    Err(format!("use --election NAME={url} or --group NAME={url}", url = plain(url)))
 }
 
 pub const AFTER_SERVE: &str = after_help!(

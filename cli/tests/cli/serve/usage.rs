@@ -39,6 +39,9 @@ fn names_of_elections_are_unique() {
 fn an_election_or_a_group_is_required() {
     let said = tenure(&["serve"]);
     said.fails(64, &["--election NAME=URL", "--group NAME=URL"]);
+    let said = tenure(&["serve", "--store", "./x"]);
+    assert_eq!(said.code, 64);
+    assert!(said.err.contains("use --election NAME=./x or --group NAME=./x"), "{said:?}");
 }
 
 #[test]
