@@ -17,7 +17,9 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use serde_json::Value;
 use tenure::store::{MemoryStore, Store};
-use tenure::{CampaignEvent, Election, ElectionBuilder, Error, Leadership, Process, Snapshot};
+use tenure::{
+    CampaignEvent, Election, ElectionBuilder, Error, ErrorKind, Leadership, Process, Snapshot,
+};
 use tracing::{Instrument as _, error_span, info, warn};
 
 use super::cron::{CronArgs, OncePer, Period, PeriodRules, RecordPlace, wall};
@@ -35,7 +37,7 @@ use crate::process::margins::Margins;
 use crate::process::signals::{self, FORWARDED, Signals};
 use crate::process::timer::pause;
 use crate::store::open::{IfMissing, Opened, open, prefix, refuse_group};
-use crate::store::patience::{AFTER_A_FAILURE, AT_START, patiently};
+use crate::store::patience::{AFTER_A_FAILURE, AT_START, OF_THE_MACHINE, patiently};
 use bound::Bound;
 use health::{CandidatePhase, ElectionHealth, HealthArg};
 pub use help::AFTER_RUN;
@@ -329,7 +331,7 @@ async fn campaign(
     let has_worked = || election.since_last_answer().is_some();
     loop {
         health.enter(CandidatePhase::Campaigning);
-        let error = match campaign_once(election, signals, health, &mut throttle).await {
+        let error = match campaign_once(election, signals, health, forever, &mut throttle).await {
             Ok(elected) => return Ok(elected),
             Err(error) if forever && !error.kind().ends_a_service(has_worked()) => error,
             Err(error) => return Err(error.into()),
@@ -350,6 +352,7 @@ async fn campaign_once(
     election: &Election,
     signals: &mut Signals,
     health: &ElectionHealth,
+    forever: bool,
     throttle: &mut Throttle,
 ) -> Result<ControlFlow<u8, Leadership>, Error> {
     let mut events = election.events();
@@ -374,7 +377,14 @@ async fn campaign_once(
                 }
                 CampaignEvent::StoreFailed(error) if throttle.is_due(&error) => {
                     let why = plain(&error.to_string());
-                    warn!(outcome = "store_failed", "the store fails, trying again: {why}");
+                    let limit = match error.kind() {
+                        ErrorKind::AccessDenied | ErrorKind::NoSuchStore if !forever => {
+                            let least = if error.is_of_the_machine() { OF_THE_MACHINE } else { AT_START };
+                            format!(" for {}", in_ms(least))
+                        }
+                        _ => String::new(),
+                    };
+                    warn!(outcome = "store_failed", "the store fails, trying again{limit}: {why}");
                 }
                 _ => {}
             },

@@ -39,7 +39,7 @@ pub async fn on_a_thread<T: Send + 'static>(
 pub const AT_START: Duration = Duration::from_secs(10);
 /// Minimum time limit of the retries after a refusal by the machine's metadata service. The library
 /// uses the same value.
-const OF_THE_MACHINE: Duration = Duration::from_secs(60);
+pub const OF_THE_MACHINE: Duration = Duration::from_secs(60);
 /// Pause of a service before a retry after an error that an operator must correct.
 pub const AFTER_A_FAILURE: Duration = Duration::from_secs(10);
 /// Pause after the first failure. It doubles with each further failure, up to [`AFTER_A_FAILURE`].

@@ -58,7 +58,10 @@ fn a_missing_bucket_exits_with_69() {
         &["history", "--store", "s3://no-such-bucket/app"],
         &["run", "--store", "s3://no-such-bucket/app", "--", "echo", "elected"],
     ] {
-        on(&server, line).fails(69, &["no-such-bucket", "bucket"]);
+        let said = on(&server, line);
+        said.fails(69, &["no-such-bucket", "bucket"]);
+        let retried = said.err.contains("WARN the store fails, trying again for 10s: ");
+        assert_eq!(retried, line[0] == "run", "{said:?}");
     }
 }
 
