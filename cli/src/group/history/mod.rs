@@ -2,6 +2,7 @@
 
 mod change;
 mod json;
+mod owners;
 mod picture;
 mod read;
 mod table;

@@ -1,36 +1,14 @@
 //! The history as a drawing: a row for each partition, coloured by its owner.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use chrono::{DateTime, Utc};
-use tenure::Epoch;
-use tenure_groups::PartitionNumber;
 use tenure_history::drawing::{Drawing, Interval, Mark, Subject};
 
-use super::change::{PartitionChange, PartitionEvent, Person};
+use super::owners::{self, OwnerSpan};
 use super::read::GroupHistory;
 use crate::election::history::seconds;
 
 /// Maximum number of rows on a readable page.
 const MOST_ROWS: usize = 1_000;
-
-/// A period of ownership that has not ended.
-struct OwnedSpan {
-    by: Person,
-    token: Option<Epoch>,
-    from: DateTime<Utc>,
-    /// True if the ownership may have begun before `from`.
-    or_before: bool,
-}
-
-/// The row of one partition, with its owners.
-#[derive(Default)]
-struct Row {
-    name: String,
-    now: Option<OwnedSpan>,
-    intervals: Vec<Interval>,
-}
 
 pub fn of(history: &GroupHistory, title: &str) -> Drawing {
     let mut drawing = Drawing::new(title);
@@ -39,24 +17,14 @@ pub fn of(history: &GroupHistory, title: &str) -> Drawing {
         return drawing;
     };
     drawing.origin = Some(origin);
-    let mut rows = BTreeMap::<PartitionNumber, Row>::new();
-    let mut at = origin;
-    for change in &history.changes {
-        // An assignment without a date gets the date of the previous assignment.
-        at = change.created.map_or(at, |created| created.max(at));
-        for it in &change.partitions {
-            let row = rows.entry(it.number).or_default();
-            row.name.clone_from(&it.name);
-            row.apply(it, at, origin);
-        }
-    }
-    let now = history.now.max(at);
-    for row in rows.values_mut() {
-        row.end(now, origin, Mark::GoesOn);
-    }
-    let all = rows.len();
-    drawing.subtitle = subtitle(history, (origin, now), all);
-    drawing.intervals = rows.into_values().take(MOST_ROWS).flat_map(|row| row.intervals).collect();
+    let rows = owners::of(history);
+    let newest = history.changes.iter().filter_map(|it| it.created).max();
+    let now = newest.map_or(history.now, |newest| newest.max(history.now));
+    drawing.subtitle = subtitle(history, (origin, now), rows.len());
+    let intervals = rows.values().take(MOST_ROWS).flat_map(|(name, spans)| {
+        spans.iter().filter_map(|span| interval(name, span, origin, now))
+    });
+    drawing.intervals = intervals.collect();
     drawing
 }
 
@@ -81,39 +49,26 @@ fn subtitle(
     )
 }
 
-impl Row {
-    fn apply(&mut self, it: &PartitionChange, at: DateTime<Utc>, origin: DateTime<Utc>) {
-        let changes = [
-            PartitionEvent::Stood,
-            PartitionEvent::Granted,
-            PartitionEvent::Moved,
-            PartitionEvent::Released,
-            PartitionEvent::Removed,
-        ];
-        if !changes.iter().any(|event| it.has(*event)) {
-            return;
-        }
-        self.end(at, origin, Mark::Moved);
-        let or_before = it.has(PartitionEvent::Stood);
-        let owned = |by: Person| OwnedSpan { by, token: it.token, from: at, or_before };
-        self.now = it.to.clone().map(owned);
-    }
-
-    fn end(&mut self, until: DateTime<Utc>, origin: DateTime<Utc>, mark: Mark) {
-        let Some(OwnedSpan { by, token, from, or_before }) = self.now.take() else { return };
-        let after = |at: DateTime<Utc>| (at - origin).to_std().unwrap_or_default();
-        let token = token.map_or(String::new(), |token| format!(" by token {token}"));
-        let for_about: Duration = (until - from).to_std().unwrap_or_default();
-        let tip = format!(
-            "partition {}: {}{token}, from {}{}, for about {}{}",
-            self.name,
-            by.name,
-            from.format("%F %TZ"),
-            if or_before { " or before" } else { "" },
-            seconds(for_about),
-            if mark == Mark::GoesOn { ", still" } else { "" },
-        );
-        let interval = Interval::new(&*self.name, by.name, after(from), after(until), mark);
-        self.intervals.push(interval.tip(tip));
-    }
+/// Returns the interval of a span with an owner.
+fn interval(
+    name: &str,
+    span: &OwnerSpan,
+    origin: DateTime<Utc>,
+    now: DateTime<Utc>,
+) -> Option<Interval> {
+    let OwnerSpan { owner, token, from, or_before, until } = span;
+    let owner = &owner.as_ref()?.name;
+    let (end, mark, still) = match until {
+        Some(until) => (*until, Mark::Moved, ""),
+        None => (now, Mark::GoesOn, ", still"),
+    };
+    let after = |at: DateTime<Utc>| (at - origin).to_std().unwrap_or_default();
+    let token = token.map_or(String::new(), |token| format!(" by token {token}"));
+    let tip = format!(
+        "partition {name}: {owner}{token}, from {}{}, for about {}{still}",
+        from.format("%F %TZ"),
+        if *or_before { " or before" } else { "" },
+        seconds((end - *from).to_std().unwrap_or_default()),
+    );
+    Some(Interval::new(name, owner.as_str(), after(*from), after(end), mark).tip(tip))
 }

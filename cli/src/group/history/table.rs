@@ -2,22 +2,27 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tenure::EpochEnd;
 use tenure_groups::Marks;
 
 use super::change::{AssignmentChange, Author, DepartedMember};
 use super::change::{PartitionChange, PartitionEvent, Person};
+use super::owners::{self, OwnerSpan};
 use super::read::GroupHistory;
-use crate::election::history::holes;
+use crate::election::history::{holes, seconds};
 use crate::election::status::line;
 use crate::group::change::{named, sentence};
 use crate::group::status::{GroupStatus, short};
+use crate::group::view::owner;
 use crate::output::columns::{SHORTENED, legend, table, wrap};
 use crate::output::print::{ATTENTION, FAINT, GOOD, NAME, plain, styled};
 
 /// Columns before the changes of an assignment.
 const INDENT: usize = 4;
+/// Symbols of the tables, with their meanings.
+const SYMBOLS: [(char, &str); 2] = [('?', "or before"), SHORTENED];
 /// The possible reasons for a missing assignment. The store does not show the actual reason.
 const GONE: &str = "compacted, deleted, or skipped by a restore";
 
@@ -35,9 +40,34 @@ pub fn of(history: &GroupHistory) -> String {
             sentences(change).iter().map(|it| format!("{:INDENT$}{}", "", wrap(it, INDENT))),
         );
     }
+    if history.only.is_some() {
+        lines.extend([String::new(), owners_table(history)]);
+    }
     let mut text = lines.join("\n");
-    text += &legend(&text, &[SHORTENED]);
+    text += &legend(&text, &SYMBOLS);
     text + "\n\n" + &summary(history).join("\n")
+}
+
+/// Returns the table of the owners of the only partition. A time without an owner that rounds to
+/// 0 s has no row.
+fn owners_table(history: &GroupHistory) -> String {
+    let all = owners::of(history);
+    let row = |span: &OwnerSpan| {
+        let length = (span.until.unwrap_or(history.now) - span.from).to_std().unwrap_or_default();
+        if span.owner.is_none() && length < Duration::from_millis(500) {
+            return None;
+        }
+        let mark = if span.or_before { "?" } else { "" };
+        let token = span.token.filter(|_| span.owner.is_some());
+        Some([
+            owner(span.owner.as_ref().map(|it| &*it.name)),
+            token.map_or("-".to_owned(), |token| token.to_string()),
+            styled(FAINT, format_args!("{mark}{}", span.from.format("%F %T"))),
+            seconds(length),
+        ])
+    };
+    let rows: Vec<_> = all.values().flat_map(|(_, spans)| spans).filter_map(row).collect();
+    table(["owner", "token", "from (UTC)", "for"], &rows, &[0])
 }
 
 fn row(change: &AssignmentChange) -> [String; 3] {

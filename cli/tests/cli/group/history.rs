@@ -290,6 +290,16 @@ fn the_picture_has_a_row_for_each_partition_and_a_colour_for_each_owner() {
     run(&bench, &["--svg", "/none/x.svg"]).fails(71, &["/none/x.svg"]);
 }
 
+#[test]
+fn a_partition_has_rows_for_its_owners_and_for_the_time_without_one() {
+    let out = run(&story("w1"), &["--partition", "a"]).out;
+    let words = out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    let rows: Vec<_> = words.skip_while(|line| !line.starts_with("owner")).take(4).collect();
+    let expected = "owner token from (UTC) for\n- - 2026-11-20 12:00:00 5s\n\
+                    w1 2 2026-11-20 12:00:05 1m 45s\n- - 2026-11-20 12:01:50 1m 30s";
+    assert_eq!(rows.join("\n"), expected);
+}
+
 /// Before the fix, the table showed no change for an assignment that only ended a reservation.
 #[test]
 fn regression_the_table_shows_reservations() {

@@ -1,0 +1,61 @@
+//! The owners of each partition, in the order of time.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use tenure::Epoch;
+use tenure_groups::PartitionNumber;
+
+use super::change::{PartitionEvent, Person};
+use super::read::GroupHistory;
+
+/// A time in which a partition has one owner, or no owner.
+#[derive(Debug)]
+pub struct OwnerSpan {
+    pub owner: Option<Person>,
+    pub token: Option<Epoch>,
+    pub from: DateTime<Utc>,
+    /// True if the span may have begun before `from`.
+    pub or_before: bool,
+    /// `None` if the span has not ended.
+    pub until: Option<DateTime<Utc>>,
+}
+
+/// The name of a partition, and its spans.
+pub type Owners = (String, Vec<OwnerSpan>);
+
+/// The events that begin or end a span.
+const BOUNDS: [PartitionEvent; 6] = [
+    PartitionEvent::Stood,
+    PartitionEvent::Added,
+    PartitionEvent::Granted,
+    PartitionEvent::Moved,
+    PartitionEvent::Released,
+    PartitionEvent::Removed,
+];
+
+/// Returns the owners of each partition, by its number.
+pub fn of(history: &GroupHistory) -> BTreeMap<PartitionNumber, Owners> {
+    let mut all = BTreeMap::<_, Owners>::new();
+    let mut at = history.changes.iter().filter_map(|it| it.created).min().unwrap_or_default();
+    for change in &history.changes {
+        // An assignment without a date gets the date of the previous assignment.
+        at = change.created.map_or(at, |created| created.max(at));
+        for it in &change.partitions {
+            let (name, spans) = all.entry(it.number).or_default();
+            name.clone_from(&it.name);
+            if !BOUNDS.iter().any(|event| it.has(*event)) {
+                continue;
+            }
+            if let Some(last) = spans.last_mut() {
+                last.until = Some(at);
+            }
+            if !it.has(PartitionEvent::Removed) {
+                let or_before = it.has(PartitionEvent::Stood);
+                let owner = it.to.clone();
+                spans.push(OwnerSpan { owner, token: it.token, from: at, or_before, until: None });
+            }
+        }
+    }
+    all
+}
