@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 use super::exit::{self, Failure};
-use crate::args::common::{EXIT_CODES, StoreArg};
+use crate::args::common::{RECORD_CODES, StoreArg};
 use crate::store::url::{Kind, Place, Service, StoreUrl};
 
 #[derive(Debug, clap::Args)]
@@ -16,7 +16,7 @@ pub struct TableArgs {
 pub enum TableVerb {
     /// Create the table, billed per request, and wait until it is usable. An existing table does
     /// not change
-    #[command(after_long_help = EXIT_CODES)]
+    #[command(after_long_help = RECORD_CODES)]
     Create(StoreArg),
 }
 

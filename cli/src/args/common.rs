@@ -148,6 +148,32 @@ macro_rules! after_help {
 }
 pub(crate) use after_help;
 
+/// The exit codes of verbs that only read or change records.
+pub const RECORD_CODES: &str = after_help!(
+    "
+   0  done
+  64  wrong usage or settings
+  69  store unreachable or missing
+  70  store unsafe, or an object in it corrupt, too new or deleted
+  71  the operating system refused something
+  73  a precondition did not hold; nothing was changed
+  77  access denied by the store
+ 130  interrupted by SIGINT, 143 by SIGTERM"
+);
+
+pub const COMPACT_CODES: &str = after_help!(
+    "
+   0  done, or with --every ended by a signal
+  64  wrong usage or settings
+  69  store unreachable or missing, or something could not be deleted
+  70  an object in the store is corrupt, or too new
+  71  the operating system refused something
+  77  access denied by the store
+ 129  ended by SIGHUP, 130 by SIGINT, 143 by SIGTERM, after a report of the
+      finished work"
+);
+
+/// The exit codes of all verbs.
 pub const EXIT_CODES: &str = after_help!(
     "
    0  done

@@ -26,7 +26,7 @@ use crate::run::{AFTER_RUN, RunArgs};
 use crate::serve::{AFTER_SERVE, ServeArgs};
 use crate::table::TableArgs;
 use crate::ui::{AFTER_UI, UiArgs};
-use common::EXIT_CODES;
+use common::{COMPACT_CODES, EXIT_CODES, RECORD_CODES};
 
 /// Leader election on object storage: one leader at a time, a bucket, and nothing else.
 #[derive(Debug, Parser)]
@@ -73,16 +73,16 @@ pub enum Verb {
     Wait(WaitArgs),
     /// List each epoch with its leader and its end, the time without a leader, and the periods of a
     /// job
-    #[command(after_long_help = EXIT_CODES)]
+    #[command(after_long_help = RECORD_CODES)]
     History(HistoryArgs),
     /// Seal the current epoch, so that its leader loses the leadership
-    #[command(after_long_help = EXIT_CODES)]
+    #[command(after_long_help = RECORD_CODES)]
     Depose(DeposeArgs),
     /// After records were deleted: continue above a given epoch
-    #[command(after_long_help = EXIT_CODES)]
+    #[command(after_long_help = RECORD_CODES)]
     Restore(RestoreArgs),
     /// Delete superseded epoch objects, never the newest
-    #[command(after_long_help = EXIT_CODES)]
+    #[command(after_long_help = COMPACT_CODES)]
     Compact(CompactArgs),
     /// Share partitions among processes, and show and change their owners
     #[command(after_long_help = EXIT_CODES, disable_help_subcommand = true)]

@@ -17,7 +17,7 @@ use tenure::Epoch;
 use tenure_groups::{Group, GroupBuilder};
 
 use super::exit::Failure;
-use crate::args::common::{EXIT_CODES, duration, name, positive_up_to};
+use crate::args::common::{RECORD_CODES, duration, name, positive_up_to};
 use crate::args::partitions::{Names, partitions};
 use crate::http::metrics::MetricsArg;
 use crate::process::exec::command as exec_command;
@@ -48,36 +48,36 @@ enum GroupVerb {
     #[command(after_long_help = AFTER_GROUP_WATCH)]
     Watch(GroupWatchArgs),
     /// Set the partitions of the group: add missing partitions, and retire all others
-    #[command(after_long_help = EXIT_CODES)]
+    #[command(after_long_help = RECORD_CODES)]
     Resize(ResizeArgs),
     /// Remove partitions permanently, after their owners have released them
-    #[command(after_long_help = EXIT_CODES)]
+    #[command(after_long_help = RECORD_CODES)]
     Retire(MarkArgs),
     /// Pin partitions: only members with a given name own them
-    #[command(after_long_help = EXIT_CODES)]
+    #[command(after_long_help = RECORD_CODES)]
     Pin(PinArgs),
     /// Bar members with a given name from owning partitions
-    #[command(after_long_help = EXIT_CODES)]
+    #[command(after_long_help = RECORD_CODES)]
     Bar(BarArgs),
     /// Pause partitions: their owners release them, and no member owns them until `resume`
-    #[command(after_long_help = EXIT_CODES)]
+    #[command(after_long_help = RECORD_CODES)]
     Pause(MarkArgs),
     /// End the pause of partitions
-    #[command(after_long_help = EXIT_CODES)]
+    #[command(after_long_help = RECORD_CODES)]
     Resume(MarkArgs),
     /// End the reservation of partitions for a member that left with --leave-for
-    #[command(after_long_help = EXIT_CODES)]
+    #[command(after_long_help = RECORD_CODES)]
     Unreserve(MarkArgs),
     /// List each assignment with the members and the partitions that it changed
-    #[command(after_long_help = EXIT_CODES)]
+    #[command(after_long_help = RECORD_CODES)]
     History(GroupHistoryArgs),
     /// End a member's session, so that its partitions move. A living member joins again: exclude it
     /// with `bar`
-    #[command(after_long_help = EXIT_CODES)]
+    #[command(after_long_help = RECORD_CODES)]
     Depose(GroupDeposeArgs),
     /// After assignments were deleted: continue above a given epoch. Takes all partitions from
     /// their owners, and returns once the longest lease has ended
-    #[command(after_long_help = EXIT_CODES)]
+    #[command(after_long_help = RECORD_CODES)]
     Restore(GroupRestoreArgs),
 }
 

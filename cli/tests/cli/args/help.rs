@@ -52,3 +52,12 @@ fn each_line_fits_the_terminal() {
         }
     }
 }
+
+#[test]
+fn each_verb_has_only_its_own_exit_codes() {
+    for verb in ["history", "depose", "restore", "compact", "group pin", "table create"] {
+        let line = [&verb.split(' ').collect::<Vec<_>>()[..], &["--help"]].concat();
+        let text = help(100, &line);
+        assert!(text.contains("  64  wrong usage") && !text.contains("lost the lease"), "{verb}");
+    }
+}
