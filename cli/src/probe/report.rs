@@ -160,11 +160,12 @@ impl ProbeReport {
 
     pub fn for_people(&self) -> String {
         let mut text = format!(
-            "{}, keys {}…, {} rounds of {} writers, long writes of {} KiB\n\n",
+            "{}, keys {}…, {} rounds of {} writers{}, long writes of {} KiB\n\n",
             plain(&self.store),
             plain(&self.keys),
             self.rounds,
             self.writers,
+            if self.stopped_early() { ", ended by a fault" } else { "" },
             self.long_bytes.unwrap_or_default() >> 10
         );
         self.add_promises(&mut text);
@@ -193,6 +194,12 @@ impl ProbeReport {
         text
     }
 
+    /// Returns whether the races ended with a fault, before the requested number of rounds.
+    fn stopped_early(&self) -> bool {
+        let mut races = self.promises.iter().filter(|one| one.race.is_some());
+        races.any(|one| one.kept == PromiseStatus::No)
+    }
+
     fn add_promises(&self, text: &mut String) {
         let _ = writeln!(text, "{:<50} {:<8} seen", "promise", "kept");
         for Finding { promise, kept, seen, needed, unclear, race, .. } in &self.promises {
@@ -204,13 +211,13 @@ impl ProbeReport {
             };
             let mut notes = Vec::new();
             if let Some(race) = race {
-                let Tally { races, done, refused, unknown, undecided, .. } = race;
+                let Tally { rounds, races, done, refused, unknown, undecided, .. } = race;
                 let open = match undecided {
                     0 => String::new(),
                     races => format!(", {races} races undecided"),
                 };
                 notes.push(format!(
-                    "{races} races: {done} done, {refused} refused, {unknown} unknown{open}"
+                    "{races} races in {rounds} rounds: {done} done, {refused} refused, {unknown} unknown{open}"
                 ));
             }
             notes.extend(seen.as_ref().map(|seen| plain(seen)));

@@ -84,6 +84,8 @@ async fn ignored_conditions_are_named() {
     assert_eq!((creates.report.verdict, creates.report.exit_code()), (Verdict::Unsafe, 70));
     assert_eq!(creates.broken(), ["create", "delete-create", "create-race"]);
     assert!(creates.report.why.contains("ignores If-None-Match"), "{}", creates.report.why);
+    let text = creates.report.for_people();
+    assert!(text.contains(" rounds of 32 writers, ended by a fault, long writes"), "{text}");
     let replaces = faulty(|store| store.on(Call::Replace).always().fault(Fault::IgnoreCondition));
     let replaces = replaces.await;
     assert_eq!(replaces.broken(), ["replace", "delete-create", "replace-race"]);

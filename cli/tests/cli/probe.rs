@@ -13,7 +13,7 @@ fn a_directory_is_safe_and_empty_afterwards() {
     for word in [
         "3 rounds of 32 writers, long writes of ",
         "one of 32 racing creators wins",
-        "4 races: 4 done, 92 refused, 0 unknown",
+        "4 races in 3 rounds: 4 done, 92 refused, 0 unknown",
         "p99",
         "the store's clock is 0",
         "requests",
