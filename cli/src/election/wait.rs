@@ -88,8 +88,8 @@ pub async fn wait(args: WaitArgs) -> Result<u8, Failure> {
     }
 }
 
-/// Returns the failure of a wait that has timed out in the state `seen`, or after the failure of the
-/// last request.
+/// Returns the failure of a wait that has timed out in the state `seen`, or after the failure of
+/// the last request.
 fn not_reached(
     wanted: LeaseState,
     seen: LeaseState,

@@ -91,8 +91,8 @@ pub fn restored_above(group: &GroupSnapshot) -> Option<u64> {
 
 pub fn unfinished(epoch: u64) -> String {
     format!(
-        "unfinished, no partition is assigned until it finishes: if no `tenure group restore` runs, \
-         run `tenure group restore --epoch {epoch}` again"
+        "unfinished, no partition is assigned until it finishes: if no `tenure group restore` \
+         runs, run `tenure group restore --epoch {epoch}` again"
     )
 }
 

@@ -155,7 +155,9 @@ async fn run_as(
         if args.own.unique_name {
             tokio::select! {
                 biased;
-                signal = signals.next() => return Ok(ControlFlow::Break(signals::exit_code(signal))),
+                signal = signals.next() => {
+                    return Ok(ControlFlow::Break(signals::exit_code(signal)));
+                }
                 () = outlast_predecessor(&election, name, job.cmd.margins) => {}
             }
         }

@@ -78,8 +78,8 @@ pub async fn search(store: &Arc<dyn Store>, prefix: &str) -> Result<Search, Stor
     Ok(search)
 }
 
-/// Returns whether an object of this kind exists at the prefix. Sends one LIST, for one key. Returns
-/// false if the store does not answer soon, or refuses the request.
+/// Returns whether an object of this kind exists at the prefix. Sends one LIST, for one key.
+/// Returns false if the store does not answer soon, or refuses the request.
 pub async fn has(store: &Arc<dyn Store>, prefix: &str, kind: FoundKind) -> bool {
     let below = below(prefix);
     // The first key of this kind is the first key above this text.

@@ -191,8 +191,8 @@ impl<'a> GroupWatch<'a> for WorkWatch<'a> {
 }
 
 impl WorkWatch<'_> {
-    /// Ends CMD, because the partition must move, the session is at risk or has ended, or CMD is not
-    /// healthy.
+    /// Ends CMD, because the partition must move, the session is at risk or has ended, or CMD is
+    /// not healthy.
     fn stop(&mut self) {
         self.stopping = true;
         self.app = pending().boxed();
