@@ -227,7 +227,8 @@ impl GroupBuilder {
     }
 
     /// Sets whether the first join checks that the store keeps the promises that the protocol
-    /// needs: 5 requests, as for [elections](tenure::ElectionBuilder::check_store). Default: true.
+    /// needs. The check sends 5 requests, like the check of
+    /// [elections](tenure::ElectionBuilder::check_store). Default: true.
     pub fn check_store(mut self, check: bool) -> GroupBuilder {
         self.election = self.election.check_store(check);
         self

@@ -51,7 +51,8 @@ impl AnyObjectStore {
     /// The account needs `storage.objects.get`, `list`, `create`, and `delete`, which Cloud Storage
     /// also requires to overwrite an object (the role *Storage Object User*).
     ///
-    /// Sends no request. The first call returns an error if the credentials are missing or wrong.
+    /// This function sends no request. If Cloud Storage refuses the credentials, the first request
+    /// of the store fails.
     ///
     /// # Errors
     ///

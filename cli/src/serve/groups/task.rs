@@ -24,8 +24,8 @@ enum MembershipOver {
     Lost,
     /// This member has left the group, and does not join again for this time.
     Left(Duration),
-    /// The session is given up for this reason: the grace of the application has ended, or the
-    /// application is not healthy.
+    /// This process gives up the session. The field is the reason: `ending` if the grace of the
+    /// application has ended, `app_unhealthy` if the application is not healthy.
     GivenUp(&'static str),
 }
 

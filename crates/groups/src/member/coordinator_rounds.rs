@@ -1,4 +1,5 @@
-//! The rounds of the coordinator: it reads the sessions and plans.
+//! The rounds of the coordinator. Each round reads the sessions, seals the lapsed ones, and then
+//! plans the next assignment.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -73,8 +73,8 @@ struct OwnershipState {
     park: Option<Duration>,
 
     // The data of the session.
-    /// The greatest assignment that this process knew before this session. No smaller assignment
-    /// grants a partition to the member.
+    /// The greatest number of an assignment that this process knew before this session. An
+    /// assignment with a smaller number is older than the session, and grants it no partition.
     remembered: Option<Epoch>,
     /// Number of completed polls. For a coordinator each poll includes a round of planning.
     looks: u64,

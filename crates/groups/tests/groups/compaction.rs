@@ -64,8 +64,8 @@ async fn superseded_assignments_and_ended_sessions_are_deleted() {
     assert_eq!((again.assignments.deleted, again.sessions.deleted), (0, 0), "{again}");
 }
 
-/// A session that the assignment names stays, because the coordinator may not have read that it
-/// ended.
+/// The compactor keeps an ended session while the assignment names it, because the coordinator may
+/// not have read its end yet.
 #[tokio::test(start_paused = true)]
 async fn an_ended_session_stays_while_the_assignment_names_it() {
     let fleet = Fleet::new(2);
