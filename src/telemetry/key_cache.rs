@@ -56,12 +56,12 @@ impl KeyCache {
         self.with(name, labels, |key| with_recorder(|it| it.register_histogram(key, &METADATA)))
     }
 
-    /// Starts to cache the keys of polls.
+    /// Starts to cache the metric keys that each poll records.
     pub(super) fn polls(&self) {
         self.poll.get_or_init(|| self.keys(&POLL));
     }
 
-    /// Starts to cache the keys of a lease.
+    /// Starts to cache the metric keys that each renewal of a lease records.
     pub(super) fn leads(&self) {
         self.frequent.get_or_init(|| self.keys(self.lease.frequent));
     }

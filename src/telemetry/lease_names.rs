@@ -5,8 +5,8 @@
 pub struct LeaseMetrics {
     /// Name of the label that contains the place in the store.
     pub place: &'static str,
-    /// Metrics whose names have this prefix have the label that `place` names. Other metrics have
-    /// the label `election`.
+    /// Prefix of the metrics that carry the label `place`. All other metrics carry the label
+    /// `election`.
     pub stem: &'static str,
     /// Noun for the lease in descriptions.
     pub noun: &'static str,

@@ -59,8 +59,8 @@ impl KillPace {
 /// Sends SIGKILL to all descendants of this process. Returns whether any descendant got the signal.
 pub fn kill_own(group: Option<GroupId>) -> bool {
     // A program may fork repeatedly, and end each parent. The newest process is then always an
-    // orphan, and so a child of this process. This child may end before all processes are read, so
-    // these rounds read only the children.
+    // orphan, and so a child of this process. A round that lists all processes would
+    // be too slow to find this child alive, so each round lists only the children.
     let children = (0..LOOKS_AT_CHILDREN).filter(|_| {
         let children = proc::children();
         children.iter().filter(|child| kill(**child, Signal::SIGKILL).is_ok()).count() > 0

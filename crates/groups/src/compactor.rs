@@ -3,8 +3,9 @@
 //! If the newest assignment names a member whose session is missing, a coordinator waits for the
 //! validity of the session, because the member may still be alive (R1). So the compactor keeps the
 //! sessions that the newest assignment names. It reads this assignment after the sessions, because
-//! an earlier assignment may lack a member that joined in between. It also keeps each session that
-//! has seen an assignment with a greater number: that assignment was deleted (D7).
+//! an earlier assignment may lack a member that joined in between. A session may have seen an
+//! assignment with a number greater than the newest in the store. Somebody deleted this assignment
+//! then, and the session is the evidence that coordinators need (D7).
 
 use std::collections::BTreeSet;
 use std::fmt;

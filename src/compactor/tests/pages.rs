@@ -112,7 +112,7 @@ async fn errors_name_keys_out_of_order_or_at_the_start() {
     assert_eq!(error.kind(), ErrorKind::UnsafeStore);
     let store = run_of(vec![(lock(0), page(&[&lock(0)], false))]);
     assert_eq!(refused(store).await.kind(), ErrorKind::UnsafeStore);
-    // A listing is also unsafe if only the keys of other objects are out of order.
+    // A wrong order makes a listing unsafe even among keys that are not epochs.
     let store = run_of(vec![(lock(0), page(&["app/lock-b", "app/lock-a"], false))]);
     assert_eq!(refused(store).await.kind(), ErrorKind::UnsafeStore);
 }

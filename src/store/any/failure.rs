@@ -125,8 +125,8 @@ impl RequestContext<'_, AnyObjectStore> {
             _ if never_connected(error) => (Transient, Determinacy::Determinate),
             _ => (Transient, self.maybe()),
         };
-        // If the client retries, an earlier attempt may have taken effect, unless no request was
-        // sent. An error before any request has no status.
+        // A client that retries may report the last of several attempts, and an earlier one may
+        // have taken effect. An error without a status was raised before the first attempt.
         let unsent = matches!((kind, status), (Unsupported | Invalid, 0));
         let determinacy = if self.store.sent_once || unsent { determinacy } else { self.maybe() };
         let why = match (&answer, meant) {

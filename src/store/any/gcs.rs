@@ -48,8 +48,8 @@ impl AnyObjectStore {
     /// Each write has `Cache-Control: no-store`, because caches would otherwise keep public
     /// objects.
     ///
-    /// The account needs `storage.objects.get`, `list`, `create`, and `delete`, which Cloud Storage
-    /// also requires to overwrite an object (the role *Storage Object User*).
+    /// The account needs `storage.objects.get`, `list`, `create`, and `delete`. The role *Storage
+    /// Object User* has these permissions. Cloud Storage requires `delete` to overwrite an object.
     ///
     /// This function sends no request. If Cloud Storage refuses the credentials, the first request
     /// of the store fails.

@@ -1,4 +1,4 @@
-//! Tests the drift, and the intervals that must pass on all clocks.
+//! Tests of the assumed clock drift, and of waits that must end on each clock of a process.
 
 use tenure::ElectionBuilder;
 

@@ -63,8 +63,8 @@ impl Backend {
             runtime,
             prefix,
             numbered: "lock-",
-            // Appends may meet more faults at the same time, because they are more frequent than
-            // requests of the election.
+            // The greatest number of concurrent faults. Appends may meet more faults than requests
+            // of the election, because appends are more frequent.
             faulted: &[("/lock-", 3), ("", 8)],
             longest_lock_ms: 1_500,
             lines: Vec::new(),

@@ -302,7 +302,7 @@ impl DurableGate {
     }
 }
 
-/// Returns true if a retry may succeed without a repair of the gate.
+/// Returns true if a retry may succeed although no operator has repaired the object of the gate.
 pub(super) fn may_pass(error: &FencingError) -> bool {
     matches!(error, FencingError::Failed(error) if error.kind() == ErrorKind::Unavailable)
 }

@@ -247,7 +247,7 @@ impl FencedLog {
         self.calls.error(ErrorKind::Unavailable, &why)
     }
 
-    /// The error for a number that is missing after several attempts.
+    /// Returns the error for an entry that several reads did not find. `number` is its number.
     async fn missing(&self, doing: &str, number: u64) -> Error {
         match self.marker_patiently().await {
             Ok(marker) if marker.floor > number => self.restless(doing),

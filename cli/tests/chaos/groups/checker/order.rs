@@ -162,8 +162,8 @@ impl Found<'_> {
         Found { entries, claims, answered, story }
     }
 
-    /// Returns the operation, its result and its end for a refused call. If the log has the entry
-    /// of a refused append, an earlier attempt of the append took effect.
+    /// Returns the operation of a refused call, its result, and the time at which it ended. If the
+    /// log has the entry of a refused append, an earlier attempt of the append took effect.
     fn refused(&self, open: Open, at_ns: u64) -> (Op, Ret, u64) {
         match open.what {
             What::Claim(grant) => (Op::Claim(grant.token), Ret::Refused, at_ns),
