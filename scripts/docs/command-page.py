@@ -84,8 +84,10 @@ def write(verb, depth):
             continue
         if name and name.group(0) in settings:
             continue
-        # Each verb shows its positional arguments, because a call without them fails.
-        if name and (flag, sentence) in seen:
+        if (flag, sentence) in seen:
+            # Each verb shows its positional arguments, because a call without them fails.
+            if not name:
+                out.append(f"- `{flag}`: as above.")
             continue
         seen.add((flag, sentence))
         item = f"- `{flag}`: {sentence}." + (f" Default: {default}." if default else "")
