@@ -3,14 +3,11 @@
 //! The checkers see the effects on the store, the requests and answers of processes, and the
 //! beliefs of applications. They do not read the state of the library.
 
+mod applications;
 mod book;
-mod dropped;
-mod fencing;
 mod foreign;
 mod invariants;
 mod kept;
-mod losses;
-mod observer;
 mod takeover;
 
 use std::time::Duration;
@@ -94,9 +91,9 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
         Box::<invariants::GrantedAsNewest>::default(),
         Box::<invariants::NewestStays>::default(),
         Box::<invariants::NoTokenAfterTheEnd>::default(),
-        Box::<dropped::NeverAfterward>::default(),
-        Box::<fencing::NeverLower>::default(),
-        Box::<observer::NeverBack>::default(),
+        Box::<applications::NotOkAfterTheEnd>::default(),
+        Box::<applications::FencedInOrder>::default(),
+        Box::<applications::ObservedInOrder>::default(),
     ];
     // With `store_clock_margin`, a candidate may also judge a peer by the dates of the store. It
     // may then seal the peer's epoch before it has seen the object unchanged for a whole lapse by
@@ -106,7 +103,7 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
         checkers.push(Box::<foreign::SealedOnlyWhenDead>::default());
     }
     if !plan.restores {
-        checkers.push(Box::<losses::Expected>::default());
+        checkers.push(Box::<applications::ExpectedLoss>::default());
     }
     if plan.steady {
         checkers.push(Box::<kept::Leadership>::default());
