@@ -5,34 +5,10 @@ mod documents;
 mod recorder;
 mod stories;
 
-use stories::Recorder;
-
-macro_rules! tell {
-    ($($story:ident),* $(,)?) => {
-        $(
-            #[tokio::test(start_paused = true)]
-            async fn $story() {
-                let recorder = Recorder::new();
-                let _listening = recorder.listen();
-                stories::$story(&recorder).await;
-            }
-        )*
-
-        /// Runs each story with a separate recorder.
-        async fn all() -> Vec<tenure_testkit::prometheus::Scrape> {
-            let mut scrapes = Vec::new();
-            $({
-                let recorder = Recorder::new();
-                let _listening = recorder.listen();
-                stories::$story(&recorder).await;
-                scrapes.push(recorder.scrape());
-            })*
-            scrapes
-        }
-    };
-}
+use recorder::{Recorder, tell};
 
 tell! {
+    stories:
     a_good_leader,
     a_deposition,
     a_store_that_hangs,

@@ -50,3 +50,30 @@ pub fn counts_all(scrape: &Scrape, store: &FaultStore) {
         assert_eq!(scrape.sum("tenure_request_seconds_count", &[("kind", kind)]), sent, "{kind}");
     }
 }
+
+/// Makes each story of the module a test. Also defines `all`, which plays each story with a
+/// separate recorder.
+macro_rules! tell {
+    ($module:ident: $($story:ident),* $(,)?) => {
+        $(
+            #[tokio::test(start_paused = true)]
+            async fn $story() {
+                let recorder = Recorder::new();
+                let _listening = recorder.listen();
+                $module::$story(&recorder).await;
+            }
+        )*
+
+        async fn all() -> Vec<tenure_testkit::prometheus::Scrape> {
+            let mut scrapes = Vec::new();
+            $({
+                let recorder = Recorder::new();
+                let _listening = recorder.listen();
+                $module::$story(&recorder).await;
+                scrapes.push(recorder.scrape());
+            })*
+            scrapes
+        }
+    };
+}
+pub(crate) use tell;

@@ -13,7 +13,7 @@ use tenure_testkit::prometheus::Scrape;
 use tenure_testkit::time::{TestClock, millis, secs, wait, within};
 use tenure_testkit::world::{VALIDITY, World, elect, held, name};
 
-pub use super::recorder::{Recorder, counts_all};
+use super::recorder::{Recorder, counts_all};
 
 const APP: (&str, &str) = ("election", "a store with faults/app");
 

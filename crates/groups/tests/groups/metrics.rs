@@ -16,7 +16,7 @@ use tenure_testkit::time::{process, secs, wait, within};
 
 use super::limits::Limited;
 use super::{Fleet, Node, POLL, VALIDITY, balanced};
-use recorder::{Recorder, counts_all};
+use recorder::{Recorder, counts_all, tell};
 
 const APP: (&str, &str) = ("group", "a store with faults/app");
 
@@ -248,35 +248,11 @@ async fn ownerless_partitions_are_counted(recorder: &Recorder) {
     assert!(value(&now, "epoch") > 4.0);
 }
 
-macro_rules! tell {
-    ($($story:ident),* $(,)?) => {
-        $(
-            #[tokio::test(start_paused = true)]
-            async fn $story() {
-                let recorder = Recorder::new();
-                let _listening = recorder.listen();
-                super::$story(&recorder).await;
-            }
-        )*
-
-        /// Runs all scenarios, each with a separate recorder.
-        async fn all() -> Vec<Scrape> {
-            let mut scrapes = Vec::new();
-            $({
-                let recorder = Recorder::new();
-                let _listening = recorder.listen();
-                super::$story(&recorder).await;
-                scrapes.push(recorder.scrape());
-            })*
-            scrapes
-        }
-    };
-}
-
 mod told {
     use super::*;
 
     tell! {
+        super:
         members_and_partitions_are_counted,
         a_lost_session_is_counted,
         a_denied_assignment_is_counted,
