@@ -38,12 +38,14 @@ impl Said {
         lines.map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
     }
 
-    /// Fails unless each line fits into a terminal of 80 columns.
+    /// Fails unless each line fits into a terminal of 80 columns, and no character moves the cursor.
     #[track_caller]
     pub fn fits_into_80_columns(&self) {
         assert_eq!((self.code, self.err.as_str()), (0, ""), "{self:?}");
         let wide: Vec<_> = self.out.lines().filter(|line| line.width() > 80).collect();
         assert_eq!(wide, [""; 0], "{}", self.out);
+        let acts = |c: char| c == '\u{202e}' || (c.is_control() && c != '\n');
+        assert!(!self.out.contains(acts), "{self:?}");
     }
 }
 

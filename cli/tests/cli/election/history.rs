@@ -298,18 +298,6 @@ fn an_unreadable_history_is_refused() {
 }
 
 #[test]
-fn a_name_cannot_rewrite_the_terminal() {
-    let bench = Bench::new();
-    let name = format!("a\u{1b}[2J\n    93  b{}", "x".repeat(300));
-    seal((&bench, noon()), 1, &name, [0, 55, 60], ("resigned", &name));
-    let said = bench.run("history", &[]);
-    let line = said.out.lines().nth(1).expect("an epoch");
-    let start = "1      a\\u{1b}[2J\\n    93  bxxxxxxxxxx…  ~2026";
-    assert!(line.starts_with(start), "{said:?}");
-    assert!(!said.out.contains('\u{1b}'), "{said:?}");
-}
-
-#[test]
 fn a_single_object_reports_that_it_keeps_no_history() {
     let bench = Bench::new();
     let single = ["--layout", "single-object"];

@@ -366,13 +366,6 @@ fn the_output_fits_into_80_columns() {
 }
 
 #[test]
-fn names_cannot_rewrite_the_terminal() {
-    let said = run(&story("a\u{1b}[2J\n1"), &[]);
-    assert!(said.out.contains("a\\u{1b}[2J\\n1 joined\n"), "{said:?}");
-    assert!(!said.out.contains('\u{1b}'), "{said:?}");
-}
-
-#[test]
 fn an_unreadable_history_is_refused() {
     let bench = Bench::new();
     let said = run(&bench, &[]);

@@ -107,14 +107,6 @@ fn status_reports_a_lapse_by_the_clock_of_the_store() {
 }
 
 #[test]
-fn a_name_cannot_rewrite_the_terminal() {
-    let bench = Bench::new();
-    bench.epoch(1, &HELD.replace(r#""a""#, r#""a\u001b[2J\nstate      vacant""#));
-    let said = bench.run("status", &[]);
-    assert!(said.out.contains("leader     a\\u{1b}[2J\\nstate      vacant\n"), "{said:?}");
-}
-
-#[test]
 fn long_data_is_truncated_in_text_and_whole_in_json() {
     let bench = Bench::new();
     let long = "x".repeat(5_000);
