@@ -11,14 +11,14 @@ use crate::history::{self, Call, Op, Ret};
 use crate::stalls::{self, Stall, Stalls};
 use crate::watch::{Seen, Watch};
 
-/// Minimum number of renewals in a run.
+/// Minimum number of renewals that a run must show for a meaningful check.
 pub const ENOUGH_RENEWALS: usize = 5;
 /// Time in which a guard must kill its child after the test has continued the stopped guard.
 const GUARD_WAKES_NS: u64 = 500_000_000;
 /// Time between the moment when a guard begins to kill its child and the end of the lease.
 const KILL_MARGIN_NS: u64 = 200_000_000;
 
-/// All observations and logs of a run.
+/// The observations and logs of a run of the chaos test, which the checker compares with its rules.
 pub struct Story {
     lives: Vec<Life>,
     manifest: Vec<(u64, Entry)>,
@@ -33,7 +33,7 @@ pub struct Story {
     end_ns: u64,
 }
 
-/// The life of a child.
+/// The log of one child (the command of a leader), and the observations of its epoch.
 #[derive(Clone, Debug, Default)]
 struct Life {
     epoch: u64,
@@ -153,7 +153,8 @@ impl Story {
         ))
     }
 
-    /// Returns all calls. An append without an answer is included if its entry is in the manifest.
+    /// Returns the history of all calls for the linearizability checker. An append without an
+    /// answer is included if its entry is in the manifest.
     fn history(&self) -> Vec<Call> {
         let call =
             |op, ret, seen: Seen| Call { op, ret, from_ns: seen.from_ns, until_ns: seen.until_ns };
@@ -209,7 +210,7 @@ fn close(history: &mut [Call], end_ns: u64) {
     }
 }
 
-/// Checks that the numbers have no gap, epochs never decrease, and no entry occurs twice.
+/// Checks that the entry numbers have no gap, epochs never decrease, and no entry occurs twice.
 fn check_manifest(manifest: &[(u64, Entry)]) -> Result<(), String> {
     for (index, (number, _)) in manifest.iter().enumerate() {
         if *number != index as u64 + 1 {

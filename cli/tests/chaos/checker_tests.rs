@@ -1,4 +1,4 @@
-//! A correct story, and stories that break the rules.
+//! Tests the checker of chaos runs with a correct story, and with stories that break its rules.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn life(epoch: u64, from_s: u64, until_s: u64) -> Life {
     Life { epoch, lines, signs, guard_stopped: None, granted, resigned_ns: None }
 }
 
-/// Three consecutive epochs that satisfy the rules.
+/// A story of three consecutive epochs that satisfies all rules of the checker.
 fn story() -> Story {
     Story {
         lives: vec![life(1, 10, 12), life(2, 20, 22), life(3, 30, 32)],

@@ -25,7 +25,7 @@ pub const FENCED: i32 = 9;
 const MAX_BODY: usize = 4096;
 pub const REQUEST: Duration = Duration::from_secs(2);
 
-/// An object of the manifest.
+/// The content of an object in the manifest: one append of a leader's child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub epoch: u64,
@@ -39,9 +39,11 @@ pub enum Line {
     Starts(u64),
     Beats(u64),
     Calls(u64, Entry),
-    /// The append was acknowledged: the entry is in the manifest under this number.
+    /// The append was acknowledged. The entry is in the manifest under the number in the last
+    /// field.
     Appended(u64, Entry, u64),
-    /// The append was refused: a greater epoch is in the manifest.
+    /// The append was refused, because the manifest has an entry of a greater epoch. The last field
+    /// is this epoch.
     Fenced(u64, Entry, u64),
 }
 
@@ -107,7 +109,7 @@ pub async fn store() -> Arc<dyn Store> {
 struct Writer {
     store: Arc<dyn Store>,
     prefix: String,
-    /// The last known number, and the epoch of its entry.
+    /// Number and epoch of the newest known entry in the manifest.
     tail: Option<(u64, u64)>,
 }
 
@@ -179,7 +181,8 @@ impl Writer {
     }
 }
 
-/// Returns the answer. If the call fails or times out, pauses and returns `None`.
+/// Awaits a call of the store and returns its answer. If the call fails or times out, pauses and
+/// returns `None`.
 #[allow(clippy::disallowed_methods, reason = "real servers take real time")]
 pub async fn answer<T>(
     call: impl Future<Output = Result<T, tenure::store::StoreError>>,

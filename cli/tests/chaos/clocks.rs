@@ -24,7 +24,8 @@ impl Clocks {
         command.env("FAKETIME_NO_CACHE", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
     }
 
-    /// Steps the clock of this candidate, and returns the clock's new offset as text.
+    /// Sets the candidate's wall clock to a random offset of at most `most`, and returns the offset
+    /// as text.
     pub fn step(
         &self,
         folder: &Path,

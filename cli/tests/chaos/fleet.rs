@@ -20,7 +20,7 @@ use crate::watch::Seen;
 /// The exit codes that all processes may have: success, two signals, a store that does not answer,
 /// and a lost lease. Any other code fails the test, for example the code for an unsafe store.
 const EXPECTED: [i32; 5] = [0, 128 + 9, 128 + 15, 69, 75];
-/// The exit code of a service after its child has failed with any code.
+/// The exit code of a candidate that is a service, after its child has failed with any exit code.
 const OF_SERVICES: i32 = 1;
 /// The exit codes of candidates that are not services: the code of the child, or 71. The code is 71
 /// if the guard was stopped beyond the end of the lease, and then killed itself.
@@ -61,7 +61,7 @@ pub struct Fleet {
     pub unexpected: Vec<String>,
 }
 
-/// Faults of the processes.
+/// Faults of the candidates, their guards and children, and the compactor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Deed {
     KillLeader,
@@ -94,13 +94,13 @@ impl Deed {
         Deed::StepClockOfFollower,
     ];
 
-    /// Returns the faults other than clock steps.
+    /// Returns all faults that need no libfaketime.
     pub fn without_clocks() -> &'static [Deed] {
         &Deed::ALL[..9]
     }
 }
 
-/// A child process. `name` is the name of its log, and identifies the child.
+/// A child (the command of a leader). `name` is the name of the candidate that started it.
 #[derive(Clone, Debug)]
 pub struct ChildOf {
     pub epoch: u64,
@@ -255,13 +255,13 @@ impl Fleet {
         Some(format!("{}, epoch {}", leader.name, leader.epoch))
     }
 
-    /// Steps the clock by up to three lease durations.
+    /// Steps the candidate's wall clock by up to three lease durations.
     fn step_clock(&self, candidate: &str, rng: &mut fastrand::Rng) -> Option<String> {
         let most = Duration::from_nanos(3 * self.validity_ns);
         Some(self.clocks.as_ref()?.step(&self.folder, candidate, most, rng))
     }
 
-    /// Continues all stopped processes.
+    /// Continues all stopped processes, and makes all exited candidates start again.
     pub fn calm(&mut self) {
         for process in &mut self.candidates {
             process.stopped.iter_mut().for_each(|stopped| stopped.until_ns = 0);
@@ -316,7 +316,7 @@ impl ChildOf {
     }
 }
 
-/// Returns whether this child process can still run, immediately or after a SIGCONT.
+/// Returns whether this child process can still execute code, immediately or after a SIGCONT.
 pub fn runs(pid: Pid) -> bool {
     let file = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}"));
     // The kernel may have given this process ID to another process.

@@ -6,7 +6,7 @@ use stateright::semantics::{ConsistencyTester as _, LinearizabilityTester, Seque
 /// Target number of calls in a piece. The checker's work grows with the square of the length, so
 /// the history is cut into pieces at moments without pending calls.
 const PIECE: usize = 60;
-/// Stack size of the checker's thread. The checker recurses once per call.
+/// Stack size of the thread that runs the checker. The checker recurses once for each call.
 const STACK: usize = 1 << 30;
 
 /// The register: the leader, and the manifest that the leaders write. All processes together must
@@ -23,7 +23,7 @@ pub struct Guarded {
 pub enum Op {
     Grant(u64),
     Renew(u64),
-    /// Bars lower epochs from later appends.
+    /// Claims the manifest for an epoch. Later appends of lower epochs are refused.
     Claim(u64),
     Append(u64),
 }
@@ -62,7 +62,7 @@ impl SequentialSpec for Guarded {
     }
 }
 
-/// A call that took effect at one moment of this interval.
+/// A call by a process. It took effect at one moment between `from_ns` and `until_ns`.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub op: Op,
@@ -96,7 +96,8 @@ fn check_all(mut calls: Vec<Call>) -> Result<String, String> {
     Ok(format!("{count} calls in {pieces} pieces of up to {longest} are linearizable"))
 }
 
-/// Returns the state after the piece. Only one state is possible, because every call has returned.
+/// Returns the state of the register after these calls. Only one state is possible, because no
+/// later call overlaps them.
 fn check_piece(before: Guarded, calls: &[Call]) -> Result<Guarded, String> {
     // Assign each call to the first thread without a pending call, because the checker tries fewer
     // orders if it has fewer threads. The calls of one thread do not overlap, so this assignment

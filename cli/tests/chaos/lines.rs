@@ -1,4 +1,4 @@
-//! The log of a test's process, with one JSON value per line.
+//! A log file of a test's process. Each line of the file is one JSON value.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;

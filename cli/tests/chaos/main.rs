@@ -41,7 +41,7 @@ mod watch;
 
 const VALIDITY: Duration = Duration::from_secs(3);
 
-/// Not a test: the command of the candidates.
+/// Not a test: the command that the candidates of the chaos tests run as CMD.
 #[test]
 #[ignore = "not a test: other tests start this program with --exact child --ignored"]
 fn child() {
@@ -61,14 +61,15 @@ fn on_a_directory() {
     chaos(Backend::dir(dir.path()), 25);
 }
 
-/// Each acknowledged entry must also survive a power loss.
+/// The store is on a disk whose syncs fail. Each acknowledged entry must survive a power loss.
 #[test]
 #[ignore = "needs a disk: scripts/servers/failing-disk.sh -- cargo test --test chaos on_a_disk_that_fails -- --ignored"]
 fn on_a_disk_that_fails() {
     chaos(Backend::disk(), 40);
 }
 
-/// On Ceph, the test also kills OSDs and gateways.
+/// The server is the one that the environment names. On Ceph, the test also kills OSDs and
+/// gateways.
 #[test]
 #[ignore = "needs a server: scripts/servers/ceph.sh -- cargo test --test chaos that_is_not_ours -- --ignored"]
 fn on_a_server_that_is_not_ours() {
@@ -106,7 +107,7 @@ fn chaos_with(mut backend: Backend, seconds: u64, clocks: Option<Clocks>) {
     rampage.end(run, &backend, met, story.check());
 }
 
-/// The candidates, and the observations of their epochs.
+/// The processes of the election, and the observations of the epochs.
 struct Election {
     fleet: Fleet,
     watch: Watch,
@@ -129,7 +130,8 @@ impl Victims for Election {
     }
 }
 
-/// Ends all faults, and waits until a candidate leads and writes. Then ends all processes.
+/// Ends all faults, and waits until a candidate leads and its child writes. Then ends all
+/// processes.
 fn settle(backend: &mut Backend, fleet: &mut Fleet, watch: &mut Watch) {
     backend.calm();
     fleet.calm();

@@ -17,7 +17,7 @@ pub const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 pub struct Process {
     pub name: String,
     process: Option<Child>,
-    /// Time of the next start.
+    /// Time at which the test starts the exited process again.
     pub again_at_ns: u64,
     /// The stopped processes of this candidate, in the order in which they continue.
     pub stopped: Vec<Stopped>,
@@ -26,7 +26,7 @@ pub struct Process {
 pub struct Stopped {
     pub pid: Pid,
     pub until_ns: u64,
-    /// The epoch of the child, if the process is a guard.
+    /// The epoch of the guarded child, if the process is a guard.
     pub guards: Option<u64>,
 }
 
@@ -77,7 +77,7 @@ impl Process {
         self.stopped.push(Stopped { pid, until_ns, guards });
     }
 
-    /// Continues the stopped processes that are due, and returns them.
+    /// Continues the stopped processes whose stop has lasted long enough, and returns them.
     pub fn let_go_on(&mut self) -> Vec<Stopped> {
         let now_ns = now_ns();
         let due = self.stopped.extract_if(.., |stopped| stopped.until_ns <= now_ns);
@@ -90,7 +90,7 @@ impl Drop for Process {
         self.stopped.iter_mut().for_each(|stopped| stopped.until_ns = 0);
         self.let_go_on();
         if let Some(mut process) = self.process.take() {
-            // If the process has a guard, the guard then kills the child of the process.
+            // If the killed process has a guard, the guard then kills the child of the process.
             let _ = process.kill();
             let _ = process.wait();
         }
@@ -109,7 +109,7 @@ pub fn compactor(backend: &Backend) -> Command {
     command
 }
 
-/// Returns the sum of one field over the reports that the compactor has printed.
+/// Returns the sum of the field at this JSON pointer over all reports of the compactor.
 pub fn compacted(folder: &Path, pointer: &str) -> u64 {
     let said = std::fs::read_to_string(folder.join("said-compactor")).unwrap_or_default();
     let reports = said.lines().filter_map(|line| serde_json::from_str(line).ok());

@@ -18,7 +18,7 @@ pub struct Proxy {
 
 struct Shared {
     upstream: String,
-    /// True while the proxy cuts connections and closes new connections.
+    /// True while the proxy closes all connections, old and new, as if the server were down.
     away: watch::Sender<bool>,
     /// True while the proxy holds all bytes back, and keeps the connections open.
     silent: watch::Sender<bool>,
@@ -86,13 +86,14 @@ impl Proxy {
         self.shared.cuts.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the number of connections that the proxy has cut after a request.
+    /// Returns the number of connections that the proxy has cut after their request had taken
+    /// effect.
     pub fn cut(&self) -> usize {
         self.shared.cut.load(Ordering::Relaxed)
     }
 }
 
-/// Copies bytes until either side closes the connection, or a fault cuts it.
+/// Copies bytes between client and server until one of them or a fault closes the connection.
 async fn pass_on(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
     let mut server = TcpStream::connect(&shared.upstream).await?;
     let (mut from_client, mut to_client) = client.split();
@@ -102,7 +103,7 @@ async fn pass_on(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
         let mut buffer = vec![0; 1 << 16];
         loop {
             let length = from_client.read(&mut buffer).await?;
-            // The wait fails only after the proxy is dropped, so its result is ignored.
+            // The wait returns an error only after the proxy is dropped, so this error is ignored.
             let _ = silent.wait_for(|silent| !silent).await;
             if length == 0 {
                 return io::Result::Ok(());

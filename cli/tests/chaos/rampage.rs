@@ -15,7 +15,7 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(15);
 pub const PATIENCE_NS: u64 = 180_000_000_000;
 pub const SECOND_NS: u64 = 1_000_000_000;
 
-/// The settings of a run from the environment, and the folder of its processes.
+/// The seed and the duration of a run, which the environment may set, and the folder of its logs.
 pub struct Run {
     seconds: u64,
     seed: u64,
@@ -36,7 +36,7 @@ impl Run {
     }
 }
 
-/// The processes that the faults affect.
+/// The processes of an election or a group, into which the test injects faults.
 pub trait Victims {
     type Deed: Copy + Debug;
 
@@ -52,7 +52,7 @@ pub trait Victims {
         rng: &mut fastrand::Rng,
     ) -> Option<String>;
 
-    /// Returns whether the observations are enough for a meaningful check.
+    /// Returns whether the run has shown enough renewals or assignments for a meaningful check.
     fn showed_enough(&self) -> bool;
 }
 
@@ -64,7 +64,7 @@ pub struct Rampage<D> {
     deeds: Schedule<D>,
     harms: Schedule<Harm>,
     parts: Option<tenure_testkit::harm::Harm>,
-    /// Number of occurrences of each fault.
+    /// Number of times that each fault was injected.
     done: BTreeMap<String, usize>,
 }
 
@@ -83,8 +83,8 @@ impl<D: Copy + Debug> Rampage<D> {
         }
     }
 
-    /// Runs until the time has passed, every fault has occurred, and the observations are
-    /// sufficient.
+    /// Injects faults until the run's time has passed, every fault has occurred, and the
+    /// observations are sufficient.
     pub fn go_on(&mut self, backend: &mut Backend, victims: &mut impl Victims<Deed = D>) {
         let start_ns = self.start_ns;
         let mut deed_ns = start_ns + 2 * SECOND_NS;

@@ -12,7 +12,7 @@ impl<T: Copy> Schedule<T> {
         Schedule { left: all.clone(), all, rounds: 0 }
     }
 
-    /// Returns whether each fault has occurred.
+    /// Returns whether each fault of the schedule has occurred at least once.
     pub fn is_through(&self) -> bool {
         self.rounds > 0 || self.left.is_empty()
     }

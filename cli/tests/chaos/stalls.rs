@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::child::{nap, now_ns};
 
 const NAP: Duration = Duration::from_millis(5);
-/// Sleeps longer than this duration are stalls.
+/// A sleep of 5 ms that lasts longer than this time is a stall.
 const LONG_NS: u64 = 50_000_000;
 
 /// A thread that sleeps repeatedly for 5 ms, and records late wake-ups as stalls. During a stall,
@@ -19,7 +19,7 @@ pub struct Stalls {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The start and the end of a stall.
+/// The times at which a stall began and ended.
 pub type Stall = (u64, u64);
 
 impl Stalls {

@@ -9,7 +9,7 @@ use crate::backend::Backend;
 use crate::child::now_ns;
 use crate::fleet::{ChildOf, runs};
 
-/// Number of newest epochs that the test polls.
+/// The test polls only this number of newest epochs.
 const WATCHED: u64 = 4;
 
 /// The observed epoch objects. For each effect of a write, the watch records an interval that
@@ -19,13 +19,13 @@ const WATCHED: u64 = 4;
 pub struct Watch {
     pub epochs: BTreeMap<u64, Epoch>,
     newest: u64,
-    /// A time shortly before the last poll that found no epoch above `newest`.
+    /// A time shortly before the start of the last poll that found no epoch above `newest`.
     nothing_above_ns: u64,
     /// For each epoch, the times at which its child was alive.
     pub alive: BTreeMap<u64, Vec<u64>>,
     /// Number of epochs that were created again after their compaction.
     pub made_again: usize,
-    /// Observations that break a rule.
+    /// Descriptions of the observations that break a rule of the protocol.
     pub wrong: Vec<String>,
 }
 
@@ -34,12 +34,12 @@ pub struct Epoch {
     pub renewed: Vec<Seen>,
     /// The first time at which a poll showed that the epoch was resigned.
     pub resigned_ns: Option<u64>,
-    /// A time shortly before the last poll. This poll read `record`.
+    /// A time shortly before the start of the last poll, which read `record`.
     looked_ns: u64,
     record: Value,
 }
 
-/// The interval in which an effect occurred.
+/// The interval that contains the effect of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     pub from_ns: u64,
@@ -196,8 +196,8 @@ mod tests {
         let watch = noted(&[MADE, RENEWED, &by_b(RENEWED)]);
         assert_eq!((watch.made_again, watch.epochs[&1].renewed.len()), (1, 1));
         assert!(watch.wrong.is_empty(), "{:?}", watch.wrong);
-        // The checker of the history rejects this write, because it is a renewal under a greater
-        // epoch.
+        // The checker in `checker.rs` rejects this third write, because it renews an epoch below a
+        // greater granted epoch.
         let third = r#"{"expired":false,"nonce":"b","heartbeat":3}"#;
         let watch = noted(&[MADE, RENEWED, &by_b(RENEWED), third]);
         assert_eq!(watch.epochs[&1].renewed.len(), 2);

@@ -1,4 +1,4 @@
-//! The faults of a backend.
+//! Faults of the store, or of the connection to the store.
 
 use std::fs::File;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::{Backend, Kind};
 use crate::child::now_ns;
 use crate::proxy::Proxy;
 
-/// A fault of a backend.
+/// A fault of the store, or of the connection to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Harm {
     /// The server, or a proxy before the server, cuts all connections and refuses new connections
@@ -126,7 +126,8 @@ impl Backend {
         Some(said)
     }
 
-    /// Ends each fault whose duration has passed.
+    /// Ends the current fault of the server, the directory or the disk when its duration has
+    /// passed.
     pub fn tend(&mut self) {
         if let Kind::Server(server) = &self.kind {
             // The server records each request. In a long run, the records would exhaust the memory,
@@ -141,7 +142,7 @@ impl Backend {
     fn come_back(&mut self) {
         (self.away_until_ns, self.lock) = (None, None);
         if let Some(trigger) = &self.trigger {
-            // The file may not exist, so an error is ignored.
+            // The file exists only during a fault of the disk, so an error is ignored.
             let _ = std::fs::remove_file(trigger);
         }
         match &self.kind {

@@ -23,31 +23,32 @@ const ENDPOINT: &str = "AWS_ENDPOINT_URL";
 
 pub struct Backend {
     kind: Kind,
-    /// The store from which the test reads.
+    /// The store as the test itself reads it, without faults of the connection.
     store: Arc<dyn Store>,
     runtime: Runtime,
     prefix: String,
-    /// Prefix of the names of the numbered objects.
+    /// The start of the names of the numbered objects: `lock-` for epochs, `assignment-` for a
+    /// group.
     numbered: &'static str,
     /// The requests that meet faults. Each pair is a part of the request's key, and the maximum
     /// number of concurrent faults.
     faulted: &'static [(&'static str, usize)],
-    /// Longest time that another process holds the lock of a directory.
+    /// Longest time for which the test holds the lock of a directory, as another process would.
     longest_lock_ms: u64,
-    /// Proxies to the server, one for each process.
+    /// Proxies to the server, one for each member of a group. Empty for an election.
     lines: Vec<Proxy>,
     /// Time at which the server accepts connections again, or at which the test releases the lock
     /// of the directory.
     away_until_ns: Option<u64>,
     lock: Option<File>,
-    /// The directory's disk fails while this file exists.
+    /// The file that makes the directory's disk fail while it exists.
     trigger: Option<PathBuf>,
 }
 
 enum Kind {
     Server(S3Server),
     Dir(PathBuf),
-    /// A server with a proxy before each of its gateways.
+    /// The server that the environment names, with a proxy before each of its gateways.
     Environment(Vec<Proxy>),
 }
 
@@ -116,7 +117,7 @@ impl Backend {
         self
     }
 
-    /// Returns the proxy of this member, if the backend is a server.
+    /// Returns the proxy that this member of a group uses, if the backend is a server.
     pub fn line(&self, member: usize) -> Option<&Proxy> {
         self.lines.get(member)
     }
@@ -125,7 +126,7 @@ impl Backend {
         matches!(self.kind, Kind::Environment(_))
     }
 
-    /// Returns the URL of the election.
+    /// Returns the store URL of the election, or of the group.
     pub fn url(&self) -> String {
         match &self.kind {
             Kind::Server(_) => format!("s3://{BUCKET}/{}leader", self.prefix),
@@ -134,7 +135,7 @@ impl Backend {
         }
     }
 
-    /// Returns the environment of a candidate and its child.
+    /// Returns the environment variables of a candidate and its child.
     pub fn env(&self, candidate: usize) -> Vec<(&'static str, String)> {
         let mut env = vec![(child::PREFIX, self.prefix.clone())];
         match &self.kind {
@@ -151,14 +152,14 @@ impl Backend {
             }
         }
         if let Some(line) = self.line(candidate) {
-            // If a variable occurs twice, its last value applies. So the proxy replaces the
-            // server's address.
+            // If a variable occurs twice, its last value applies. So the proxy's address replaces
+            // the server's address.
             env.push((ENDPOINT, line.endpoint()));
         }
         env
     }
 
-    /// Returns the prefix of the election, or of the group.
+    /// Returns the prefix of the election's or the group's keys. It is empty in a directory.
     pub fn home(&self) -> String {
         match &self.kind {
             Kind::Dir(_) => String::new(),
@@ -202,7 +203,7 @@ impl Backend {
         self.trigger.as_ref().map(|_| Backend::dir(&disk("DISK_IMAGE")).manifest())
     }
 
-    /// Returns the whole manifest in the order of the numbers.
+    /// Returns the entries of the whole manifest with their numbers, in the order of these numbers.
     pub fn manifest(&self) -> Vec<(u64, child::Entry)> {
         let prefix = child::key(&self.prefix, 0).replace("00000000000000000000.json", "");
         let entry = |(name, body): (String, Bytes)| {

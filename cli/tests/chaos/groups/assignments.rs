@@ -16,13 +16,13 @@ pub struct Assignments {
     /// Interval in which each assignment was created, including the assignments that were compacted
     /// before a poll saw them.
     pub made: BTreeMap<u64, Seen>,
-    /// The session of each grant.
+    /// The session of the member that got each grant.
     pub grants: BTreeMap<Grant, String>,
     pub newest: Option<Assignment>,
     body: Bytes,
-    /// A time shortly before the last poll that found no assignment after `newest`.
+    /// A time shortly before the start of the last poll that found no assignment after `newest`.
     nothing_above_ns: u64,
-    /// Observations that break a rule.
+    /// Descriptions of the observations that break a rule of groups.
     pub wrong: Vec<String>,
 }
 

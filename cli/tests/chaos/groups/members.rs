@@ -20,13 +20,13 @@ use crate::rampage::Victims;
 /// join, fails the test.
 const EXPECTED: [i32; 4] = [0, 128 + 9, 128 + 15, 69];
 
-/// Number of members that always remain without faults.
+/// Number of members into which the test injects no fault at any time.
 const LEFT_ALONE: usize = 2;
 
 pub struct Members {
     members: Vec<Process>,
     compactor: Process,
-    /// Members whose connection is cut or silent, each with the time at which the fault ends.
+    /// Members with a cut or silent connection, each with the time at which this fault ends.
     cut: Vec<(usize, u64)>,
     folder: PathBuf,
     broken: bool,
@@ -34,15 +34,15 @@ pub struct Members {
     pub unexpected: Vec<String>,
 }
 
-/// Faults of the processes.
+/// Faults of the members, of their connections, and of the compactor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Deed {
     Kill,
     KillCoordinator,
-    /// Stops a member for longer than the validity.
+    /// Stops a member for longer than the validity of its session.
     Stop,
     StopCoordinator,
-    /// Stops a member for less than the validity.
+    /// Stops a member for less than the validity of its session.
     StopBriefly,
     /// Sends SIGTERM to a member, which then leaves. Some leaving members ask the group to reserve
     /// their partitions.
@@ -137,7 +137,7 @@ impl Members {
         command
     }
 
-    /// Returns the running members that own a partition and have no fault now.
+    /// Returns the running members that own a partition and have no injected fault now.
     fn at_work(&self) -> Vec<usize> {
         let Some(newest) = &self.assignments.newest else { return Vec::new() };
         let free = |number: &usize| {
@@ -149,7 +149,7 @@ impl Members {
         (0..self.members.len()).filter(free).collect()
     }
 
-    /// Returns whether this number of members own all partitions.
+    /// Returns whether this number of members own all partitions, in equal shares.
     pub fn share_all(&self, members: usize) -> bool {
         self.assignments.newest.as_ref().is_some_and(|it| it.is_balanced(members))
     }
@@ -158,7 +158,7 @@ impl Members {
         self.assignments.newest.as_ref().is_some_and(|it| it.owns(member))
     }
 
-    /// Stops a working member until the end of the run, and returns its name.
+    /// Stops a member that owns a partition until the end of the run, and returns its name.
     pub fn stop_one(&mut self) -> Option<String> {
         let number = *self.at_work().first()?;
         let member = &mut self.members[number];
@@ -188,7 +188,7 @@ impl Members {
         !self.members.iter().chain([&self.compactor]).any(Process::lives)
     }
 
-    /// Returns the lines of each process of the run.
+    /// Returns the log lines of each worker process of the run.
     pub fn lines(&self) -> Vec<Vec<Line>> {
         let files = std::fs::read_dir(&self.folder).expect("the folder exists");
         let paths = files.map(|file| file.expect("a file").path());
@@ -198,7 +198,7 @@ impl Members {
         paths.filter(of_worker).map(|path| lines::read(&path)).collect()
     }
 
-    /// Returns the numbers of deleted assignments and sessions.
+    /// Returns the numbers of assignments and sessions that the compactor has deleted.
     pub fn compacted(&self) -> (u64, u64) {
         let compacted = |pointer| compacted(&self.folder, pointer);
         (compacted("/deleted"), compacted("/sessions/deleted"))

@@ -33,7 +33,7 @@ const POLL: Duration = Duration::from_millis(300);
 /// intervals.
 const RECOVERY: Duration = Duration::from_secs(18);
 
-/// Not a test: a member of the group.
+/// Not a test: the program that each member of the group runs.
 #[test]
 #[ignore = "not a test: other tests start this program with --exact groups::member --ignored"]
 fn member() {
@@ -59,7 +59,8 @@ fn server_of_the_environment() {
     chaos(Backend::environment(), 120);
 }
 
-/// These workers continue under a token after a log has refused the token.
+/// These workers ignore refusals: they continue to append under a token that a log has refused. The
+/// checker must find this.
 #[test]
 fn broken_workers_that_do_not_fence() {
     let mut backend = Backend::server().of_group(MEMBERS);
@@ -132,7 +133,7 @@ fn settle(backend: &mut Backend, members: &mut Members) -> Seen {
     recovery
 }
 
-/// Returns whether each partition was written to after this moment.
+/// Returns whether an append to each partition's log was acknowledged after this moment.
 fn all_written_to(members: &Members, from_ns: u64) -> bool {
     let lines = members.lines();
     let appended = lines.iter().flatten().filter_map(|line| match line {
@@ -142,7 +143,8 @@ fn all_written_to(members: &Members, from_ns: u64) -> bool {
     appended.collect::<BTreeSet<_>>().len() as u64 == PARTITIONS
 }
 
-/// Polls every 200 ms, because a poll may read all logs.
+/// Waits until the members satisfy `done`. Checks it every 200 ms, because a check may read all
+/// logs.
 fn wait_for(
     members: &mut Members,
     backend: &mut Backend,

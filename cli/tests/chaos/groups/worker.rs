@@ -21,9 +21,9 @@ use crate::lines::Log;
 
 pub const MEMBER: &str = "CHAOS_MEMBER";
 pub const GROUP: &str = "CHAOS_GROUP";
-/// The variable that breaks a worker: the worker continues after a log has refused its token.
+/// The variable that makes a worker faulty: the worker continues after a log has refused its token.
 pub const BROKEN: &str = "CHAOS_BROKEN";
-/// The exit code of a worker that could not join.
+/// The exit code of a worker that could not join the group.
 pub const NOT_JOINED: i32 = 9;
 
 /// Time between a successful check and the append that follows. A worker that is stopped in this
@@ -54,16 +54,17 @@ pub struct Entry {
 /// nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Line {
-    /// The group has called the work function. The text is the session of the member.
+    /// The group has called the worker's function for this partition. The text is the session of
+    /// the member.
     Granted(u64, Grant, String),
     /// The worker owned the partition at some moment after this time.
     Owns(u64, Grant),
-    /// The worker claims the log.
+    /// The worker begins to claim the partition's log.
     Opens(u64, Grant),
     Opened(u64, Grant),
     /// The worker sends an append. The worker owned the partition at some moment after this time.
     Calls(u64, Entry),
-    /// The append was acknowledged: the entry is in the log under this number.
+    /// The append was acknowledged. The entry is in the log under the number in the last field.
     Appended(u64, Entry, u64),
     /// The append was refused, because a greater token has claimed the log. The last number is this
     /// greater token.
@@ -71,7 +72,7 @@ pub enum Line {
     /// The work ended. The text is the reason of the loss if the partition was lost before the work
     /// ended.
     Ends(u64, Grant, Option<String>),
-    /// An unexpected failure.
+    /// The work ended with an unexpected error, which the text describes.
     Failed(u64, Grant, String),
 }
 
@@ -129,9 +130,10 @@ struct Worker {
 
 /// The reason why a writer stopped appending.
 enum Done {
-    /// The writer was revoked or fenced off, or it failed.
+    /// The partition was revoked, the log refused the writer's token, or an append failed.
     Stops,
-    /// The claim was replaced, so the worker opens the log again.
+    /// Another claim under the same token has replaced the writer's claim, so the worker opens the
+    /// log again.
     Replaced,
 }
 

@@ -19,17 +19,17 @@ use crate::watch::Seen;
 mod order;
 mod tests;
 
-/// Minimum number of assignments in a run.
+/// Minimum number of assignments that a run must show for a meaningful check.
 pub const ENOUGH_ASSIGNMENTS: usize = 8;
-/// Minimum numbers of tokens and of appends in each partition.
+/// Minimum numbers of tokens and of appends that a run must show in each partition.
 pub const ENOUGH_TOKENS: usize = 2;
 pub const ENOUGH_APPENDS: usize = 5;
 
-/// All observations and logs of a run.
+/// The observations and logs of a run with a group, which the checker compares with its rules.
 pub struct Story {
-    /// Log lines of each process.
+    /// Log lines of each worker process.
     workers: Vec<Vec<Line>>,
-    /// The log of each partition.
+    /// The objects in the log of each partition.
     logs: BTreeMap<u64, Vec<Object>>,
     made: BTreeMap<u64, Seen>,
     grants: BTreeMap<Grant, String>,
@@ -38,12 +38,12 @@ pub struct Story {
     /// The interval from the last fault until each partition was written to and the members had
     /// equal shares.
     recovery: Seen,
-    /// Numbers of compacted assignments and sessions.
+    /// Numbers of assignments and sessions that the compactor has deleted.
     compacted: (u64, u64),
     end_ns: u64,
 }
 
-/// An object of a log.
+/// An object in the log of a partition.
 #[derive(Clone, Debug)]
 struct Object {
     number: u64,
@@ -55,7 +55,8 @@ struct Object {
 enum Kind {
     Entry(Entry),
     Claim,
-    /// A fence. A fence precedes a claim, and has no other effect on the log.
+    /// A fence. The writer of a claim writes it before the claim, and it has no other effect on the
+    /// log.
     Fence,
 }
 
@@ -235,7 +236,7 @@ pub fn fewest<'a>(lines: impl Iterator<Item = &'a Line>) -> (usize, usize) {
     (writers.into_iter().min().unwrap_or(0), appends.into_iter().min().unwrap_or(0))
 }
 
-/// Parses an object of a log, independently of the library.
+/// Parses an object of a log without the parser of the library, so that a fault there is found.
 fn object(name: &str, body: &Bytes) -> Object {
     #[derive(Deserialize)]
     struct Header {

@@ -1,4 +1,4 @@
-//! A correct story, and stories that break the rules.
+//! Tests the checker of runs with a group: a correct story, and stories that break its rules.
 
 use super::*;
 use crate::history::Op;
@@ -35,7 +35,7 @@ fn appended(number: u64, token: u64, sequence: u64) -> Object {
     Object { number, token, kind: Kind::Entry(entry(token, sequence)) }
 }
 
-/// Three consecutive owners that satisfy the rules.
+/// A story of three consecutive owners of a partition that satisfies all rules of the checker.
 fn story() -> Story {
     let seen = |token| Seen { from_ns: token * 10 * SECOND - 2, until_ns: token * 10 * SECOND - 1 };
     let log =
@@ -225,7 +225,8 @@ fn broken_group_that_leaves_partitions_without_an_owner() {
     let mut story = story();
     story.recovery.until_ns = 59 * SECOND;
     refuses(&story, "were owned again only after 19s");
-    // A stall of one second excuses the delay.
+    // During this stall of one second the machine ran no process, so the checker allows one more
+    // second.
     story.stalls = vec![(45 * SECOND, 46 * SECOND)];
     refuses(&story, WELL);
 }
