@@ -50,7 +50,7 @@ fn run_waits_for_an_unreachable_store() {
     let failing = said();
     assert!(failing.contains("WARN the store fails, trying again: "), "{failing}");
     server.clear_faults();
-    // The next line reports the election, because the command reports a failure only once.
+    // The command reports a failure of the store only once, so the next line reports the election.
     let elected = said();
     assert!(elected.ends_with("tenure: elected: epoch 1; running echo yes"), "{elected}");
     assert!(said().ends_with("tenure: resigned epoch 1"));

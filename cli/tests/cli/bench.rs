@@ -15,7 +15,7 @@ pub struct Bench {
     dir: TempDir,
 }
 
-/// Exit code and output of a run of the command.
+/// The exit code, stdout and stderr of a run of the command.
 #[derive(Debug)]
 pub struct Said {
     pub code: i32,
@@ -23,7 +23,7 @@ pub struct Said {
     pub err: String,
 }
 
-/// Names that are long, wide or hostile.
+/// Names of candidates and members that are long, wide or contain control characters.
 pub fn difficult_names() -> [String; 5] {
     let one = ["x", "選", "a\u{1b}[2J\n\u{202e} ", "❤\u{fe0f}", "👩\u{200d}🚀"];
     one.map(|text| text.chars().cycle().take(60).collect::<String>() + "!")
@@ -50,7 +50,7 @@ impl Said {
 }
 
 impl Bench {
-    /// Creates an empty store.
+    /// Creates a bench whose store is an empty directory.
     pub fn new() -> Bench {
         let bench = Bench { dir: tempfile::tempdir().expect("a directory") };
         fs::create_dir(bench.path("store")).expect("a new directory");
@@ -65,12 +65,12 @@ impl Bench {
         format!("file://{}", self.path("store").display())
     }
 
-    /// Writes an epoch object.
+    /// Writes an epoch object with this body into the store.
     pub fn epoch(&self, epoch: u64, body: &str) {
         self.object(&format!("lock-{epoch:010}.json"), body);
     }
 
-    /// Writes an object.
+    /// Writes an object with this key and body into the store.
     pub fn object(&self, key: &str, body: &str) {
         let path = self.path("store").join(key);
         fs::create_dir_all(path.parent().expect("a file has a folder")).expect("a folder");
@@ -88,10 +88,11 @@ impl Bench {
         names
     }
 
-    /// Runs a verb on this store with these options.
+    /// Runs this verb of the command on the bench's store with these options.
     pub fn run(&self, verb: &str, options: &[&str]) -> Said {
         let url = self.url();
-        // The verbs of groups have two words.
+        // The verbs of groups are two words, such as `group status`, and the options follow both
+        // words.
         let mut line: Vec<_> = verb.split(' ').collect();
         line.extend(["--store", &url]);
         line.extend(options);
@@ -107,7 +108,8 @@ impl Bench {
     }
 }
 
-/// Returns the command without the variables of the current user.
+/// Returns the command with this command line, without the current user's variables for `tenure`,
+/// clouds and colours.
 pub fn command(line: &[&str]) -> Command {
     let mut command = Command::new(crate::TENURE);
     for name in own_settings() {
@@ -127,7 +129,7 @@ fn own_settings() -> impl Iterator<Item = String> {
     })
 }
 
-/// Removes the keys of store checks.
+/// Removes the keys with `.tenure-check-`. The command writes them to check the store.
 pub fn without_checks(mut keys: Vec<String>) -> Vec<String> {
     keys.retain(|key| !key.contains(".tenure-check-"));
     keys
@@ -137,7 +139,7 @@ pub fn tenure(line: &[&str]) -> Said {
     said(command(line).output().expect("the command runs"))
 }
 
-/// Runs the command with these variables.
+/// Runs the command with these environment variables and this command line.
 pub fn with(variables: &[(&str, &str)], line: &[&str]) -> Said {
     said(command(line).envs(variables.iter().copied()).output().expect("the command runs"))
 }
@@ -148,7 +150,7 @@ pub fn said(output: Output) -> Said {
     Said { code, out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// Starts the command as a child.
+/// Starts the command as a child process with these environment variables and this command line.
 pub fn spawn(env: &[(&'static str, String)], line: &[&str]) -> std::process::Child {
     let mut command = std::process::Command::new(crate::TENURE);
     for name in own_settings() {

@@ -8,7 +8,7 @@ fn cost(options: &[&str]) -> serde_json::Value {
     serde_json::from_str(&said.out).expect("the output is one JSON object")
 }
 
-/// Returns the lines with one space between columns.
+/// Returns the text with one space between the columns of each line.
 fn squeezed(text: &str) -> String {
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     lines.collect::<Vec<_>>().join("\n")
@@ -51,7 +51,8 @@ fn settings_change_the_cost() {
     let alone = tenure(&["cost", "--candidates", "1", "--layout", "single-object"]).out;
     assert!(!alone.contains("follower") && !alone.contains("compactor"), "{alone}");
     tenure(&["cost", "--poll", "31s"]).fails(64, &["31s", "30s"]);
-    // The default poll interval also fits a validity below 5 s.
+    // Without `--poll`, the poll interval is derived from the validity, and is valid even below 5
+    // s.
     let quick = cost(&["--validity", "3s"]);
     assert_eq!(quick["poll_ms"], 500);
     assert_eq!(tenure(&["cost", "--candidates", "0"]).code, 64);
@@ -72,7 +73,8 @@ fn a_group_has_its_own_roles() {
     ] {
         assert!(out.contains(line), "{line:?} is not in {out}");
     }
-    // A change in the last digit of the prices for writes and lists changes these sums.
+    // These sums are so large that a change in the last digit of a price of writes or lists is
+    // visible.
     let out = squeezed(&tenure(&["cost", "--partitions", "1", "--members", "100000"]).out);
     for line in [
         "S3 Standard, USD 3717.10 1.73 1.63 85.80 0.37 166493.15",
@@ -109,7 +111,7 @@ fn prices_come_from_a_file() {
     let bench = Bench::new();
     let file = bench.path("prices.json");
     let name = file.to_str().expect("UTF-8");
-    // The example in the help is a valid price list.
+    // The example of a price list in the help is itself a valid price list.
     let help = tenure(&["cost", "--help"]).out;
     let start = help.find("[{\"name\"").expect("an example");
     let end = start + help[start..].find(']').expect("the block ends") + 1;

@@ -16,5 +16,5 @@ mod serve;
 mod store;
 mod ui;
 
-/// The command under test.
+/// Path of the binary `tenure` that these tests run.
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");

@@ -220,7 +220,8 @@ mod on_s3 {
         }
     }
 
-    /// moto sends this root element. Before the fix, the probe reported an error for it.
+    /// moto returns its bucket versioning in an XML element of another name than S3. Before the
+    /// fix, the probe reported an error for this answer.
     #[test]
     fn regression_another_root_element_of_the_versioning_is_accepted() {
         let (_, said) = with(|quirks| {
@@ -245,8 +246,8 @@ mod on_s3 {
             let off = (ahead - 1e3 * skew as f64).abs();
             assert!(off <= within + 0.2 && within <= 1_000.0, "{}", said.out);
             assert_eq!(report["warnings"][0]["about"], "clock", "{}", said.out);
-            // Dates of the store have whole seconds, so a reported difference of -89.8 s is also
-            // correct.
+            // The store dates its answers in whole seconds, so a reported difference of -89.8 s is
+            // also correct.
             let text = report["warnings"][0]["what"].as_str().expect("a text");
             let told = text.split("differ by ").nth(1).and_then(|rest| rest.split_once(" s, ± "));
             let told: f64 = told.and_then(|(told, _)| told.parse().ok()).expect("a number");
@@ -254,8 +255,8 @@ mod on_s3 {
         }
     }
 
-    /// Before the fix, the command exited with 70 and printed no result if the server refused
-    /// DELETE.
+    /// Before the fix, if the server refused DELETE, the probe exited with 70 and printed no
+    /// result.
     #[test]
     fn regression_a_server_without_delete_is_inconclusive() {
         let server = S3Server::start_blocking();
@@ -296,7 +297,8 @@ mod on_s3 {
     fn a_signal_ends_the_probe_without_leftovers() {
         for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
             let server = S3Server::start_blocking();
-            // The held writes keep a race open until the signal arrives.
+            // The server does not answer these 32 writes, so a race of the probe lasts until the
+            // signal arrives.
             server.fault(ServerFault::Hold).on(Op::Put).key_contains("race").times(32);
             let line = ["probe", "--store", "s3://tenure-test/app", "--rounds", "1000"];
             let child = spawn(&server.env(), &line);

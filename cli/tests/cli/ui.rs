@@ -1,4 +1,4 @@
-//! `tenure ui`: the page and its events.
+//! Tests of `tenure ui`: the cards that its page shows, and the events that update them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -76,8 +76,8 @@ fn a_killed_leader_and_its_successor_are_shown() {
     assert_eq!(ends[1], (&"b".into(), &"held".into()), "{held}");
 }
 
-/// Before the fix, the page read only three epochs after each change, and never showed the other
-/// epochs.
+/// Before the fix, if more than three epochs began between two polls, the page never showed the
+/// others.
 #[test]
 fn regression_all_epochs_between_two_polls_are_shown() {
     let scene = Scene::new(TENURE);
@@ -119,24 +119,25 @@ fn all_dead_members_are_shown() {
         member.process.code();
     }
     let dead = shows(&ui, "group", "no live member", |card| alive(card) == 0);
-    // The assignment still names the dead members as owners.
+    // No member has written a new assignment, so the newest one still names the dead members as
+    // owners.
     assert_eq!(owned(&dead), 6, "{dead}");
     assert_eq!(dead["members"][0]["state"], "lapsed", "{dead}");
 }
 
-/// Before the fix, the validity of the observer was a second too long for a group.
+/// Before the fix, with `--poll 1h` each card of a group showed an error.
 #[test]
 fn regression_a_group_is_shown_with_the_longest_poll_interval() {
     let scene = Scene::new(TENURE);
     let member = member(&scene, "a", &[]);
-    // The page shows a later assignment only after an hour.
+    // With this poll interval, the page would show a later assignment only after an hour.
     let token = "/v1/groups/orders/partitions/0/token";
     eventually("the member owns a partition", || member.get(token).0 == 200);
     let ui = ui(&scene, &["--poll", "1h"]);
     shows(&ui, "group", "a member", |card| card["members"][0]["name"] == "a");
 }
 
-/// Before the fix, each card showed that the interval was too short.
+/// Before the fix, `tenure ui` accepted `--poll 1ms`, and then each card showed an error.
 #[test]
 fn regression_a_short_poll_interval_is_refused() {
     let scene = Scene::new(TENURE);
@@ -190,8 +191,8 @@ fn a_store_that_does_not_exist_yet_is_waited_for() {
     shows(&ui, "election", "the election", |card| card["leader"] == "a");
 }
 
-/// Before the fix, the page showed an election that began just after its first search only a minute
-/// later.
+/// Before the fix, if an election began just after the first search of an empty store, the page
+/// showed this election only after a minute.
 #[test]
 fn regression_an_empty_store_is_searched_again_soon() {
     let scene = Scene::new(TENURE);
@@ -203,8 +204,8 @@ fn regression_an_empty_store_is_searched_again_soon() {
     shows(&ui, "election", "the election", |card| card["leader"] == "a");
 }
 
-/// Before the fix, the card of the store showed the error after a minute, and the card of the
-/// election after half a minute.
+/// Before the fix, if the directory of a store vanished, the card of the store showed this error
+/// only after a minute, and the card of the election after half a minute.
 #[test]
 fn regression_a_vanished_directory_is_shown_soon() {
     let scene = Scene::new(TENURE);

@@ -1,4 +1,5 @@
-//! Checks that lists in the pages are complete: all kinds of errors, and all exit codes.
+//! Checks that lists in the pages of the documentation are complete: all kinds of errors, and all
+//! exit codes.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Compares the verbs and flags in the pages with the help of the command.
+//! Compares the verbs and flags that the Markdown pages name with the help of the command.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use super::page::Page;
 
-/// The help of each verb, including `table create`.
+/// The text of `--help` for each verb. A verb of two words, such as `table create`, is one key.
 static HELP: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
     let mut known = BTreeMap::new();
     for verb in verbs(&help(&[])) {
@@ -20,7 +20,7 @@ static HELP: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
     known
 });
 
-/// Pages that name flags and verbs of earlier versions.
+/// Pages that may name removed flags and verbs.
 const HISTORY: [&str; 1] = ["CHANGELOG.md"];
 
 /// The pages name these options of `cargo` and of its test programs outside of a command.
@@ -59,7 +59,7 @@ pub fn problems(page: &Page) -> Vec<String> {
     wrong.collect()
 }
 
-/// Checks a verb and its flags, up to a `--`.
+/// Checks that the verb and the flags of a command line exist. Ignores the words after `--`.
 pub fn check_line(line: &[&str]) -> Result<(), String> {
     let line = line.split(|word| *word == "--").next().unwrap_or_default();
     let Some(first) = line.first() else { return Ok(()) };
@@ -84,7 +84,7 @@ fn has(help: &str, flag: &str) -> bool {
     help.split(|c: char| c.is_whitespace() || ",=".contains(c)).any(|word| word == flag)
 }
 
-/// Returns the flag in a word such as `[--json]` or `--poll=5s`.
+/// Returns the name of the flag in a word such as `[--json]` or `--poll=5s`.
 fn name(word: &str) -> &str {
     let word = word.trim_matches(['[', ']', '(', ')', ',', '.']);
     word.split_once('=').map_or(word, |(name, _)| name)
@@ -95,11 +95,11 @@ fn help(verb: &[&str]) -> String {
     String::from_utf8(tenure.expect("the command runs").stdout).expect("help is text")
 }
 
-/// Returns the verbs that a help lists.
+/// Returns the verbs that the text of a help lists.
 fn verbs(help: &str) -> Vec<String> {
     let listed = help.split_once("\nCommands:\n").map_or("", |(_, rest)| rest);
     let lines = listed.lines().take_while(|line| !line.is_empty());
-    // Wrapped lines have a deeper indentation.
+    // The continuation of a wrapped line has a deeper indentation than a verb.
     let lines = lines.filter_map(|line| line.strip_prefix("  ").filter(|l| !l.starts_with(' ')));
     lines.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }

@@ -13,7 +13,8 @@ pub fn problems(page: &Page, pages: &[Page]) -> Vec<String> {
     wrong.chain(paths(page)).collect()
 }
 
-/// The first folders of the paths in backticks.
+/// Folders in the root of the repository. A path in backticks that begins with one of them must
+/// exist.
 const FOLDERS: [&str; 10] =
     ["benches", "cli", "crates", "deploy", "docs", "examples", "fuzz", "scripts", "src", "tests"];
 
@@ -56,7 +57,7 @@ fn leads_nowhere(page: &Page, pages: &[Page], link: &str) -> Option<&'static str
     }
 }
 
-/// Returns the path without `..`.
+/// Resolves the `..` in this path.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

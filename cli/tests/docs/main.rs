@@ -31,7 +31,7 @@ mod shims;
 
 use page::{pages, root};
 
-/// Reports the problems of all pages together.
+/// Fails if there is any problem, and prints the problems of all pages together.
 #[track_caller]
 fn none(problems: Vec<String>) {
     assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
@@ -83,7 +83,7 @@ fn the_page_of_the_command_equals_its_help() {
 #[cfg(feature = "s3")]
 #[test]
 fn every_command_prints_the_output_on_the_page() {
-    // The pages run concurrently, because they wait more than they compute.
+    // The test runs the pages concurrently, because their commands wait more than they compute.
     let pages = pages();
     let problems = std::thread::scope(|scope| {
         let run = |page| scope.spawn(move || session::problems(page));

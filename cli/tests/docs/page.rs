@@ -1,4 +1,4 @@
-//! A parsed page: its blocks, its inline code, its links and its headings.
+//! A parsed Markdown page: its blocks, its inline code, its links and its headings.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 pub struct Page {
-    /// Path relative to the root of the repository.
+    /// Path of the page relative to the root of the repository.
     pub path: PathBuf,
     pub blocks: Vec<Block>,
     pub spans: Vec<At<String>>,
     pub links: Vec<At<String>>,
     pub headings: Vec<String>,
-    /// Code in the first cells of table rows.
+    /// Inline code in the first cells of the rows of tables.
     pub first_cells: Vec<String>,
 }
 
@@ -24,17 +24,17 @@ pub struct At<T> {
 
 pub struct Block {
     pub line: usize,
-    /// The text after the opening backticks.
+    /// The text after the opening backticks of the block, such as `console`.
     pub tag: String,
     pub text: String,
     pub not_run: Option<String>,
     #[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "sessions of pages read it"))]
-    /// True if the block directly follows the previous one.
+    /// True if the page has no text between the previous block and this block.
     pub follows: bool,
 }
 
 impl Block {
-    /// The language of the tag.
+    /// Returns the first word of the tag, which is the language of the block.
     pub fn word(&self) -> &str {
         self.tag.split([',', ' ']).next().unwrap_or_default()
     }
@@ -47,12 +47,12 @@ enum Before {
     Other,
 }
 
-/// Returns the folder of the workspace.
+/// Returns the root folder of the repository.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the command is a member")
 }
 
-/// Returns all pages of the repository.
+/// Returns all Markdown pages of the repository.
 pub fn pages() -> Vec<Page> {
     let mut paths = Vec::new();
     find(root(), &mut paths);
@@ -170,7 +170,7 @@ impl Page {
         })
     }
 
-    /// Formats a position on this page for messages.
+    /// Formats a line number of this page for error messages.
     pub fn at(&self, line: usize) -> String {
         format!("{}:{line}", self.path.display())
     }

@@ -1,4 +1,4 @@
-//! The rules for each kind of block, except for the execution of shell blocks.
+//! Checks each kind of block in a page, except for the execution of shell blocks.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -81,7 +81,7 @@ fn rust(page: &Page, block: &Block) -> Result<(), String> {
     Err(format!("no lib.rs includes {}, so its blocks are never compiled", page.path.display()))
 }
 
-/// Checks each list of words in the YAML that is a command line of `tenure`.
+/// Checks each list of words in this YAML that is a command line of `tenure`.
 fn command_lines(yaml: &Yaml) -> Result<(), String> {
     if let Some(mapping) = yaml.as_mapping() {
         return mapping.values().try_for_each(command_lines);
@@ -97,11 +97,11 @@ fn command_lines(yaml: &Yaml) -> Result<(), String> {
     flags::check_line(&words[verb..])
 }
 
-/// Checks that each `tenure_` metric in a query exists in the library.
+/// Checks that each `tenure_` metric in this Prometheus query exists in the library.
 fn metrics(query: &str) -> Result<(), String> {
     let words = query.split(|c: char| !c.is_alphanumeric() && c != '_');
     for name in words.filter(|word| word.starts_with("tenure_")) {
-        // Prometheus derives these names from a histogram.
+        // Prometheus adds these endings to the name of a histogram.
         let stem = ["_bucket", "_count", "_sum"].iter().find_map(|end| name.strip_suffix(end));
         let made = |name: &str| METRICS.contains(name);
         if !made(name) && !stem.is_some_and(made) {
@@ -111,7 +111,7 @@ fn metrics(query: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the statements of a page in order, in one database.
+/// Runs the SQL statements of a page in order, in one database. Returns the problems.
 fn sql(page: &Page) -> Vec<String> {
     let database = Connection::open_in_memory().expect("SQLite opens a database in memory");
     let mut problems = Vec::new();

@@ -11,7 +11,8 @@ use super::page::{Block, Page};
 use super::shims::Shims;
 use tenure_testkit::s3_server::S3Server;
 
-/// Separates the outputs of the commands in a `console` block.
+/// The test prints this character between the commands of a `console` block to separate their
+/// outputs.
 const RULER: char = '\u{1e}';
 
 pub fn problems(page: &Page) -> Vec<String> {
@@ -48,7 +49,7 @@ const LOOKS: u32 = 6_000;
 struct Session {
     shims: Shims,
     server: S3Server,
-    /// Process groups that may still run in the background.
+    /// Process groups of the shell blocks. Some of their processes may run in the background.
     groups: Vec<Pid>,
 }
 
@@ -84,7 +85,7 @@ impl Session {
         Ok(())
     }
 
-    /// Runs the script. Returns whether the script succeeded, and its output.
+    /// Runs this shell script. Returns whether the script succeeded, and its output.
     fn run(&mut self, at: &str, script: &str) -> (bool, String) {
         for bucket in buckets(script) {
             self.server.create_bucket(&bucket);
@@ -146,14 +147,14 @@ fn nap() {
     std::thread::sleep(std::time::Duration::from_millis(50));
 }
 
-/// Returns the names of the buckets in a script.
+/// Returns the names of the buckets that a script uses.
 fn buckets(script: &str) -> Vec<String> {
     let urls = script.split("s3://").skip(1);
     let names = urls.map(|url| url.split(|c: char| !c.is_alphanumeric() && c != '-'));
     names.filter_map(|mut name| name.next()).map(str::to_owned).collect()
 }
 
-/// Compares the output with the page.
+/// Compares the output of a command with the output that the page shows.
 fn check(expected: &str, said: &str) -> Result<(), String> {
     let lines = |text: &str| -> Vec<String> {
         text.trim_end().lines().map(|line| line.trim_end().to_owned()).collect()

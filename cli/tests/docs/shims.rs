@@ -14,8 +14,8 @@ pub struct Shims {
     dir: TempDir,
 }
 
-/// The replacement for `cargo`. `cargo run -- …` runs the built command. Other calls have no
-/// effect.
+/// The replacement for `cargo`. With it, `cargo run -- …` runs the built command. Other calls have
+/// no effect.
 const CARGO: &str = r#"#!/bin/bash
 [ "$1" = run ] && [[ " $* " != *" --example "* ]] &&
     [[ " $* " != *" -p tenure-slatedb "* ]] || exit 0
@@ -46,7 +46,7 @@ impl Shims {
         }
         executable(&shims.path("bin/cargo"), CARGO);
         symlink(env!("CARGO_BIN_EXE_tenure"), shims.path("bin/tenure")).expect("a new link");
-        // In the pages, `NAME.sh` represents any of the scripts.
+        // In the pages, `NAME.sh` means any of the scripts that start a server.
         executable(&shims.path("work/scripts/servers/NAME.sh"), SCRIPT);
         shims
     }
@@ -55,7 +55,7 @@ impl Shims {
         self.dir.path().join(below)
     }
 
-    /// Returns bash in the work folder. Its environment has only the user's `PATH`.
+    /// Returns a `bash` command in the work folder. Of the user's variables, it keeps only `PATH`.
     pub fn bash(&self) -> Command {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut bash = Command::new("timeout");

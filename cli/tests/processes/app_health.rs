@@ -15,7 +15,8 @@ const VALIDITY: [&str; 4] = ["--validity", "300s", "--poll", "500ms"];
 /// A command that ignores SIGTERM and never shows a sign of health.
 const DEAF: &str = "trap '' TERM; echo $$ >> runs; echo $$ > cmd; while :; do sleep 0.05; done";
 
-/// The server of the command accepts connections while it is stopped, but does not answer.
+/// CMD is an HTTP server. While it is stopped, the kernel accepts connections for it, but nothing
+/// answers.
 #[test]
 fn a_stopped_server_gives_up_its_leadership() {
     let scene = Scene::new(TENURE);
@@ -56,7 +57,8 @@ fn a_deaf_command_is_killed_after_the_grace() {
     a.says("resigned epoch 1");
 }
 
-/// The guard and `tenure` both send SIGKILL at the deadline.
+/// The guard and `tenure` both send SIGKILL to CMD at the deadline. Before the fix, the log
+/// reported the kill twice.
 #[test]
 fn regression_a_kill_is_logged_once() {
     let scene = Scene::new(TENURE);
@@ -79,7 +81,8 @@ fn a_service_campaigns_again_after_an_unhealthy_command() {
     a.says("gave up epoch 2: the application showed no sign of health for 1s");
 }
 
-/// A command that ends on request may close its server long before its end.
+/// After SIGTERM, CMD may close its server long before it ends, so its health is not checked any
+/// more.
 #[test]
 fn a_command_that_ends_on_request_is_not_checked() {
     let scene = Scene::new(TENURE);

@@ -10,7 +10,7 @@ use crate::TENURE;
 use tenure_testkit::command::eventually;
 use tenure_testkit::command::scene::{Candidate, Scene, kill_at_once};
 
-/// A period from 1970 to 2069.
+/// A period that lasts from 1970 to 2069, so that a test stays in one period.
 const LONG: &[&str] = &["--once-per", "36500d"];
 
 /// Options of tests that wait until a lease has lapsed.
@@ -22,7 +22,7 @@ const JOB: &str =
     "say() { echo \"$TENURE_PERIOD_START $TENURE_EPOCH ${TENURE_ATTEMPT:-0} $1\" >>jobs; }
     say start; while [ ! -e go ]; do sleep 0.02; say beat; done; say end";
 
-/// A line of the job.
+/// A line that the job has written to the file `jobs`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Line {
     period: String,
@@ -64,7 +64,7 @@ fn host(scene: &Scene, name: &str, options: &[&[&str]]) -> Candidate {
     scene.script(name, &options.concat(), JOB)
 }
 
-/// Waits until this attempt runs, and returns its host.
+/// Waits until this attempt of the job runs, and returns the index of its host in `hosts`.
 fn running(scene: &Scene, hosts: &[Candidate], attempt: u32) -> usize {
     eventually(&format!("attempt {attempt} runs"), || {
         lines(scene).last().is_some_and(|line| line.attempt == attempt)
@@ -102,13 +102,14 @@ fn try_does_not_wait_for_a_live_leader() {
     assert_eq!((next.code(), scene.exists("other")), (0, true), "{}", next.said());
 }
 
-/// Each host is a new process that has never seen the leader alive.
+/// The host that takes over is a new process, which has never seen the leader alive.
 #[test]
 fn try_takes_over_from_a_killed_leader() {
     let scene = Scene::new(TENURE);
     let leader = host(&scene, "a", &[SHORT]);
     eventually("the command runs", || !lines(&scene).is_empty());
-    // Also kill the guard, because it would resign the epoch of the killed leader.
+    // Also kill the guard and its standby, because they would resign the epoch of the killed
+    // leader.
     let guards = [leader.guard(), leader.standby()];
     leader.signal(Signal::SIGSTOP);
     kill_at_once(guards);

@@ -24,7 +24,7 @@ const WORK: &str = r#"
 
 struct Members(Scene);
 
-/// A grant that the command of a partition has written.
+/// The partition, epoch and member that a started command has written to a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Grant {
     partition: String,
@@ -108,7 +108,8 @@ fn one_of_three_members_runs_each_partition_through_kills_and_stops() {
     members.check();
 }
 
-/// Before the fix, the guard's lines of all partitions were equal.
+/// Before the fix, after the death of `tenure group run`, the log lines of its guards did not name
+/// their partitions.
 #[test]
 fn regression_the_lines_of_the_guards_name_their_partitions() {
     for format in ["text", "json"] {

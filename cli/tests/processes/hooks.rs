@@ -9,7 +9,7 @@ use crate::TENURE;
 use tenure_testkit::command::scene::{self, Scene, pid};
 use tenure_testkit::command::{eventually, runs};
 
-/// A script that ends some time after SIGTERM.
+/// A CMD that ends one second after SIGTERM.
 const SLOW: &str = "trap 'echo > term; sleep 1; exit 0' TERM; echo $$ > cmd; \
                     while :; do sleep 0.02; done";
 const STUBBORN: &str = "trap '' TERM; echo $$ > cmd; while :; do sleep 0.02; done";
@@ -74,7 +74,7 @@ fn no_resignation_while_a_hook_runs() {
     b.says("waiting: a leads epoch 1");
     fs::write(scene.path("go"), "\n").expect("a file");
     a.says("the processes that it left behind get SIGTERM");
-    // The kill fails if the grace has ended and the guard has already killed the hook.
+    // This kill fails if the grace has ended, because the guard has then killed the hook.
     let _ = kill(pid(hook), Signal::SIGKILL);
     assert_eq!(a.code(), 0);
     assert_eq!(b.code(), 0);

@@ -1,4 +1,5 @@
-//! Kills `tenure run`, and tests that the guard resigns only after all processes of CMD have ended.
+//! Kills `tenure run`, and tests that the guard resigns its epoch only after all processes of CMD
+//! have ended.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, File};
@@ -10,7 +11,7 @@ use crate::TENURE;
 use tenure_testkit::command::scene::{self, Candidate, Scene, children, pid};
 use tenure_testkit::command::{eventually, runs};
 
-/// A validity longer than any test.
+/// A validity that is longer than any test, so that the lease does not lapse.
 const LONG: [&str; 2] = ["--validity", "10m"];
 
 /// Returns the record of the first epoch, in either layout.
@@ -18,7 +19,7 @@ fn record(scene: &Scene) -> Value {
     let texts = ["store/lock-0000000001.json", "store/lock.json"].map(|name| scene.path(name));
     let text = texts.iter().find_map(|path| fs::read_to_string(path).ok());
     let text = text.expect("the epoch exists");
-    // The directory store prepends a line to each file, and the record follows this line.
+    // The directory store prepends a line to each file, so the record begins after the first line.
     let (_, record) = text.split_once('\n').expect("the file has at least two lines");
     serde_json::from_str(record).expect("the record is whole")
 }
@@ -79,7 +80,7 @@ fn the_epoch_is_resigned_after_the_last_descendant() {
     }
 }
 
-/// The orphan ignores SIGTERM, so it lives until the end of the grace.
+/// An orphan of CMD ignores SIGTERM, so it lives until the end of the grace.
 #[test]
 fn the_epoch_is_not_resigned_while_one_process_lives() {
     let scene = Scene::new(TENURE);
@@ -97,7 +98,7 @@ fn the_epoch_is_not_resigned_while_one_process_lives() {
     assert!(is_sealed(&scene));
 }
 
-/// A script that ends at SIGTERM. It has an orphan that ignores SIGTERM.
+/// A CMD that ends at SIGTERM, and leaves an orphan that ignores SIGTERM.
 const STUBBORN_ORPHAN: &str = r#"
     (setsid sh -c 'trap "" TERM; echo $$ > orphan; while :; do sleep 0.02; done' &)
     echo $$ > cmd; while :; do sleep 0.02; done"#;
@@ -159,7 +160,8 @@ fn the_named_successor_of_a_killed_leader_leads_first() {
     assert_eq!(record(&scene)["successor"], "c");
 }
 
-/// Before the fix, all lines of the guard had the level ERROR.
+/// Before the fix, all log lines of the guard had the level ERROR, even the line about a
+/// resignation.
 #[test]
 fn regression_a_resignation_by_the_guard_has_the_level_info() {
     let scene = Scene::new(TENURE);
@@ -180,7 +182,7 @@ fn regression_a_resignation_by_the_guard_has_the_level_info() {
     assert_eq!(levels["\"gone\""], "\"WARN\"", "{said}");
 }
 
-/// If the store does not answer, the guard waits at most until the end of the lease.
+/// If the store does not answer, the guard tries to resign only until the end of the lease.
 #[test]
 fn a_resignation_does_not_outlive_the_lease() {
     let scene = Scene::new(TENURE);
@@ -223,7 +225,7 @@ fn lock_of_the_store(scene: &Scene) -> File {
 }
 
 /// After a forced deposition, other candidates do not wait for the lapse of the lease. Before the
-/// fix, the message of the leader nevertheless reported that they wait.
+/// fix, the deposed leader logged that they wait.
 #[test]
 fn regression_a_leader_deposed_as_dead_does_not_report_that_others_wait() {
     let scene = Scene::new(TENURE);

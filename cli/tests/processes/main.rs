@@ -12,5 +12,5 @@ mod killed;
 mod run;
 mod stopped;
 
-/// The command under test.
+/// Path of the binary `tenure` that these tests run.
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");

@@ -44,7 +44,7 @@ fn each_line_fits_the_terminal() {
         for flag in ["-h", "--help"] {
             for columns in [60, 80, 100] {
                 let text = help(columns, &[verb, &[flag]].concat());
-                // Clap does not wrap the usage.
+                // Clap does not wrap the line that begins with `Usage:`.
                 let lines = text.lines().filter(|line| !line.starts_with("Usage: "));
                 let long: Vec<_> = lines.filter(|line| line.chars().count() > columns).collect();
                 assert!(long.is_empty(), "{verb:?} {flag} at {columns} columns: {long:?}");

@@ -1,4 +1,4 @@
-//! Help, settings, variables and manual pages.
+//! Tests of the help, of settings in flags and variables, and of the manual pages.
 
 mod help;
 mod pages;

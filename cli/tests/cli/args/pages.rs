@@ -1,4 +1,4 @@
-//! `tenure completions` and `tenure man`.
+//! Tests of `tenure completions` and `tenure man`.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! Settings in flags and variables.
+//! Tests of settings that are given in flags and environment variables.
 
 use std::fs;
 use std::time::{Duration, SystemTime};
@@ -66,7 +66,7 @@ fn regression_a_variable_satisfies_a_required_flag() {
     let variables = [("TENURE_STORE", &*url), ("TENURE_NAME", "a")];
     let run = with(&variables, &["run", "--unique-name", "--", "true"]);
     assert_eq!(run.code, 0, "{run:?}");
-    // Missing and invalid settings are refused.
+    // The command refuses missing and invalid settings before its first request.
     let refused = |variables: &[(&str, &str)], line: &[&str], words: &str| {
         let said = with(variables, line);
         assert!(said.code == 64 && said.err.contains(words), "{words:?} is not in {said:?}");

@@ -1,4 +1,4 @@
-//! Help, and arguments that are refused before the first request.
+//! Tests of the help, and of arguments that the command refuses before its first request.
 
 use crate::bench::{Bench, tenure};
 
@@ -97,7 +97,8 @@ fn only_run_creates_a_missing_directory() {
     assert_eq!(bench.json("status", &["--json"])["epoch"], 1);
 }
 
-/// Before the fix, the hint for a symbolic link to nothing recommended `tenure run`, which failed.
+/// Before the fix, if the store was a symbolic link without a target, the error recommended `tenure
+/// run`, which failed as well.
 #[test]
 fn regression_a_link_to_nothing_has_its_own_hint() {
     let bench = Bench::new();

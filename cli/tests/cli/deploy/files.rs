@@ -34,7 +34,7 @@ fn the_page_names_every_file() {
     }
 }
 
-/// Returns the JSON array that follows this word in the text.
+/// Returns the JSON array that follows this word on the same line of the text.
 fn array_after(text: &str, word: &str) -> Vec<String> {
     let (_, rest) = text.split_once(word).expect("the word is in the text");
     let line = rest.lines().next().expect("a line");
@@ -51,7 +51,7 @@ fn of_unit(unit: &'static str, name: &str) -> &'static str {
     line.expect("the word is in the text")
 }
 
-/// Runs each scheduled job on a directory instead of the bucket.
+/// Runs the compaction command of each scheduled job on a directory instead of the bucket.
 #[test]
 fn the_scheduled_commands_run() {
     for job in jobs("") {
@@ -100,7 +100,7 @@ fn report_of(job: &[String], bench: &Bench) -> Value {
     serde_json::from_str(&said.out).expect("the output is one JSON object")
 }
 
-/// Returns the commands of all runners, with these options.
+/// Returns the command line of each scheduled job in `deploy`, with these options.
 fn jobs(options: &str) -> [Vec<String>; 3] {
     let exec = unit("ExecStart").replace("${TENURE_STORE}", "s3://BUCKET/PREFIX");
     let exec = exec.replace("$TENURE_COMPACT_OPTIONS", options);
@@ -132,7 +132,7 @@ fn with_group_the_scheduled_commands_compact_a_group() {
     }
 }
 
-/// Returns the block after these words, up to its closing brace.
+/// Returns the block of the Terraform file that begins with this text, up to its closing brace.
 fn block(start: &str) -> &'static str {
     let (_, rest) = TERRAFORM.split_once(start).unwrap_or_else(|| panic!("{start} is in the file"));
     rest.split_once("\n}").expect("the call ends").0

@@ -20,7 +20,8 @@ fn words(list: &Yaml) -> Vec<String> {
     words.map(|word| word.as_str().expect("a word").to_owned()).collect()
 }
 
-/// Returns the options. The fixed ports are replaced by free ports, and two options are removed.
+/// Returns the options of the manifest for a test: with free ports instead of the fixed ports, and
+/// without `--name` and `--log-format`.
 fn options(args: &[String]) -> Vec<String> {
     let places = [("127.0.0.1:4040", "127.0.0.1:0"), ("0.0.0.0:8081", "127.0.0.1:0")];
     let word = |word: &String| {
@@ -28,7 +29,7 @@ fn options(args: &[String]) -> Vec<String> {
         place.map_or(word.clone(), |(_, here)| (*here).to_owned())
     };
     let mut options: Vec<_> = args.iter().map(word).collect();
-    // The test sets another name, and reads the log as text.
+    // The test gives the sidecar another name, and reads its log as text.
     for option in ["--name", "--log-format"] {
         let at =
             options.iter().position(|word| word == option).expect("the manifest has this option");
@@ -58,7 +59,7 @@ fn the_sidecar_answers_the_requests_of_the_application() {
     }
     assert_eq!(a.json("POST", "/v1/heartbeat", "").0, 200);
     eventually("the candidate leads", || a.get("/v1/elections/orders/token").0 == 200);
-    // The application's script extracts this part of the reply.
+    // The shell script of the application extracts the token from this part of the reply.
     let (_, reply) = a.ask("GET", "/v1/elections/orders/token", "");
     assert!(reply.contains(r#""token":1,"#), "{reply}");
 }
@@ -74,7 +75,7 @@ fn the_application_of_a_member_works_and_releases_partitions() {
     let options = options(&args[3..]);
     let fewer = |word: &String| match &**word {
         "0..64" => "0..6".to_owned(),
-        // The first member need not wait for others.
+        // With `--rebalance-delay 0s`, the first member need not wait for other members.
         "10s" => "0s".to_owned(),
         _ => word.clone(),
     };

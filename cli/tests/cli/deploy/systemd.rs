@@ -15,10 +15,10 @@ use crate::serve::client::{self, Sidecar};
 use tenure_testkit::command::PATIENCE;
 use tenure_testkit::command::scene::Scene;
 
-/// The variables that systemd sets for a unit with `WatchdogSec=`.
+/// Names of the variables that systemd sets for a unit with `WatchdogSec=`, in a pattern for grep.
 const VARIABLES: &str = "NOTIFY_SOCKET|WATCHDOG_PID|WATCHDOG_USEC";
 
-/// Receives the messages to systemd.
+/// Receives the messages that services send to systemd.
 struct Manager {
     socket: UnixDatagram,
     path: PathBuf,
@@ -91,7 +91,7 @@ fn run_is_ready_after_its_election_and_shows_its_state() {
     assert_eq!(systemd.until("STATUS="), "STATUS=unknown: starting");
     let text = systemd.until("STATUS=held: a leads epoch 1, ");
     assert!(text.ends_with("s left"), "{text}");
-    // The remaining lease changes, so the text does, too.
+    // The text contains the remaining time of the lease, so it changes after each renewal.
     assert_ne!(systemd.until("STATUS=held: a leads epoch 1, "), text);
     assert_eq!(systemd.count("READY=1"), 0, "{:?}", systemd.received);
     leader.signal(Signal::SIGTERM);
@@ -160,7 +160,8 @@ fn a_stopped_process_sends_no_sign_of_life() {
     systemd.until("WATCHDOG=1");
 }
 
-/// The watchdog of another process, such as the parent shell, does not wait for this process.
+/// systemd sets WATCHDOG_PID to the process that it expects messages from. Here this is another
+/// process, for example the parent shell.
 #[test]
 fn the_watchdog_of_another_process_gets_no_message() {
     let scene = Scene::new(TENURE);
@@ -190,12 +191,13 @@ fn cmd_and_hooks_do_not_inherit_the_socket() {
     systemd.until("STOPPING=1");
 }
 
-/// A blocked send would stop the main task, which then passes no deadline to the guard.
+/// A send to a full socket must not block: the main task sends these messages, and also passes each
+/// new deadline to the guard.
 #[test]
 fn a_hanging_systemd_does_not_delay_the_leader() {
     let scene = Scene::new(TENURE);
     let mut systemd = Manager::new(&scene);
-    // Fills the queue, as the messages of other services do.
+    // Fills the receive queue of the socket, as the messages of other services do.
     let sent = || {
         let sender = UnixDatagram::unbound().expect("a socket");
         sender.set_nonblocking(true).expect("a socket");
@@ -237,7 +239,7 @@ fn each_unit_is_hardened() {
     }
 }
 
-/// Returns the command of a unit. `/etc/tenure/NAME.run` is a script in the scene.
+/// Returns the command line of a systemd unit. `/etc/tenure/NAME.run` is a script in the scene.
 fn command_of(unit: &str, scene: &Scene, options: &[&str]) -> Command {
     let program = scene.path("name.run");
     fs::write(&program, "#!/bin/sh\necho CMD $((40 + 2)) >>ran\n$WAIT\n").expect("a file");
@@ -272,7 +274,7 @@ fn each_unit_with_notifications_becomes_active() {
         command.env(variable.0, variable.1.replace("/{}", &path.display().to_string()));
         let text = fs::read_to_string(units().join(unit)).expect("a unit");
         assert!(text.contains("\nType=notify\nTimeoutStartSec=infinity\nWatchdogSec="), "{unit}");
-        // Without this order, multi-user.target would wait for the unit.
+        // Without this order, multi-user.target would wait until the unit reports READY=1.
         assert!(text.contains("\nAfter=network-online.target multi-user.target\n"), "{unit}");
         let mut service = scene.start("service", systemd.of(command, Some(PATIENCE)));
         systemd.until("READY=1");

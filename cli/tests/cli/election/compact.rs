@@ -66,7 +66,7 @@ fn a_group_is_compacted() {
 fn compact_keeps_young_epochs() {
     let bench = with_epochs(20);
     let said = bench.run("compact", &[]);
-    // The line must show the reason why no epoch was deleted.
+    // The printed line must show why the command deleted no epoch.
     let line =
         "deleted 0 of 20 epochs (0 bytes), kept 20 (10 superseded, but too young to delete), ";
     assert!(said.out.starts_with(line), "{said:?}");
@@ -112,7 +112,7 @@ fn regression_the_compaction_of_a_group_repeats() {
     }
 }
 
-/// A repeating compactor, and its reports.
+/// A running `tenure compact --every`, and the lines of its reports.
 struct Runs {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,

@@ -15,7 +15,7 @@ fn with<'a>(layout: &[&'a str], options: &[&'a str]) -> Vec<&'a str> {
     [layout, options].concat()
 }
 
-/// Starts a leader with a long lease, and waits until it leads.
+/// Starts a leader with a lease of 20 s, and waits until it leads.
 fn leader(bench: &Bench, layout: &[&str]) -> Child {
     let url = bench.url();
     let line = ["run", "--store", &url, "--name", "a", "--validity", "20s"];
@@ -155,7 +155,8 @@ fn regression_a_forced_deposition_is_recorded_as_a_deposition() {
     let record = |bench: &Bench| {
         let text = std::fs::read_to_string(bench.path("store/lock-0000000003.json"));
         let text = text.expect("the epoch");
-        // The directory store prepends a line to each file, and the record follows this line.
+        // The directory store prepends a line to each file, so the record begins after the first
+        // line.
         let (_, record) = text.split_once('\n').expect("the file has at least two lines");
         serde_json::from_str::<serde_json::Value>(record).expect("a record")
     };

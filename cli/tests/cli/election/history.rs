@@ -82,7 +82,7 @@ fn the_table_shows_leaders_and_gaps() {
             "95 dora ~2026-11-20 12:05:20 1m 20s resigned",
         ]
     );
-    // The last gap depends on the date of the test run.
+    // The last gap of the story lasts until now, so its length is not fixed.
     assert!(lines[8].contains("(vacant)") && lines[8].ends_with("  until now"), "{}", lines[8]);
     let rest = lines[9..].join("\n");
     assert!(rest.starts_with("~  an estimate; --json prints its bounds\n…  shortened;"), "{rest}");
@@ -170,7 +170,8 @@ fn the_history_may_be_limited_to_the_newest_epochs() {
     let told = bench.run("history", &["--json", "--limit", "2"]).json_lines();
     assert_eq!((&told[0]["epoch"], told.len()), (&94.into(), 3));
     assert_eq!((&told[2]["left_out"], &told[2]["requests"]), (&3.into(), &4.into()));
-    // The history shows the newest epoch even if it ended before the time of `--since`.
+    // The newest epoch ended before the time of `--since`, but the history always shows the newest
+    // epoch.
     let told = bench.run("history", &["--json", "--since", "1s"]).json_lines();
     assert_eq!((&told[0]["epoch"], told.len()), (&95.into(), 2));
     for wrong in [&["--limit", "0"][..], &["--limit", "100001"], &["--since", "0s"]] {
@@ -261,7 +262,7 @@ fn the_output_fits_into_80_columns() {
     }
 }
 
-/// Between two periods of a job no process leads.
+/// Between two periods of a job no process leads. `tenure history` does not show this as a gap.
 #[test]
 fn the_gaps_of_a_job_are_not_shown() {
     let bench = story(noon());

@@ -1,4 +1,4 @@
-//! The verbs that show and change one election.
+//! Tests of the verbs that show and change one election.
 
 mod compact;
 mod depose_restore;

@@ -1,4 +1,4 @@
-//! Tests each verb on a single object.
+//! Tests each verb of the command on an election with `--layout single-object`.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -89,7 +89,7 @@ fn compact_refuses_with_the_reason() {
 fn an_election_in_the_other_layout_is_refused() {
     let bench = Bench::new();
     bench.lock(FOREIGN);
-    // The errors name the option for the right layout.
+    // Without `--layout single-object`, the errors of these verbs name this option.
     for verb in ["status", "watch", "compact"] {
         bench.run(verb, &[]).fails(64, &["--layout single-object"]);
     }

@@ -21,7 +21,7 @@ fn regression_verbs_of_an_election_report_a_group() {
     ] {
         scene.bench.run(verb, options).fails(64, &words(command));
     }
-    // An election and a group may share a prefix.
+    // If an election and a group share a prefix, the verbs accept it.
     scene.bench.epoch(3, HELD);
     for verb in ["status", "history", "compact", "group status", "group history", "depose"] {
         let said = scene.bench.run(verb, &[]);
@@ -53,8 +53,8 @@ fn regression_verbs_of_a_group_report_an_election() {
     }
 }
 
-/// Before the fix, `run` led on the prefix of a group, and `group run` joined on the prefix of an
-/// election.
+/// Before the fix, `tenure run` led on the prefix of a group, and `tenure group run` joined on the
+/// prefix of an election.
 #[test]
 fn regression_run_group_run_and_serve_refuse_the_other_kind() {
     let scene = Scene::new("w1", 1);

@@ -62,7 +62,7 @@ fn regression_a_group_of_dead_members_is_not_healthy() {
     assert_eq!(said.code, 1, "{said:?}");
     assert!(said.out.contains("none has a live owner"), "{said:?}");
     assert!(said.out.contains("  lapsed  10m"), "{said:?}");
-    // Delete the ended session, as a compactor does.
+    // Delete the ended session of the member, as a compactor does.
     std::fs::remove_dir_all(scene.bench.path("store").join("members")).expect("the sessions");
     assert_eq!(scene.status()["members"][0]["session_state"], "missing");
     assert_eq!(scene.run("status", &["--exit-code"]).code, 1);

@@ -16,7 +16,7 @@ fn noon() -> DateTime<Utc> {
     "2026-11-20T12:00:00Z".parse().expect("a time")
 }
 
-/// Writes an object whose date is this number of seconds after noon.
+/// Writes the object of assignment `epoch`. Its date is this number of seconds after noon.
 fn write(bench: &Bench, epoch: u64, second: i64, body: &str) {
     let name = format!("assignment-{epoch:010}.json");
     bench.object(&name, body);
@@ -121,7 +121,7 @@ requests   12
     assert_eq!(said.out, expected);
 }
 
-/// Before the fix, the history reported that a killed member had left.
+/// Before the fix, `group history` reported that a killed member had left its group.
 #[test]
 fn regression_the_record_of_the_session_shows_how_a_member_left() {
     let bench = story("w1");
@@ -143,7 +143,7 @@ fn regression_the_record_of_the_session_shows_how_a_member_left() {
     }
 }
 
-/// Before the fix, `group history` said that all partitions of a dead member are owned.
+/// Before the fix, `group history` reported that all partitions of a dead member were owned.
 #[test]
 fn regression_the_history_and_the_status_agree_on_live_owners() {
     let bench = story("w1");
@@ -199,8 +199,8 @@ fn the_history_of_one_partition_is_shown() {
     run(&bench, &["--partition", "x"]).fails(73, &["no assignment", "a partition x"]);
 }
 
-/// Before the fix, the summary said `partitions 1; all are owned` for a group of several
-/// partitions.
+/// Before the fix, the summary of `group history --partition` was `partitions 1; all are owned`,
+/// although the group has several partitions.
 #[test]
 fn regression_the_summary_of_one_partition_names_its_owner() {
     let bench = story("w1");
@@ -300,7 +300,8 @@ fn a_partition_has_rows_for_its_owners_and_for_the_time_without_one() {
     assert_eq!(rows.join("\n"), expected);
 }
 
-/// Before the fix, the table showed no change for an assignment that only ended a reservation.
+/// Before the fix, the table of `group history` showed no change for an assignment that only ended
+/// the reservation of a partition.
 #[test]
 fn regression_the_table_shows_reservations() {
     let bench = Bench::new();
@@ -332,7 +333,7 @@ fn regression_the_table_shows_reservations() {
     assert!(out.contains("  -\n    1 partition no longer reserved: a\n"), "{out}");
 }
 
-/// Only the assignments 4, 7 and 8 exist. A compactor has deleted all others.
+/// Only the assignments 4, 7 and 8 exist, because a compactor has deleted all others.
 #[test]
 fn compacted_assignments_show_only_their_outcome() {
     let bench = Bench::new();

@@ -21,7 +21,7 @@ use tokio::runtime::{self, Runtime};
 use crate::bench::{Bench, Said, command, spawn, tenure};
 use tenure_testkit::command::{ended, eventually, with_deadline};
 
-/// A member in this process, and the command on the same store.
+/// A bench for the command, and a member in this process that uses the same store.
 struct Scene {
     bench: Bench,
     runtime: Runtime,
@@ -29,7 +29,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// Creates a group with this number of partitions. One member owns all partitions.
+    /// Creates a group with this number of partitions and one member, and waits until it owns all
+    /// partitions.
     fn new(name: &str, partitions: u32) -> Scene {
         Scene::with_validity(name, partitions, Duration::from_secs(30))
     }
@@ -54,7 +55,7 @@ impl Scene {
             .name(name)
             .partitions(0..partitions)
             .data(json!({"at": "10.0.0.7"}))
-            // With a long validity, a session survives the pauses of a busy machine.
+            // With a long validity, the member's session survives the pauses of a busy machine.
             .validity(validity)
             .poll_interval(Duration::from_millis(50))
             .rebalance_delay(Duration::ZERO)
@@ -93,7 +94,7 @@ impl Scene {
         self.json("status", &[])
     }
 
-    /// Runs a verb, and asserts that it prints this line.
+    /// Runs a verb of `tenure group`, and asserts that it prints this line.
     #[track_caller]
     fn prints(&self, verb: &str, options: &[&str], line: &str) {
         let said = self.run(verb, options);
@@ -227,8 +228,8 @@ fn regression_an_operator_ends_reservations() {
     scene.run("unreserve", &["7"]).fails(73, &["no partition 7", "nothing was changed"]);
 }
 
-/// Before the fix, if an argument repeated a partition, the printed line counted it twice, and
-/// `--json` listed it twice.
+/// Before the fix, if an argument of `group pin` repeated a partition, the printed line counted it
+/// twice, and `--json` listed it twice.
 #[test]
 fn regression_a_repeated_partition_is_counted_once() {
     let scene = Scene::new("worker-7", 2);

@@ -4,7 +4,7 @@ use tenure_groups::{MembershipEvent, Partition};
 
 use super::*;
 
-/// Runs the member in the background. It releases each revoked partition.
+/// Runs the member in the background, so that it releases each partition that is revoked.
 fn work(scene: &mut Scene) {
     let mut membership = scene.membership.take().expect("the scene has a member");
     scene.runtime.spawn(async move {

@@ -79,7 +79,7 @@ fn a_lost_lease_is_logged() {
     }
 }
 
-/// The lines of the guard, the events of the library and all spans are also JSON.
+/// The log lines of the guard, the events of the library and all tracing spans must also be JSON.
 #[test]
 fn a_run_with_a_missing_interpreter_logs_only_json() {
     let bench = Bench::new();
@@ -133,8 +133,8 @@ fn a_refusal_is_one_line_of_json() {
     assert!(said.code == 64 && said.err.starts_with("error: "), "{said:?}");
 }
 
-/// Before the fix, the message about refused arguments ignored `TENURE_LOG_FORMAT`, and had the
-/// format of `--log-format`.
+/// Before the fix, if `TENURE_LOG_FORMAT` was `json`, the message about refused arguments was
+/// nevertheless text.
 #[test]
 fn regression_the_variable_selects_the_format_of_refusals() {
     let lines_64 = [
@@ -154,7 +154,7 @@ fn regression_the_variable_selects_the_format_of_refusals() {
     let wrong =
         command(&["status"]).env("TENURE_LOG_FORMAT", "xml").output().expect("the command runs");
     said(wrong).fails(64, &["TENURE_LOG_FORMAT"]);
-    // A flag overrides a variable.
+    // The flag `--log-format` overrides the variable `TENURE_LOG_FORMAT`.
     let mut text = command(&["status", "--log-format", "text", "--store", "ftp://b/p"]);
     let said = said(text.env("TENURE_LOG_FORMAT", "json").output().expect("the command runs"));
     assert!(said.code == 64 && said.err.starts_with("error: "), "{said:?}");
@@ -201,7 +201,7 @@ fn quiet_and_verbose_set_the_levels_and_rust_log_wins() {
     assert!(most.contains(" DEBUG ") && most.len() > more.len(), "{most}");
     assert_eq!(logs("off", &[&["-vv"][..], &echo].concat()), "");
     assert!(logs("info", &[&["-q"][..], &echo].concat()).contains("elected: epoch"));
-    // Errors remain. The warning about a misspelt variable does not.
+    // With `-q`, the command still prints errors, but not the warning about a misspelt variable.
     let mut refused = command(&["status", "-q", "--store", "file:///no/such"]);
     let refused = said(refused.env("TENURE_VALIDTY", "1").output().expect("the command runs"));
     assert!(refused.code == 69 && refused.err.lines().count() == 1, "{refused:?}");

@@ -15,12 +15,12 @@ use tenure_testkit::prometheus::Scrape;
 
 const ANY_PORT: &str = "127.0.0.1:0";
 
-/// A command that serves its metrics. It is killed on drop.
+/// A running command with `--metrics-addr`. It is killed on drop.
 struct Served {
     child: Child,
     address: String,
     place: String,
-    /// Name of the label that has the location of the election or the group.
+    /// Name of the metrics' label that has the location of the election or the group.
     of: &'static str,
 }
 
@@ -46,7 +46,7 @@ impl Served {
         Served { child, address, place: url, of }
     }
 
-    /// Returns the head and the body of the answer.
+    /// Sends a GET for this path. Returns the head and the body of the answer.
     fn get(&self, path: &str) -> (String, String) {
         let stream = begin_at(&self.address, &request("GET", path, "", ""));
         let answer = rest(stream.expect("the server listens"));
@@ -61,7 +61,7 @@ impl Served {
         Scrape::parse(&body)
     }
 
-    /// Scrapes until the sample has this value.
+    /// Scrapes the metrics until this metric with these labels has this value.
     fn until(&self, metric: &str, labels: &[(&str, &str)], value: f64) -> Scrape {
         let mut labels = labels.to_vec();
         labels.push((self.of, &self.place));

@@ -1,4 +1,4 @@
-//! Logs, terminals and metrics.
+//! Tests of log lines, of the output on terminals, and of metrics.
 
 mod logs;
 mod metrics;

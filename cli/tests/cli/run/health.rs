@@ -75,7 +75,8 @@ fn an_address_in_use_is_refused_before_the_first_request() {
 fn the_health_of_a_member_lists_its_partitions() {
     let scene = Scene::new(TENURE);
     let mut member = scene.group_run("a", &[&OPTIONS[..], &["--partitions", "0..2"]].concat());
-    // CMD ignores SIGTERM, so the test can read the health while the member leaves.
+    // CMD ignores SIGTERM, so the leaving member lives long enough for a request to its health
+    // address.
     member.args(["--", "sh", "-c", "trap '' TERM; while :; do sleep 0.02; done"]);
     let mut a = scene.start("a", member);
     let at = &address(&a);

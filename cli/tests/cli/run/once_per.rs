@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::bench::{Bench, Said, tenure};
 
-/// A period from 1970 to 2069. All runs of a test are in this period.
+/// A period that lasts from 1970 to 2069, so that all runs of a test are in the same period.
 const LONG: &str = "36500d";
 
 fn once(bench: &Bench, options: &[&str], script: &str) -> Said {
@@ -20,7 +20,7 @@ fn once(bench: &Bench, options: &[&str], script: &str) -> Said {
     bench.run("run", &line)
 }
 
-/// Returns the number of the attempt of each started command.
+/// Returns the attempt number that each started CMD has written.
 fn runs(bench: &Bench) -> Vec<String> {
     let text = fs::read_to_string(bench.path("runs")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
@@ -31,11 +31,12 @@ fn record(bench: &Bench) -> Value {
     serde_json::from_str(text.lines().last().expect("a body")).expect("JSON")
 }
 
-/// Writes the record of a period.
+/// Writes `once-per.json`, the record of the last period of a job.
 fn write_record(bench: &Bench, epoch: u64, body: &str) {
     let nonce = "0".repeat(32);
     let line = json!({"tenure_object": 1, "epoch": epoch, "nonce": nonce, "written": true});
-    // The format must be the first field, because readers require this order.
+    // The member `format` must be the first one in the JSON, because readers of the record require
+    // this order.
     let line = line.to_string();
     let fields = line.trim_matches(['{', '}']).replace("\"tenure_object\":1", "");
     let fields = fields.trim_matches(',').replace(",,", ",");
@@ -84,7 +85,8 @@ fn the_command_has_the_period_in_its_environment() {
     assert!(start > "2026-01-01" && start.ends_with("T00:00:00Z"), "{start}");
 }
 
-/// Before the fix, the help promised exit code 0 to the host whose attempt had failed.
+/// Before the fix, the help of `--once-per` promised exit code 0 also to the host of a failed
+/// attempt.
 #[test]
 fn regression_the_help_of_once_per_names_the_exit_codes() {
     let bench = Bench::new();
@@ -182,8 +184,8 @@ fn the_log_reports_the_outcomes_of_periods() {
     assert_eq!(outcomes("true", &[]), ["period_completed"]);
 }
 
-/// Before the fix, `status` did not show the failure of a job. The failure was only in the log of
-/// the host.
+/// Before the fix, `tenure status` did not show that the last attempt of a job had failed. Only the
+/// log of that host had this failure.
 #[test]
 fn regression_status_shows_the_period_its_host_and_its_exit_code() {
     let bench = Bench::new();
@@ -206,11 +208,12 @@ fn regression_status_shows_the_period_its_host_and_its_exit_code() {
     let completed = period();
     assert_eq!((&completed["state"], &completed["attempts"]), (&json!("completed"), &json!(3)));
     assert_eq!(completed["last_completed"], "1970-01-01T00:00:00Z");
-    // The record contains text from other hosts. The command escapes this text for the terminal.
+    // Candidates of other hosts wrote this record, so the command escapes its text for the
+    // terminal.
     write_record(&bench, 9, &earlier("2026-01-01T00:00:00Z", None));
     assert_eq!(period()["state"], "unfinished");
     assert!(bench.run("status", &[]).out.contains("by b\\u{1b} in epoch 1"));
-    // The status shows the state of the election even if the record of periods is unreadable.
+    // The status shows the state of the election even if `once-per.json` is unreadable.
     bench.object("once-per.json", "by hand");
     let status = bench.run("status", &["--json"]);
     assert!(status.code == 0 && status.err.contains("once-per.json"), "{status:?}");

@@ -1,4 +1,4 @@
-//! Transient failures do not end a service. Only invalid settings end it.
+//! Tests that transient failures do not end a service, and that invalid settings end it.
 
 use std::process::Command;
 
@@ -141,7 +141,8 @@ fn regression_a_member_of_a_group_survives_transient_failures() {
     member.code();
 }
 
-/// Observers must continue while an operator repairs or removes the unreadable object.
+/// Before the fix, one unreadable object ended `watch` and `group watch`. Observers must continue
+/// while an operator repairs or removes the object.
 #[test]
 fn regression_observers_survive_an_unreadable_object() {
     let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
@@ -160,7 +161,7 @@ fn regression_observers_survive_an_unreadable_object() {
     }
 }
 
-/// The leader reports the first denied renewal, so an operator can correct the permission before
+/// The leader reports the first denied renewal, so an operator can correct its permissions before
 /// the lease is at risk.
 #[test]
 fn regression_a_leader_reports_the_first_denial_before_the_risk() {
@@ -186,8 +187,8 @@ fn regression_a_failing_server_is_reported_without_text_of_the_sdk() {
     assert!(!service.said().contains("aws_smithy"), "{}", service.said());
 }
 
-/// A proxy may give a wrong answer instead of the store. The store has worked before, so the
-/// command must not treat the store as unsafe.
+/// After the store has worked, an answer that no store gives, for example from a proxy, must not
+/// end candidates and observers with the error for an unsafe store.
 #[test]
 fn regression_one_wrong_answer_does_not_make_a_working_store_unsafe() {
     let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
@@ -216,7 +217,7 @@ fn regression_one_wrong_answer_does_not_make_a_working_store_unsafe() {
 /// its other threads after this panic.
 #[test]
 fn regression_a_system_without_threads_exits_with_71_and_one_line() {
-    // No system can create a thread with a stack of this size.
+    // No system can create a thread with a stack of 128 TiB.
     let env = [("RUST_MIN_STACK", (1_u64 << 47).to_string())];
     for verb in ["run", "status"] {
         let line = [&[verb][..], &STORE, &["--", "true"][..if verb == "run" { 2 } else { 0 }]];

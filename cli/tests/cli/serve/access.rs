@@ -1,4 +1,4 @@
-//! Access to the API: keys, addresses and sockets.
+//! Tests of access to the API of the sidecar: keys, addresses and Unix sockets.
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -102,7 +102,7 @@ fn ask_socket(path: &Path) -> u16 {
 fn only_the_user_of_the_sidecar_may_use_the_socket() {
     let scene = Scene::new(TENURE);
     let path = scene.path("api");
-    // A sidecar replaces the socket of a dead process.
+    // A sidecar replaces the socket file that a dead process has left.
     drop(UnixListener::bind(&path).expect("a new socket"));
     let mut a = on_socket(&scene, "a", &path);
     eventually("the candidate leads", || ask_socket(&path) == 200);

@@ -79,7 +79,7 @@ fn served(
     command
 }
 
-/// Returns the last address in the log after these words.
+/// Returns the last address that the process has logged after these words.
 pub fn address_after(process: &Candidate, words: &str) -> String {
     process.says(words);
     let said = process.said();
@@ -119,7 +119,7 @@ impl Sidecar {
         eventually("the candidate leads", || self.get("/v1/elections/orders/token").0 == 200);
     }
 
-    /// Sends a request, and returns the connection without waiting for the reply.
+    /// Sends a request to the sidecar, and returns the connection without waiting for the reply.
     pub fn begin(&self, method: &str, path: &str, body: &str) -> TcpStream {
         self.send(&request(method, path, "", body))
     }
@@ -128,7 +128,7 @@ impl Sidecar {
         begin_at(&self.address, request).expect("the server listens")
     }
 
-    /// Opens a stream of events.
+    /// Opens the stream of server-sent events at this path.
     pub fn events(&self, path: &str) -> Events {
         Events::of(self.begin("GET", path, ""))
     }
@@ -148,13 +148,14 @@ pub fn begin_at(address: &str, request: &str) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Returns the status and the body, or the status 0 if no server listens.
+/// Sends a request to this address. Returns the status and the body of the reply, or the status 0
+/// if no server listens.
 pub fn ask_at(address: &str, method: &str, path: &str, body: &str) -> (u16, String) {
     let stream = begin_at(address, &request(method, path, "", body));
     stream.map_or((0, String::new()), |stream| parse(&rest(stream)))
 }
 
-/// Reads until the server closes the connection.
+/// Reads until the server closes the connection, and returns the text.
 pub fn rest(mut stream: impl Read) -> String {
     let mut text = Vec::new();
     // A reset of the connection also ends the reply.
@@ -162,7 +163,7 @@ pub fn rest(mut stream: impl Read) -> String {
     String::from_utf8(text).expect("text")
 }
 
-/// Returns the status and the body.
+/// Returns the status and the body of an HTTP reply.
 pub fn parse(reply: &str) -> (u16, String) {
     let status = reply.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
     let body = reply.split_once("\r\n\r\n").map_or("", |(_, body)| body);
@@ -198,7 +199,7 @@ impl Events {
         self.text().ends_with("\r\nEND")
     }
 
-    /// Returns all complete events so far.
+    /// Returns all complete events that have arrived so far.
     pub fn all(&self) -> Vec<(String, Value)> {
         let text = self.text();
         let mut events = Vec::new();
@@ -219,7 +220,8 @@ impl Events {
         self.all().into_iter().map(|(name, _)| name).collect()
     }
 
-    /// Waits for the first event of this name at or after the index `after`.
+    /// Waits for the first event of this name with an index of at least `after`. Returns its index
+    /// and its data.
     pub fn wait_for(&self, name: &str, after: usize) -> (usize, Value) {
         let mut found = None;
         eventually(&format!("there is an event {name:?}"), || {
@@ -234,7 +236,7 @@ impl Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        // The shutdown ends the thread that reads the stream.
+        // This call shuts the connection down, so the thread that reads the stream ends.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }

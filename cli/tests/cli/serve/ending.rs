@@ -1,4 +1,4 @@
-//! Tests how a sidecar ends after a signal.
+//! Tests the end of a sidecar after a signal.
 
 use nix::sys::signal::Signal;
 
@@ -27,7 +27,7 @@ fn the_application_learns_of_the_end_and_has_a_grace() {
     assert_eq!([&seen["role"], &seen["state"]], ["ending", "held"], "{seen}");
     assert!(seen["leader"].is_null(), "{seen}");
     assert_eq!(scene.status()["state"], "held", "others wait");
-    // The application reports by this request that it has ended its work.
+    // By this request, the application reports that it has ended its work as the leader.
     let (status, said) = a.json("POST", RESIGN, "");
     assert_eq!((status, &said["sealed"]), (200, &true.into()), "{said}");
     assert_eq!(a.process.code(), 0);

@@ -1,4 +1,4 @@
-//! Tests of `GET …/events`.
+//! Tests of the event streams of elections, `GET /v1/elections/NAME/events`.
 
 use super::client::{Events, sidecar};
 use super::leader_and_follower;
@@ -36,8 +36,8 @@ fn a_stream_begins_with_the_state_and_reports_each_change() {
     assert!(!at_b.names().contains(&"lost".to_owned()), "b has lost nothing: {:?}", at_b.names());
 }
 
-/// Before the fix, the sidecar refused all other requests of the application while 64 streams were
-/// open.
+/// Before the fix, while an application had 64 open streams, the sidecar refused all its other
+/// requests.
 #[test]
 fn regression_unread_streams_do_not_block_other_requests() {
     let scene = Scene::new(TENURE);

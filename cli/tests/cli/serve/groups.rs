@@ -30,7 +30,7 @@ impl Sidecar {
         names.filter_map(token).collect()
     }
 
-    /// Returns the names of the partitions that are revoked, or of all others.
+    /// Returns the names of the owned partitions whose field `revoked` has this value.
     fn names(&self, revoked: bool) -> Vec<String> {
         let view = self.group();
         let all = view["partitions"].as_array().expect("a list").iter();
@@ -148,7 +148,7 @@ fn the_state_of_a_member_lists_its_partitions() {
     }
     assert_eq!(a.json("POST", GROUP, "").1["code"], "method_not_allowed");
     assert_eq!(a.json("GET", &format!("{GROUP}/leave"), "").0, 405);
-    // A stream begins with the current state.
+    // The first event of a stream is the current state of the member.
     let events = a.events(&format!("{GROUP}/events"));
     events.wait_for("role_changed", 0);
     assert_eq!(events.names(), ["granted", "granted", "role_changed"]);
@@ -166,14 +166,15 @@ fn a_stopped_sidecar_has_no_tokens_of_moved_partitions() {
     let before = a.tokens();
     a.process.stop();
     settles(&[&b], &[6]);
-    // The kernel accepts these connections for the stopped sidecar.
+    // The sidecar is stopped, so the kernel accepts these connections, and the requests wait.
     let ask = |name: &String| a.begin("GET", &format!("{GROUP}/partitions/{name}/token"), "");
     let waiting: Vec<_> = before.keys().map(|name| (name, ask(name))).collect();
     a.process.signal(Signal::SIGCONT);
     for (name, asked) in waiting {
         let (status, said) = client::parse(&client::rest(asked));
         let said: Value = serde_json::from_str(&said).expect("JSON");
-        // On a slow machine, the sidecar may already own the partition again, with a greater token.
+        // On a slow machine, the sidecar may own the partition again before it replies. The token
+        // is then greater.
         assert!(status == 503 || said["token"].as_u64() > Some(before[name]), "{status} {said}");
     }
     eventually("the reply has the reason", || {

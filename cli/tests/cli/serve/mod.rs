@@ -104,7 +104,7 @@ fn a_resigned_candidate_pauses_while_another_leads() {
     a.leads();
     let body = r#"{"successor":"b","pause_ms":600000}"#;
     assert_eq!(resign(&a, "?epoch=1", body), (200, json!({ "epoch": 1, "sealed": true })));
-    // The sidecar knows its resignation, and replies without a request to the store.
+    // The sidecar knows that it has resigned, and replies without a request to the store.
     assert_eq!(a.get("/v1/elections/orders/token").0, 503);
     let seen = a.view();
     assert_eq!((&seen["lost"]["epoch"], &seen["lost"]["reason"]), (&1.into(), &"resigned".into()));
@@ -134,7 +134,8 @@ fn regression_an_invalid_successor_changes_nothing() {
     assert_eq!((status, &said["sealed"]), (200, &true.into()), "{said}");
 }
 
-/// Before the fix, the sidecar read the body `["b",1]` as `{"successor":"b","pause_ms":1}`.
+/// Before the fix, a resignation with the body `["b",1]` was accepted as
+/// `{"successor":"b","pause_ms":1}`.
 #[test]
 fn regression_a_list_as_a_body_changes_nothing() {
     let scene = Scene::new(TENURE);
@@ -160,14 +161,15 @@ fn a_stopped_sidecar_does_not_lead_after_it_continues() {
     let before = a.get("/v1/elections/orders/token").1["token"].clone();
     a.process.signal(Signal::SIGSTOP);
     b.leads();
-    // The kernel accepts these connections for the stopped sidecar.
+    // The sidecar is stopped, so the kernel accepts these connections, and the requests wait.
     let waiting: Vec<_> =
         (0..8).map(|_| a.begin("GET", "/v1/elections/orders/token", "")).collect();
     a.process.signal(Signal::SIGCONT);
     for asked in waiting {
         let (status, said) = client::parse(&client::rest(asked));
         let said: Value = serde_json::from_str(&said).expect("JSON");
-        // On a slow machine, the sidecar may already lead again, with a greater epoch.
+        // On a slow machine, the sidecar may lead again before it replies. The epoch is then
+        // greater.
         assert!(status == 503 || said["token"].as_u64() > before.as_u64(), "{status} {said}");
     }
 }
@@ -187,7 +189,7 @@ fn a_failing_store_ends_the_leadership_but_not_the_process() {
     assert!(lost["epoch"].is_u64() && lost["reason"].is_string(), "{lost}");
     eventually("the sidecar is not ready", || probe("/readyz") == 503);
     assert_eq!(probe("/livez"), 200);
-    // The store does not answer, so the reply names no leader.
+    // The store does not answer, so the view of the election names no leader.
     let seen = a.view();
     assert_eq!((&seen["leader"], &seen["epoch"]), (&Value::Null, &Value::Null), "{seen}");
     std::fs::remove_file(scene.path("store")).expect("the path exists");
@@ -209,7 +211,8 @@ fn several_elections_are_independent() {
     assert_eq!(a.json("POST", "/v1/elections/other/resign", "").0, 200);
     assert_eq!(a.get("/v1/elections/orders/token").0, 200);
     assert_eq!(a.get("/v1/elections/third").1["code"], "no_such_election");
-    // The path `/` for clients of older sidecars supports only a sidecar with one election.
+    // Older clients ask for the leader at `/`. A sidecar with several elections refuses this
+    // request.
     assert_eq!(a.get("/").1["code"], "several_elections");
 }
 

@@ -17,7 +17,7 @@ const KEY: &str = "correct-horse-battery-staple";
 /// Documented replies that this test does not receive. Each element is a method, a path and a
 /// status.
 const NOT_SEEN: [(&str, &str, u16); 14] = [
-    // The server sends these replies only before its stores are open.
+    // The sidecar sends these replies only before its stores are open.
     ("GET", "/v1/elections", 503),
     ("GET", "/v1/elections/{name}", 503),
     ("GET", "/", 503),
@@ -27,7 +27,7 @@ const NOT_SEEN: [(&str, &str, u16); 14] = [
     ("GET", "/v1/groups", 503),
     ("GET", "/v1/groups/{name}", 503),
     ("POST", "/v1/groups/{name}/partitions/{partition}/release", 503),
-    // The server sends these replies only if the store hangs at a certain moment.
+    // The sidecar sends these replies only if the store hangs during the request.
     ("POST", "/v1/elections/{name}/resign", 504),
     ("PUT", "/v1/elections/{name}/data", 504),
     // The server sends these replies only if a task of the group stalls or ends at a certain
@@ -43,7 +43,7 @@ struct Check {
 }
 
 impl Check {
-    /// Sends a request. Asserts the status, and that the reply conforms to the document.
+    /// Sends a request. Asserts its status, and that the reply conforms to `openapi.json`.
     fn ask(&mut self, at: &Sidecar, line: &str, body: &str, status: u16) {
         self.ask_with(at, line, "", body, status);
     }
@@ -67,7 +67,8 @@ impl Check {
         }
     }
 
-    /// Requests a stream. Reads only the head of the reply, because a stream does not end.
+    /// Requests a stream of events. Reads only the head of the reply, because a stream does not
+    /// end.
     fn streams(&mut self, at: &Sidecar, path: &str) {
         let events = at.events(path);
         eventually("the stream begins", || events.text().contains("\r\n\r\n"));
@@ -83,7 +84,7 @@ impl Check {
         }
     }
 
-    /// Returns the description of a reply, and marks it as seen.
+    /// Returns the description of a reply in `openapi.json`, and marks this reply as seen.
     fn describe(&mut self, method: &str, path: &str, status: u16) -> Value {
         let path = path.split('?').next().unwrap_or_default();
         let path = path.replace("/orders", "/{name}").replace("/nothing", "/{name}");
@@ -271,7 +272,7 @@ fn of_a_group(check: &mut Check) {
     check.ask(&a, release, "", 200);
     check.ask(&a, token, "", 503);
     check.ask(&a, release, "", 409);
-    // The body of this reply has the number of partitions that the member still owns.
+    // The body of this reply contains the number of partitions that the leaving member still owns.
     check.ask(&a, leave, r#"{"pause_ms":600000}"#, 200);
     eventually("the member has left", || {
         let view = a.get("/v1/groups/orders").1;

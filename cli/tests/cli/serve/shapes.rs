@@ -17,7 +17,7 @@ fn node_js_is_master(sidecar: &Sidecar, hostname: &str) -> bool {
     data["name"].as_str().expect("a name is a string") == hostname
 }
 
-/// Reads the leader as the Java class of docs.nais.io does, by `ELECTOR_GET_URL`.
+/// Asks the sidecar for the leader as the Java class on docs.nais.io does at `ELECTOR_GET_URL`.
 fn nais_is_leader(sidecar: &Sidecar, hostname: &str) -> bool {
     let (_, leader) = sidecar.get("/");
     let updated = leader["last_update"].as_str().expect("a time of day");
@@ -34,7 +34,7 @@ fn clients_of_older_sidecars_find_one_leader() {
         assert!(is_leader(&a, "a") && !is_leader(&b, "b"));
         assert!(is_leader(&b, "a"), "b names a");
     }
-    // The variable `ELECTOR_SSE_URL` of docs.nais.io has this path.
+    // On the platform nais, the variable `ELECTOR_SSE_URL` contains this path.
     let events = b.events("/sse");
     eventually("the first event shows the state", || !events.all().is_empty());
     assert_eq!(a.json("POST", "/v1/elections/orders/resign", r#"{"pause_ms":600000}"#).0, 200);

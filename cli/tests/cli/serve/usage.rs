@@ -1,4 +1,4 @@
-//! Tests that contradictory settings are refused before the first request.
+//! Tests that `tenure serve` refuses contradictory settings before its first request.
 
 use crate::bench::{Bench, tenure};
 
@@ -55,7 +55,7 @@ fn each_group_needs_a_unique_name_and_partitions() {
     refused_group(&["--partitions", "others=0..4"], &["others", "no --group", "GROUP=others="]);
     refused_group(&with(&["--partitions", "orders=0..2"]), &["2 times", "orders"]);
     refused_group(&with(&["--group", "orders=file:///x"]), &["two groups have the name orders"]);
-    // With two groups, `--partitions` names the group.
+    // With two groups, the value of `--partitions` begins with the name of a group.
     let two = with(&["--group", "b=s3://b/p", "--partitions", "b=0..2"]);
     refused_group(&two, &["the group orders has no partitions", "2 groups", "orders=0..64"]);
     let same = ["--group", "a=s3://b/p", "--group", "b=s3://b/p/"];

@@ -64,8 +64,8 @@ mod gcs {
         on(&env, URL, "status", &[]).fails(64, &["gs://tenure-test"]);
     }
 
-    /// A platform may mount secrets after the start of a container, and may write a secret in
-    /// pieces. So the command waits until the key file is complete.
+    /// A platform may mount the key file after the start of a container, and may write it in
+    /// pieces. So the command waits until the file is complete.
     #[test]
     fn regression_the_command_waits_for_a_late_key_file() {
         let (scene, server) = (Scene::new(crate::TENURE), GcsServer::start());

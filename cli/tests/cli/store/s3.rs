@@ -119,8 +119,8 @@ fn the_url_sets_the_encryption_and_the_owner_of_the_bucket() {
     assert!(said.code == 64 && said.err.contains("`?see` is unknown"), "{said:?}");
 }
 
-/// Before the fix, the requests of `probe` for the bucket's settings did not name the expected
-/// owner.
+/// Before the fix, if an expected owner of the bucket was set, the requests of `probe` for the
+/// bucket's settings did not name this owner.
 #[test]
 fn regression_each_request_of_probe_names_the_owner_of_the_bucket() {
     let server = S3Server::start_blocking();
@@ -198,7 +198,7 @@ fn failed_deletions_exit_with_69_and_the_report() {
     assert!(said.err.contains(first), "{said:?}");
 }
 
-/// A record with a validity of 1.5 s.
+/// The record of an epoch with a validity of 1.5 s.
 const SHORT: &str = r#"{"expired":false,"validity_ms":1500,"candidate":"a","heartbeat":1}"#;
 
 #[test]

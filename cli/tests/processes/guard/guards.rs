@@ -1,4 +1,4 @@
-//! Tests that all guarded processes end if the guard or the standby is killed or stopped.
+//! Tests that CMD and its descendants end if the guard or its standby is killed or stopped.
 
 use super::*;
 use tenure_testkit::command::eventually;
@@ -118,7 +118,7 @@ async fn regression_signals_to_a_stopped_guard_do_not_save_the_group() {
     assert!(!runs(child));
 }
 
-/// Before the fix, the leader renewed its lease forever if CMD ended while the guard was stopped.
+/// Before the fix, if CMD ended while its guard was stopped, `tenure` renewed the lease forever.
 #[tokio::test]
 async fn regression_the_end_of_cmd_is_detected_despite_a_stopped_guard() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -129,7 +129,7 @@ async fn regression_the_end_of_cmd_is_detected_despite_a_stopped_guard() {
     kill(pid(guard), Signal::SIGSTOP).expect("the guard is alive");
     eventually("the guard is stopped", || state(guard) == Some('T'));
     kill(pid(leader), Signal::SIGKILL).expect("the process is alive");
-    // Renew the lease repeatedly, because the risk of the lease would also end the group.
+    // Renew the lease repeatedly. A lease at risk would also end the group, and hide the fault.
     let renewals = async {
         loop {
             group.set_deadlines(far());

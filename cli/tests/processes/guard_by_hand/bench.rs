@@ -18,7 +18,7 @@ use tenure_testkit::command::{self, in_ms, now, number_in};
 /// A script that ignores SIGTERM. Its child also ignores SIGTERM. Both are ready when the file has
 /// the child's process ID.
 pub const STUBBORN: &str = r#"trap '' TERM; sleep 1000 & echo $! > "$1"; wait; sleep 1000"#;
-/// A script that records each SIGTERM, and continues.
+/// A script that writes a line to a file at each SIGTERM, and continues.
 pub const COUNTING: &str =
     r#"trap 'echo term >> "$1"' TERM; echo ready > "$1"; while :; do sleep 0.02; done"#;
 /// A script that has a child in another process group, a child in another session, and an orphan in
@@ -104,7 +104,7 @@ impl Guard {
         assert!(self.tell_if_it_lives(line), "the guard is alive");
     }
 
-    /// Sends an order. Returns false if the guard has ended.
+    /// Sends an order to the guard. Returns false if the guard has ended.
     pub fn tell_if_it_lives(&mut self, line: &str) -> bool {
         let orders = self.orders.as_mut().expect("the pipe is open");
         writeln!(orders, "{line}").is_ok()
@@ -151,7 +151,7 @@ impl Guard {
         assert!(command::ended(&mut self.child).success());
     }
 
-    /// Returns the output of the guard on stderr until its exit.
+    /// Returns the text that the guard has written to stderr until its exit.
     pub fn says(&mut self) -> String {
         let mut said = String::new();
         let id = self.child.id();

@@ -1,4 +1,4 @@
-//! Tests the gate, and the state that CMD inherits from the gate.
+//! Tests the gate process, which becomes CMD, and the signals and files that CMD inherits from it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -74,7 +74,7 @@ fn each_risk_sends_one_sigterm() {
     // The lease is still at risk, so the guard sends no second SIGTERM.
     guard.lease(now(), in_ms(HOUR));
     guard.hears(&["watching"]);
-    // The lease is renewed, and then at risk again.
+    // Renew the lease, and then put it at risk again.
     guard.lease(in_ms(HOUR), in_ms(HOUR));
     guard.hears(&["watching"]);
     guard.lease(now(), in_ms(HOUR));
@@ -168,7 +168,8 @@ fn a_malformed_line_is_treated_as_the_end_of_tenure() {
         let mut guard = Guard::over(STUBBORN, &file);
         number_in(&file);
         guard.tell(line);
-        // The deadlines of this guard leave no grace, so the guard kills CMD without SIGTERM.
+        // In this lease, the deadlines for SIGTERM and SIGKILL are equal, so the guard kills CMD
+        // without SIGTERM.
         guard.hears(&["killed", "ended 9", "gone"]);
         guard.leaves();
     }
@@ -208,7 +209,8 @@ fn signals_do_not_reach_the_guard() {
 fn regression_killed_is_reported_only_for_living_processes() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
-    // The file is written last, because a `sleep` that starts after the SIGTERM would stay.
+    // The script writes the file last. A `sleep` that starts after the SIGTERM would not get the
+    // signal.
     let mut guard = Guard::over(r#"trap 'exit 5' TERM; sleep 1000 & echo $$ > "$1"; wait"#, &file);
     number_in(&file);
     guard.lease(now(), in_ms(HOUR));
@@ -224,8 +226,8 @@ fn a_real_time_signal_is_reported_as_a_status() {
     guard.hears(&["ended 34", "gone"]);
 }
 
-/// The descendants leave the process group of CMD in three ways: a new process group, a new
-/// session, and a double fork.
+/// Before the fix, descendants survived if they had left the process group of CMD. They leave it in
+/// three ways: a new process group, a new session, and a double fork.
 #[test]
 fn regression_descendants_that_leave_the_group_are_killed() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -286,7 +288,8 @@ fn leftovers_of_cmd_get_sigterm_after_an_order() {
     assert!(dir.path().join("daemon.term").exists());
 }
 
-/// Each process forks the next process and ends.
+/// Each process of CMD forks the next process and ends, so a list of all processes is soon
+/// outdated.
 #[test]
 fn a_process_that_forks_and_ends_repeatedly_is_caught() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -296,7 +299,7 @@ fn a_process_that_forks_and_ends_repeatedly_is_caught() {
     number_in(&file);
     guard.hears(&["ended 0"]);
     guard.lease(now(), now());
-    // A single scan of /proc may miss the process, so the guard repeats its scan.
+    // One scan of /proc may miss the newest process, so the guard repeats its scan.
     let heard = guard.hears_until("gone");
     assert!(heard.contains(&"killed".to_owned()), "{heard:?}");
     guard.leaves();

@@ -31,7 +31,7 @@ fn is_resigned(dir: &Path) -> bool {
     snapshot(dir).end == Some(tenure::EpochEnd::Resigned)
 }
 
-/// Returns the order to resign an epoch whose leader no longer runs.
+/// Returns the order to resign, for an epoch whose leader is dead.
 fn order(dir: &Path) -> Value {
     let key = resign_key(dir);
     json!({
@@ -41,7 +41,7 @@ fn order(dir: &Path) -> Value {
     })
 }
 
-/// Starts a guard with a lease of an hour and the key to resign.
+/// Starts a guard with a lease of an hour, and gives it the key with which it may resign the epoch.
 fn guard(dir: &Path, command: &[&str]) -> Guard {
     let mut guard = Guard::waiting("__guard", command, &dir.join("file"));
     let hour = in_ms(HOUR);

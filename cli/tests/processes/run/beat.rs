@@ -1,4 +1,4 @@
-//! Commands that write timestamped beats, and functions that read the beats.
+//! Commands that repeatedly write the time to a file, and functions that read these beats.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -8,12 +8,12 @@ use std::path::Path;
 use tenure_testkit::command::scene::{Candidate, Scene};
 use tenure_testkit::command::{eventually, now, pause};
 
-/// A beat that a command wrote.
+/// A line that a command wrote to show that it was alive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Beat {
     pub epoch: u64,
     pub name: String,
-    /// Time of the beat by the boot clock.
+    /// Reading of the boot clock when the command wrote the beat.
     pub at_ns: u128,
 }
 
@@ -30,12 +30,12 @@ pub fn beating(scene: &Scene, name: &str, options: &[&str]) -> Candidate {
 /// Returns the beats of the commands, in the order of the writes.
 pub fn beats(scene: &Scene, file: &str) -> Vec<Beat> {
     let text = fs::read_to_string(scene.path(file)).unwrap_or_default();
-    // The last line may be incomplete.
+    // The last line may be incomplete, so this function ignores it.
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     whole.lines().map(Beat::parse).collect()
 }
 
-/// Waits for a beat of an epoch above `epoch`, and returns the last beat.
+/// Waits for a beat of a command in a later epoch than `epoch`, and returns the last beat.
 pub fn beat_above(scene: &Scene, epoch: u64) -> Beat {
     let mut last = None;
     eventually(&format!("a command runs in an epoch above {epoch}"), || {

@@ -20,7 +20,7 @@ use beat::{BEATS, Beat, beat_above, beating, beats as beats_of};
 /// Options of tests that wait until a lease has lapsed.
 const SHORT: &[&str] = &["--validity", "3s"];
 
-/// Not a test: the command of [`beating`].
+/// Not a test: the command that [`beating`] runs as CMD.
 #[test]
 fn beats() {
     if let Some(dir) = std::env::var_os(BEATS) {
@@ -70,7 +70,7 @@ fn one_of_three_candidates_runs_through_kills_and_stops() {
     // candidate is elected again.
     let last = of(&third.name);
     candidates[last].signal(Signal::SIGTERM);
-    // A service exits with 0 after SIGTERM.
+    // A service exits with 0 after SIGTERM, and not with the exit code of CMD.
     assert_eq!(candidates[last].code(), 0, "{}", candidates[last].said());
     let fourth = beat_above(&scene, third.epoch);
     assert_eq!(of(&fourth.name), stopped);
@@ -199,7 +199,7 @@ fn repeated_signals_are_forwarded() {
     scene.wait_for_file("ready");
     a.signal(Signal::SIGTERM);
     assert_eq!(scene.wait_for_file("n"), "1\n");
-    // The command has not ended at the first signal, so the candidate still leads.
+    // CMD has not ended at the first SIGTERM, so the candidate still leads.
     let before = scene.status()["heartbeat"].as_u64();
     eventually("the lease is renewed", || scene.status()["heartbeat"].as_u64() > before);
     assert_eq!(scene.status()["state"], "held");
@@ -282,7 +282,8 @@ fn an_ignored_sigchld_does_not_hide_the_status_of_the_command() {
     assert_eq!(scene.status()["ended"], "resigned");
 }
 
-/// A full pipe on stderr must not delay the renewals or the end of CMD.
+/// If no process reads the stderr of `tenure` and its pipe is full, `tenure` must still renew its
+/// lease and kill CMD in time.
 #[test]
 fn regression_a_full_stderr_delays_no_kill() {
     let scene = Scene::new(TENURE);
@@ -294,8 +295,7 @@ fn regression_a_full_stderr_delays_no_kill() {
     let pid = scene.number("pid");
     seal(&scene, "lapsed");
     eventually("CMD is killed", || !runs(pid));
-    // No process reads the stderr of `tenure`, and its pipe is full. `tenure` must exit
-    // nevertheless.
+    // `tenure` must exit although the pipe on its stderr is still full.
     assert_eq!(a.code(), 75);
 }
 
@@ -321,7 +321,7 @@ fn a_failing_store_ends_the_command_in_time_and_forever_recovers() {
     // This validity gives CMD a grace of 2 s, which is sufficient on a loaded machine.
     let mut a = scene.script("a", &["--forever", "--validity", "12s"], script);
     let first = scene.number("pid.1");
-    // No process can write while the lock is held.
+    // While the test holds the lock of the store, `tenure` cannot write.
     let lock = File::options().write(true).open(scene.path("store/.tenure/lock")).expect("a file");
     lock.lock().expect("a lock");
     eventually("the command got SIGTERM", || scene.exists("term.1"));

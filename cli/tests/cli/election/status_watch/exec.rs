@@ -6,13 +6,13 @@ use super::*;
 use crate::bench::tenure;
 use tenure_testkit::command::{eventually, number_in, runs};
 
-/// Returns the lines of a file of the bench.
+/// Returns the lines of a file in the folder of the bench.
 fn lines(bench: &Bench, name: &str) -> Vec<String> {
     let text = fs::read_to_string(bench.path(name)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// Starts a watch with this command. `DIR` is the folder of the bench.
+/// Starts `tenure watch --exec` with this command. The variable `DIR` is the folder of the bench.
 fn watch(bench: &Bench, command: &str) -> Watching {
     let dir = bench.path("").display().to_string();
     // The command must replace the inherited variables.
@@ -82,7 +82,7 @@ fn cmd_runs_once_at_a_time_and_for_the_newest_change() {
     fs::write(bench.path("go"), "").expect("a file");
     let both = ["begins vacant ", "ends", "begins held 4", "ends"];
     eventually("CMD has run for the newest change", || lines(&bench, "log") == both);
-    // Later changes run CMD again.
+    // A change after the end of CMD starts CMD again.
     bench.epoch(4, SEALED);
     watching.tells("no process leads");
     let all = [&both[..], &["begins vacant ", "ends"]].concat();
@@ -93,7 +93,8 @@ fn cmd_runs_once_at_a_time_and_for_the_newest_change() {
 #[test]
 fn a_failure_of_cmd_is_logged_and_does_not_end_the_watch() {
     let bench = Bench::new();
-    // The watch continues although CMD does not read the long object.
+    // CMD does not read this long object from its standard input. The watch must continue
+    // nevertheless.
     bench.epoch(3, &HELD.replace("10.0.0.7", &"\u{202e}".repeat(15_000)));
     let command = "echo \"$TENURE_STATE\" >>\"$DIR/log\"; \
         test \"$TENURE_STATE\" = held && exit 3; kill -KILL $$";
@@ -128,7 +129,8 @@ fn the_end_of_the_watch_ends_the_process_group_of_cmd() {
         let mut watching = watch(&bench, &command);
         watching.tells("a leads epoch 3");
         let sleep = number_in(&bench.path("pid"));
-        // This change waits for the end of CMD. The signal ends the watch before CMD starts again.
+        // The watch starts CMD for this change only after the earlier CMD has ended. The signal
+        // arrives before that.
         bench.epoch(3, SEALED);
         watching.tells("no process leads");
         fs::remove_file(bench.path("pid")).expect("the file exists");
@@ -151,11 +153,11 @@ fn regression_children_of_cmd_do_not_outlive_the_watch() {
     watching.tells("a leads epoch 3");
     let sleep = Killed(number_in(&bench.path("pid")));
     watching.ends(Signal::SIGTERM);
-    // The process exits some time after it gets the signal, so the test polls.
+    // The process `sleep` exits some time after it gets the signal, so the test polls.
     eventually("the process has exited", || !runs(sleep.0));
 }
 
-/// A process that is killed on drop, even if the test fails.
+/// The process ID of a process that this value kills on drop, even if the test fails.
 struct Killed(u32);
 
 impl Drop for Killed {

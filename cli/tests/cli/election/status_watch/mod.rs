@@ -232,7 +232,8 @@ impl Drop for Watching {
     }
 }
 
-/// Closes the pipe after one line, as `tenure watch | head -1` does.
+/// `tenure watch | head -1` closes the pipe after one line. The watch must then end, although no
+/// later change of the election makes it write to the pipe.
 #[test]
 fn regression_watch_ends_when_its_reader_closes_the_pipe() {
     let bench = Bench::new();
@@ -255,7 +256,7 @@ fn watch_prints_each_change() {
     watching.tells("no process leads");
     bench.epoch(3, HELD);
     watching.tells("a leads epoch 3");
-    // The watch does not report a renewal.
+    // A renewal changes only the heartbeat, so the watch reports no change.
     bench.epoch(3, &HELD.replace(r#""heartbeat":4"#, r#""heartbeat":5"#));
     bench.epoch(3, SEALED);
     watching.tells("no process leads: epoch 3 of a lapsed");
@@ -264,7 +265,8 @@ fn watch_prints_each_change() {
     watching.ends(Signal::SIGTERM);
 }
 
-/// Before the fix, SIGHUP killed only the watch, and the processes of CMD continued.
+/// Before the fix, SIGHUP killed only `tenure watch`, and the processes of its `--exec` command
+/// continued.
 #[test]
 fn regression_sighup_ends_watch_as_sigterm_does() {
     let bench = Bench::new();
@@ -294,7 +296,8 @@ fn watch_prints_one_object_per_line() {
     watching.ends(Signal::SIGINT);
 }
 
-/// Before the fix, `watch` printed "no process leads" without a reason.
+/// Before the fix, `tenure watch` printed "no process leads" without the reason why the last epoch
+/// ended.
 #[test]
 fn regression_watch_shows_why_no_process_leads() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! `tenure wait`: returns as soon as the election is held or vacant.
+//! Tests of `tenure wait`, which returns as soon as the election is held or vacant.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -51,7 +51,8 @@ fn a_signal_ends_the_wait_with_its_own_code() {
     assert!(matches!(output(child).status.code(), None | Some(143)));
 }
 
-/// Before the fix, the reason was that the store did not answer.
+/// Before the fix, if the directory of the store was missing, the error of `tenure wait` was that
+/// the store did not answer.
 #[test]
 fn regression_a_wait_reports_a_missing_directory() {
     let none = format!("{}-none", Bench::new().url());
@@ -70,7 +71,8 @@ fn regression_a_wait_reports_the_failure_of_the_store() {
     bench.epoch(1, HELD);
     let url = bench.url();
     let child = spawn(&[], &[&["wait", "--store", &url][..], &line].concat());
-    // The answer is the same if the first read is later.
+    // This pause lets the command read the held epoch first. On a slow machine its first read finds
+    // the broken epoch, and the result is the same.
     pause(500);
     bench.epoch(1, "{");
     said(output(child)).fails(70, &["not vacant within 1s", "cannot be read"]);

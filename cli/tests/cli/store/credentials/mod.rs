@@ -16,7 +16,7 @@ use tenure_testkit::s3_server::*;
 
 mod roles;
 
-/// A leader that gets its credentials from a script.
+/// A running leader that gets the credentials of its store from a script.
 struct Leader {
     server: S3Server,
     dir: TempDir,
@@ -24,13 +24,13 @@ struct Leader {
     said: Option<JoinHandle<String>>,
 }
 
-/// Behaviour of the script that provides credentials.
+/// The script that provides credentials.
 struct Provider {
-    /// Actual lifetime of the tokens, in seconds.
+    /// Actual lifetime of each session token, in seconds.
     life: u64,
-    /// Reported lifetime of the tokens, in seconds.
+    /// Lifetime of each session token that the script reports, in seconds.
     claimed: u64,
-    /// First line of the script, in shell.
+    /// Shell code that the script executes before it prints the credentials.
     first: &'static str,
 }
 
@@ -90,7 +90,8 @@ impl Leader {
         leader
     }
 
-    /// Returns the number of tokens that the server has received and that have expired since.
+    /// Returns the number of session tokens that the server has received and that have expired
+    /// since.
     fn ended(&self) -> usize {
         let now = Process::system().now().wall.as_secs();
         let requests = self.server.requests();
@@ -107,7 +108,7 @@ impl Leader {
         self.server.object("app/lock-0000000001.json").is_some()
     }
 
-    /// Returns the number of times that the script was started.
+    /// Returns how many times the command has started the script.
     fn calls(&self) -> usize {
         fs::read(self.dir.path().join("calls")).map_or(0, |calls| calls.len())
     }
@@ -143,7 +144,7 @@ impl Leader {
         panic!("the command did not exit within a minute");
     }
 
-    /// Asserts that the leader has kept its lease, and that it resigns at the end.
+    /// Asserts that the leader has kept its lease, and that it resigns when its CMD ends.
     fn resigns(self) {
         self.touch("end");
         let keys = |leader: &Leader| leader.server.keys();
@@ -174,8 +175,8 @@ fn a_leader_survives_expired_session_tokens() {
     leader.resigns();
 }
 
-/// A request times out long before the script with the credentials ends. The command must let the
-/// script continue, and later requests must use its output.
+/// A request times out long before the script with the credentials ends. The command must not kill
+/// the script then, and later requests must use its output.
 #[test]
 fn regression_requests_wait_for_a_slow_provider() {
     let slow = Provider { life: 3, claimed: 3, first: "sleep 1.2" };
@@ -184,8 +185,8 @@ fn regression_requests_wait_for_a_slow_provider() {
     leader.resigns();
 }
 
-/// A token may expire before its reported time. The same happens if the clock of this machine is
-/// slow.
+/// A token may expire before the time that the script reported, also because the clock of this
+/// machine is slow. The leader must then get a new token and keep its lease.
 #[test]
 fn regression_a_token_that_expires_early_is_replaced() {
     let early = Provider { life: 3, claimed: 3_600, first: "" };

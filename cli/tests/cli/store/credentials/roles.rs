@@ -11,7 +11,8 @@ use tenure_testkit::command::scene::Scene;
 use tenure_testkit::proxy::Proxy;
 use tenure_testkit::s3_server::*;
 
-/// Answers each request with the same reply, and forwards the requests to the test.
+/// Starts an HTTP service that gives each request this answer, and forwards the requests to the
+/// test.
 fn service(kind: &'static str, answer: String) -> (SocketAddr, Receiver<String>) {
     service_with(|_| "200 OK", kind, answer)
 }
@@ -39,7 +40,8 @@ fn serve(
         while let Ok((mut stream, _)) = listener.accept() {
             let mut request = vec![0; 64 * 1024];
             let mut length = 0;
-            // Read only the head of the request, because the answer does not depend on its body.
+            // The test reads only the head of a request, because the answer does not depend on its
+            // body.
             while !String::from_utf8_lossy(&request[..length]).contains("\r\n\r\n") {
                 match stream.read(&mut request[length..]) {
                     Ok(0) | Err(_) => break,
@@ -87,7 +89,8 @@ fn without_keys(server: &S3Server, verb: &[&str], env: &[(&str, String)]) -> Com
     command
 }
 
-/// The instance has no role, or its metadata service refuses the requests of this process.
+/// The machine has no role, or its metadata service refuses the requests. The error must be one
+/// line without text of the SDK.
 #[test]
 fn regression_a_refusing_metadata_service_exits_with_77_and_one_line() {
     let without_a_role = |line: &str| match line.starts_with("PUT ") {

@@ -1,5 +1,4 @@
-//! Tests the bucket policy. The policy also denies requests of an administrator with all
-//! permissions.
+//! Tests the bucket policy. It denies some requests even to an administrator with all permissions.
 
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use tenure_testkit::s3_server::{BUCKET, Op, S3Request, S3Server};
 
 const BUCKET_POLICY: &str = include_str!("../../../../../deploy/iam/bucket-policy.json");
 
-/// Returns a PUT with these headers.
+/// Returns the request PUT of this path with these headers.
 fn put(path: &str, headers: &[(&str, &str)]) -> S3Request {
     let uri: http::Uri = format!("/{BUCKET}/{path}").parse().unwrap();
     let key = uri.path().trim_start_matches(&format!("/{BUCKET}/")).to_owned();

@@ -15,7 +15,7 @@ const CANDIDATE: &str = include_str!("../../../../../deploy/iam/dynamodb-candida
 const OBSERVER: &str = include_str!("../../../../../deploy/iam/dynamodb-observer.json");
 const COMPACTOR: &str = include_str!("../../../../../deploy/iam/dynamodb-compactor.json");
 
-/// Asserts that the work sends exactly the operations that the policy allows.
+/// Asserts that the requests of `work` use exactly the operations that the policy allows.
 async fn sends_what_it_may(policy: &str, server: &DynamoServer, work: impl Future<Output = ()>) {
     server.forget_requests();
     work.await;

@@ -1,4 +1,4 @@
-//! Tests the permissions of writers of guarded resources: an object, and a log.
+//! Tests the permissions of the writers of fenced objects, of periods, and of fenced logs.
 
 use std::sync::Arc;
 
@@ -56,7 +56,8 @@ async fn the_writer_of_an_object_needs_exactly_its_policy() {
     let writer = store(&server, "writer", &[&policy(OBJECT)]);
     writes_an_object(writer.clone()).await.unwrap();
     assert!(writer.delete(vec!["state.json".to_owned()]).await.is_err());
-    // No writer of an older epoch is busy, so the writer needs no permission for the reservation.
+    // Only a busy writer of an older epoch makes this writer write a reservation. None is busy
+    // here.
     let (quiet, _) = policy(OBJECT).without(RESERVATION);
     needs_each(&quiet, async |_| (), writes_an_object).await;
 }
@@ -79,7 +80,7 @@ impl Layer for Beside {
         let (older, writes) = &mut *self.older.lock().await;
         if call == Call::Replace && *writes < WRITES {
             *writes += 1;
-            // After the older writer has read the reservation, its writes fail.
+            // The write fails after the older writer has found the reservation of the newer epoch.
             let _ = older.write("again").await;
         }
     }

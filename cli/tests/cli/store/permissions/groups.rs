@@ -33,7 +33,7 @@ fn group(store: Arc<S3Store>) -> Group {
     builder(store, "a person").build().unwrap()
 }
 
-/// A member that releases revoked partitions.
+/// A member of a group that releases each revoked partition.
 struct Node {
     membership: Membership,
     owned: Vec<Partition>,
@@ -45,7 +45,7 @@ impl Node {
         Ok(Node { membership, owned: Vec::new() })
     }
 
-    /// Handles the next event. Returns false after the last event.
+    /// Handles the next event of the membership. Returns false after the last event.
     async fn step(&mut self) -> Result<bool, Failure> {
         match self.membership.next().await {
             Some(MembershipEvent::Granted(partition)) => self.owned.push(partition),
@@ -61,7 +61,7 @@ impl Node {
     }
 }
 
-/// Runs two members that join, plan, own, release and leave.
+/// Runs two members, and makes them join, plan, own, release and leave.
 async fn takes_part(store: Arc<S3Store>) -> Result<(), Failure> {
     let mut nodes = [Node::join(store.clone(), "a").await?, Node::join(store, "b").await?];
     while nodes.iter().any(|node| node.owned.len() != 1) {
@@ -88,7 +88,7 @@ async fn a_member_needs_its_policy_and_deletes_nothing() {
     needs_each(&policy, async |_| (), takes_part).await;
 }
 
-/// Creates a group, and an ended session that no assignment names.
+/// Writes a group, and an ended session that no assignment names, as a compactor finds them.
 async fn with_a_group(server: &S3Server) {
     takes_part(Arc::new(server.store(BUCKET))).await.unwrap();
     let stray = format!("{PREFIX}/members/00000000000000000000000000000001/lock.json");

@@ -29,7 +29,7 @@ const COMPACTOR: &str = include_str!("../../../../../deploy/iam/compactor.json")
 
 const LAYOUTS: [Layout; 2] = [Layout::EpochFiles, Layout::SingleObject];
 
-/// An error of any crate. The tests only compare its message.
+/// An error of any crate. The tests compare only its message.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Returns a store that acts as a role with these policies. If one policy denies a request, no
@@ -79,7 +79,7 @@ async fn campaigns_in_both(store: Arc<S3Store>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Observes the leader in each layout.
+/// Observes the leader of an election in each layout.
 async fn observes(store: Arc<S3Store>) -> Result<(), Failure> {
     for layout in LAYOUTS {
         let leader = election(store.clone(), "watching", layout)?.leader().await?;
@@ -105,7 +105,8 @@ fn put_epochs(server: &S3Server, epochs: u64) {
     }
 }
 
-/// Asserts that the work is denied if any single permission is removed.
+/// Asserts that the store denies a request of `work` if any single permission of the policy is
+/// removed.
 async fn needs_each<W>(policy: &Policy, prepare: impl AsyncFn(&S3Server), work: W)
 where
     W: AsyncFn(Arc<S3Store>) -> Result<(), Failure>,
@@ -116,7 +117,7 @@ where
         let error = work(store(&server, "less", &[&less])).await;
         let error = error.expect_err(&format!("the work succeeds without {missing}"));
         assert!(error.to_string().contains("AccessDenied"), "without {missing}: {error}");
-        // The error names the missing action.
+        // The error must name the missing action.
         let action = missing.strip_prefix("s3:").unwrap_or("");
         assert!(error.to_string().contains(action), "without {missing}: {error}");
     }

@@ -39,8 +39,8 @@ async fn a_candidate_may_depose_and_restore_and_an_observer_may_read_the_history
     }
 }
 
-/// Before the fix, `status` and `watch` ignored a record of periods that they may not read, and a
-/// record that nobody has written must still be ignored.
+/// Before the fix, if `status` and `watch` had no permission to read `once-per.json`, they were
+/// silent about the periods of the job. They must still ignore a missing record.
 #[test]
 fn regression_an_observer_reports_periods_that_it_may_not_read() {
     let server = S3Server::start_blocking();
@@ -73,7 +73,7 @@ fn regression_an_observer_reports_periods_that_it_may_not_read() {
     assert!(warned);
 }
 
-/// The policy of docs/reference/policies.md.
+/// The policy for `probe` in docs/reference/policies.md.
 const PROBER: &str = r#"{ "Version": "2012-10-17", "Statement": [
     { "Effect": "Allow", "Action": "s3:ListBucket", "Resource": "arn:aws:s3:::BUCKET" },
     { "Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"],

@@ -40,11 +40,11 @@ pub struct Who {
     pub arn: String,
 }
 
-/// A permission that a request needs.
+/// A permission that a request needs: an action on a resource.
 struct Needed {
     action: &'static str,
     resource: String,
-    /// Value of `s3:prefix`, if any.
+    /// Value of the condition key `s3:prefix` if the request is a listing.
     prefix: Option<String>,
 }
 
@@ -108,7 +108,7 @@ impl Policy {
         Policy(vec![Statement { allow: true, actions: star(), resources: star(), conditions }])
     }
 
-    /// Returns all actions of the policy, and ignores its conditions.
+    /// Returns the actions of all statements in this policy.
     #[cfg(feature = "dynamodb")]
     pub fn actions_of(text: &str) -> BTreeSet<String> {
         let policy: Value = serde_json::from_str(text).expect("the text is JSON");
@@ -116,7 +116,7 @@ impl Policy {
         actions.map(self::text).collect()
     }
 
-    /// Removes all actions but this one from the statements.
+    /// Removes all actions except `action` from the statements.
     pub fn only(mut self, action: &str) -> Policy {
         for statement in &mut self.0 {
             statement.actions.retain(|its| its == action);
