@@ -4,7 +4,7 @@
 //! cargo run --example leader_task -- s3://my-bucket/reports
 //! ```
 //!
-//! On SIGINT the service finishes open requests, ends the task and resigns.
+//! On SIGTERM or SIGINT the service finishes open requests, ends the task and resigns.
 #![allow(clippy::disallowed_methods, reason = "a sleep represents the work")]
 
 use std::error::Error;
@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::{Router, extract::State, http::StatusCode, routing::get};
-use tenure::{Cancellation, Election, Epoch, RunOutcome};
+use tenure::{Cancellation, Election, Epoch};
+use tokio::signal::{ctrl_c, unix};
 use tokio_util::sync::CancellationToken;
 
 #[tokio::main]
@@ -25,7 +26,8 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let routes = Router::new().route("/leader", get(leader)).with_state(election);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("serving on {}", listener.local_addr()?);
-    let shutdown = async { tokio::signal::ctrl_c().await.expect("Tokio can handle SIGINT") };
+    let mut terminate = unix::signal(unix::SignalKind::terminate())?;
+    let shutdown = async move { tokio::select!(_ = terminate.recv() => (), _ = ctrl_c() => ()) };
     axum::serve(listener, routes).with_graceful_shutdown(shutdown).await?;
     stop.cancel();
     Ok(task.await??)
@@ -39,10 +41,7 @@ async fn lead(election: Arc<Election>, stop: CancellationToken) -> Result<(), te
                 write_report(token).await;
             }
         };
-        match leadership.run(work).await {
-            RunOutcome::Completed(()) if stop.is_cancelled() => break,
-            interrupted => eprintln!("{interrupted:?}; campaigning again"),
-        }
+        println!("the task has ended: {:?}", leadership.run(work).await);
     }
     Ok(())
 }

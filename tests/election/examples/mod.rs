@@ -56,7 +56,7 @@ fn stream_processor_continues_at_the_committed_offset() {
         // In each run, a log gets at least two objects: the claim of a writer, and an entry.
         let commits = |log| objects(folder.path(), log) >= before + 2;
         worker.until("it commits to all logs", || (0..12).all(commits));
-        worker.interrupt();
+        worker.signal("INT");
         let output = worker.rest();
         let mut lines = output.iter();
         let line = lines.find_map(|line| line.strip_prefix("partition 7 released at offset "));
@@ -73,16 +73,18 @@ fn objects(folder: &Path, log: usize) -> usize {
 }
 
 #[test]
-fn leader_task_resigns_on_sigint() {
+fn leader_task_resigns_on_a_signal() {
     let folder = tempfile::tempdir().unwrap();
-    let mut service = Program::start("leader_task", &[&file_url(folder.path(), "reports")]);
-    let address = service.line_after("serving on ");
-    service.line_after("report with token 1");
-    assert!(http(&address, "GET /leader HTTP/1.0\r\n\r\n").starts_with("HTTP/1.0 200 OK"));
-    service.interrupt();
-    service.rest();
-    let epoch = folder.path().join("reports/lock-0000000001.json");
-    assert!(std::fs::read_to_string(epoch).unwrap().contains("resigned"));
+    for (epoch, signal) in [(1, "INT"), (2, "TERM")] {
+        let mut service = Program::start("leader_task", &[&file_url(folder.path(), "reports")]);
+        let address = service.line_after("serving on ");
+        service.line_after(&format!("report with token {epoch}"));
+        assert!(http(&address, "GET /leader HTTP/1.0\r\n\r\n").starts_with("HTTP/1.0 200 OK"));
+        service.signal(signal);
+        service.rest();
+        let record = folder.path().join(format!("reports/lock-{epoch:010}.json"));
+        assert!(std::fs::read_to_string(record).unwrap().contains("resigned"), "{signal}");
+    }
 }
 
 #[test]
@@ -116,7 +118,7 @@ fn http(address: &str, request: &str) -> String {
     answer
 }
 
-/// An example that runs until SIGINT. It is killed on drop.
+/// An example that runs until a signal ends it. It is killed on drop.
 struct Program {
     child: Child,
     /// Lines of stdout. The channel is closed when the example exits.
@@ -167,9 +169,9 @@ impl Program {
         }
     }
 
-    fn interrupt(&self) {
+    fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
-        Command::new("kill").args(["-INT", &pid]).assert().success();
+        Command::new("kill").args(["-s", name, &pid]).assert().success();
     }
 
     /// Waits until the example succeeds, and returns the rest of the output.
