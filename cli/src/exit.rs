@@ -52,7 +52,8 @@ impl Failure {
         Failure { code, why: why.into(), of_the_machine: false }
     }
 
-    /// Returns whether the command may succeed later with the same arguments and settings.
+    /// Returns whether a repetition of the command may succeed with the same arguments and
+    /// settings.
     pub fn may_pass(&self) -> bool {
         matches!(self.code, UNAVAILABLE | ACCESS_DENIED)
     }

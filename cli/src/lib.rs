@@ -90,11 +90,12 @@ fn run_line() -> u8 {
     })
 }
 
-/// Prints the reason for refused arguments. Clap also returns the help and the version as errors.
+/// Prints the reason for refused arguments. Clap returns a requested help or version in the same
+/// way.
 fn refuse(refused: Refused, line: &[OsString]) -> u8 {
     match refused {
         Refused::Arguments(error) if !error.use_stderr() => {
-            // If the output of the help fails, the terminal is gone, so the error cannot be
+            // If the help cannot be printed, the reader of stdout has left, so no error can be
             // reported.
             let _ = error.print();
             0
@@ -122,7 +123,8 @@ fn complain_of_variables() {
     variables::without_effect().iter().for_each(|why| logs::complain(why));
 }
 
-/// Runs the standby or the guard.
+/// Runs this process as the standby or the guard of a `tenure run`, until all processes of CMD have
+/// ended.
 fn run_guard(
     args: &GuardArgs,
     run: impl FnOnce(&Tenure, &GuardArgs, guard::Say) -> io::Result<()>,

@@ -43,7 +43,8 @@ async fn create(_: &StoreUrl, _: &Service, table: &str) -> Result<u8, Failure> {
 
     let store = DynamoStore::from_env(table).await;
     let mut made = false;
-    // The service needs some seconds to create a table. During the wait, a signal ends the command.
+    // The service needs some seconds to create a table. During these seconds, a signal ends the
+    // command.
     while !store.create_table().await? {
         made = true;
         crate::process::timer::pause(Duration::from_millis(500)).await;

@@ -86,7 +86,8 @@ pub fn positive_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Upper bounds for flags with durations. All useful durations are far below them.
+/// An upper bound for durations in flags, like [`YEAR`] and [`CENTURY`]. All useful durations are
+/// far below their bounds.
 pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// 100 years.
@@ -121,7 +122,7 @@ fn up_to(most: Duration, given: Duration) -> Parsed {
     let in_days = |given: Duration| given.as_nanos().div_ceil(DAY.as_nanos());
     Err(match most <= DAY {
         true => format!("{} is too long: at most {}", in_ms(given), in_ms(most)),
-        // The message counts days, because `humantime` would print years of 365.25 days.
+        // The error counts in days, because `humantime` would print years of 365.25 days.
         false => format!("{} days are too long: at most {} days", in_days(given), in_days(most)),
     })
 }

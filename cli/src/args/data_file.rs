@@ -19,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Maximum length of the file in bytes. No record can hold more data.
 const MOST_BYTES: u64 = 48 * 1024;
 
-/// Returns the JSON in the file, or the reason why it is unusable.
+/// Returns the JSON in the data file, or the reason why the file is unusable.
 pub fn read(path: &Path) -> Result<Value, String> {
     let shown = plain(&path.to_string_lossy());
     let mut text = Vec::new();
@@ -64,7 +64,7 @@ pub async fn follow(path: Option<PathBuf>, leadership: &Leadership, mut said: Va
     }
 }
 
-/// Reads the file on a separate thread, because the disk may hang.
+/// Reads the file on a separate thread, because a read may hang with the disk.
 async fn next(path: &Path) -> Result<Value, String> {
     let path = path.to_owned();
     let read = on_a_thread(move || read(&path));
@@ -91,8 +91,8 @@ mod tests {
         assert!(read(dir.path()).is_err_and(|why| why.contains("cannot read")));
     }
 
-    /// Before the fix, the read of a pipe without a writer blocked forever, and later changes of
-    /// the data were not proclaimed.
+    /// Before the fix, if `--data-file` was a pipe without a writer, a read blocked forever. The
+    /// record then never contained later data.
     #[test]
     fn regression_a_pipe_is_refused_as_a_data_file() {
         let dir = tempfile::tempdir().expect("a directory");

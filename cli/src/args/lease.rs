@@ -123,7 +123,8 @@ pub struct GraceArg {
     pub grace: Option<Duration>,
 }
 
-/// The times at which a waiting candidate polls the leader.
+/// The times at which a waiting candidate polls the leader: at an interval, or when the lease could
+/// lapse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Poll {
     Every(Duration),
@@ -174,7 +175,7 @@ pub struct OwnArgs {
 }
 
 impl OwnArgs {
-    /// Returns the data that the candidate writes into its record when it is elected.
+    /// Returns the data that the candidate's record contains immediately after the election.
     pub fn first_data(&self) -> Result<Value, Failure> {
         match (&self.data, &self.data_file) {
             (Some(_), Some(_)) => {
@@ -202,7 +203,7 @@ impl LeaseArgs {
         self.request_timeout.unwrap_or(self.validity / 5)
     }
 
-    /// Returns the poll interval of a waiting candidate or of a member.
+    /// Returns the poll interval of a waiting candidate or of a member of a group.
     pub fn look_every(&self) -> Duration {
         match self.poll {
             Some(Poll::Every(interval)) => interval,
@@ -210,7 +211,7 @@ impl LeaseArgs {
         }
     }
 
-    /// Returns the longest regular pause between two requests of this process.
+    /// Returns the longest pause between two requests of this process while the store answers.
     pub fn longest_pause(&self) -> Duration {
         let waiting = match self.poll {
             Some(Poll::AtLapse) => {
@@ -230,7 +231,8 @@ impl LeaseArgs {
 }
 
 impl ElectionArgs {
-    /// Returns the longest regular pause between two requests of a leader or a candidate.
+    /// Returns the longest pause between two requests of a leader or a candidate while the store
+    /// answers.
     pub fn longest_pause(&self) -> Duration {
         self.lease.longest_pause().max(self.poll_backoff.unwrap_or_default())
     }

@@ -34,11 +34,13 @@ pub fn partitions(text: &str) -> Result<Names, String> {
     Ok(Names(names))
 }
 
-/// Parses a range. Returns `None` if the part is a name.
+/// Parses a range of partitions such as `0..64`. Returns `None` if `part` is the name of one
+/// partition.
 fn range(part: &str) -> Result<Option<Range<u64>>, String> {
     let Some((start, end)) = part.split_once("..") else { return Ok(None) };
     let bounds = match end.strip_prefix('=') {
-        // Saturation is harmless: a range up to `u64::MAX` is refused as too long.
+        // Saturation is harmless, because a range up to `u64::MAX` has too many partitions in any
+        // case.
         Some(last) => number(start).zip(number(last).map(|last| last.saturating_add(1))),
         None => number(start).zip(number(end)),
     };
@@ -66,7 +68,7 @@ mod tests {
         }
     }
 
-    /// Before the fix, each of the wrong texts was accepted as the name of one partition.
+    /// Before the fix, each of these mistyped ranges was accepted as the name of one partition.
     #[test]
     fn regression_a_mistyped_range_is_refused() {
         let names = |text| partitions(text).map(|Names(names)| names.join(" "));

@@ -27,9 +27,10 @@ pub const INSIDE_RUN: &str = "TENURE_RUN";
 /// Variable with the epoch, for CMD of `run`, `group run` and `watch --exec`.
 const EPOCH: &str = "TENURE_EPOCH";
 
-/// Known variables that are not settings.
+/// Variables that the command knows although no flag may read them, for example because CMD gets
+/// them.
 const OTHERS: [&str; 16] = [
-    // Variables of the systemd units.
+    // Variables for the command lines in the systemd units.
     "TENURE_COMPACT_OPTIONS",
     "TENURE_OPTIONS",
     INSIDE_RUN,
@@ -69,14 +70,14 @@ const OF_RUN: [&str; 11] = [
 /// listens on the two addresses.
 const OF_ALL: [&str; 3] = ["TENURE_DATA", "TENURE_HEALTH_ADDR", "TENURE_METRICS_ADDR"];
 
-/// The reason to refuse the arguments.
+/// The reason to refuse the command line: its arguments, or a setting in the environment.
 #[derive(Debug)]
 pub enum Refused {
     Arguments(clap::Error),
     Settings(Failure),
 }
 
-/// Parses the arguments and the settings in the environment.
+/// Parses the arguments of the command line and the settings in environment variables.
 pub fn parse(line: &[OsString]) -> Result<Args, Refused> {
     // The hidden verbs read no variables, so an invalid setting cannot end the guard.
     let is_hidden = line.get(1).is_some_and(|verb| verb.as_encoded_bytes().starts_with(b"__"));
@@ -162,7 +163,7 @@ fn explain(error: clap::Error, line: &[OsString]) -> Refused {
     Refused::Settings(Failure::new(exit::USAGE, why))
 }
 
-/// Returns the error in one line, without the usage.
+/// Returns the error of clap in one line, without the usage.
 fn in_a_line(error: &clap::Error) -> String {
     let all = error.render().to_string();
     let all = all.trim_start_matches("error: ");
@@ -171,7 +172,8 @@ fn in_a_line(error: &clap::Error) -> String {
     why.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the log format that a refused command line or the environment selects.
+/// Returns the format of the message about a refused command line, from its `--log-format` or the
+/// environment.
 pub fn log_format(line: &[OsString]) -> LogFormat {
     let of_variable = || {
         let value = env::var(LOG_FORMAT).ok()?;
@@ -181,7 +183,7 @@ pub fn log_format(line: &[OsString]) -> LogFormat {
     by_line.or_else(of_variable).unwrap_or_default()
 }
 
-/// Returns the variables of all settings.
+/// Returns the names of the environment variables of all flags.
 fn settings() -> BTreeSet<String> {
     fn collect(verb: &Command, all: &mut BTreeSet<String>) {
         let names = verb.get_arguments().filter_map(Arg::get_env);
@@ -219,7 +221,7 @@ fn complaint(name: &str) -> Option<String> {
     Some(format!("the variable {} is not a setting and has no effect; {advice}", plain(name)))
 }
 
-/// Minimum similarity of two words for a suggestion, as in clap.
+/// Minimum similarity of a misspelt variable and the suggested variable, as for flags in clap.
 const LIKE: f64 = 0.7;
 
 /// Returns whether Kubernetes has set the variable for a Service of the namespace. The variables of

@@ -1,4 +1,4 @@
-//! The table of prices: built-in lists with their sources, or lists from a file.
+//! The price lists: built-in lists with their sources, or lists from the file of `--prices`.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::requests::Requests;
 use crate::exit::{self, Failure};
 use crate::store::url::Place;
 
-/// A price list. Each price is for a million requests.
+/// The price list of one service. Each price is for a million requests.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
@@ -37,7 +37,7 @@ fn usd() -> String {
 }
 
 impl Prices {
-    /// Returns the price of the requests, in the currency of the list.
+    /// Returns the price of these requests, in the currency of this list.
     pub fn cost(&self, [writes, lists, reads, deletes, keys]: Requests) -> f64 {
         let deletes = if self.delete_by_key { keys } else { deletes };
         let of_each = [(writes, self.write), (lists, self.list), (reads, self.read)];
@@ -46,18 +46,19 @@ impl Prices {
     }
 }
 
-/// Returns the built-in lists, without free tiers. docs/reference/stores.md has their sources.
+/// Returns the built-in price lists, without free tiers. docs/reference/stores.md has their
+/// sources.
 pub fn built_in() -> Vec<Prices> {
     serde_json::from_str(include_str!("prices.json")).expect("a test reads the built-in lists")
 }
 
-/// Returns the list prices of the service at this place.
+/// Returns the built-in price list of the service that this place belongs to.
 pub fn of(place: &Place) -> Option<Prices> {
     let Place::In { service, .. } = place else { return None };
     built_in().into_iter().find(|prices| prices.name == service.prices)
 }
 
-/// Reads a list of price lists, as JSON.
+/// Reads a JSON array of price lists from the file of `--prices`.
 pub fn from_file(path: &Path) -> Result<Vec<Prices>, Failure> {
     let failure = |why| Failure::new(exit::USAGE, format!("--prices {}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| failure(error.to_string()))?;

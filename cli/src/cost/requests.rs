@@ -1,4 +1,5 @@
-//! The table of requests. The tests compare its sums with the requests of the driver.
+//! The numbers of requests of each role. The tests compare their sums with the requests of the
+//! driver.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use super::{CostArgs, MONTH};
 use crate::args::common::{DAY, LayoutArg};
 use crate::group::OFTEN;
 
-/// Kinds of requests. The last kind counts the keys of all deletions.
+/// Names of the kinds of requests. The last kind counts the keys of all deletions.
 pub const KINDS: [&str; 5] = ["writes", "lists", "reads", "deletes", "deleted_keys"];
 /// Maximum number of sessions on a page of a listing.
 const PAGE_KEYS: f64 = 1_000.0;
@@ -20,13 +21,13 @@ const ASSIGNMENTS: f64 = 4.0;
 /// Runs of the compactor per day.
 const COMPACTIONS: f64 = 24.0;
 
-/// A number of requests for each of [`KINDS`].
+/// A number of requests for each kind in [`KINDS`].
 pub type Requests = [f64; 5];
 
 const WRITE: Requests = [1.0, 0.0, 0.0, 0.0, 0.0];
 const READ: Requests = [0.0, 0.0, 1.0, 0.0, 0.0];
 
-/// A role and the requests of one of its processes.
+/// A role, such as `leader`, and the requests of one of its processes.
 #[derive(Debug, Clone, Copy)]
 pub struct Role {
     pub name: &'static str,
@@ -51,7 +52,7 @@ struct Events {
     busy: f64,
 }
 
-/// Returns `sum` plus `times` the requests in `one`.
+/// Returns `sum` plus the requests `one`, multiplied by `times`.
 pub fn plus(sum: Requests, times: f64, one: Requests) -> Requests {
     std::array::from_fn(|kind| sum[kind] + times * one[kind])
 }
@@ -94,16 +95,16 @@ fn election(args: &CostArgs, events: &Events) -> Vec<Row> {
         LayoutArg::EpochFiles => ([2.0, 2.0, 1.0, 0.0, 0.0], 1.0),
         LayoutArg::SingleObject => (WRITE, 0.0),
     };
-    // After each death, the election is vacant for a validity.
+    // After each death of the leader, no process leads for the length of a validity.
     let led = (1.0 - events.changes / events.validities).max(0.0);
     let mut rows = vec![
         ("leader", Some(1.0), led * events.renewals, WRITE),
-        // In each validity, the leader reads the next epoch once.
+        // In each validity, the leader reads the next epoch once to find a newer leader.
         ("leader", Some(1.0), led * events.validities * confirms, READ),
         ("follower", Some(followers), events.polls, READ),
         ("observer", Some(observers), events.observer_polls, READ),
         ("takeovers", None, events.changes, winner),
-        // Each other candidate searches for the new epoch.
+        // Each other candidate searches for the new epoch with two reads.
         ("takeovers", None, events.changes * followers, [0.0, 0.0, 2.0, 0.0, 0.0]),
     ];
     if args.layout == LayoutArg::EpochFiles {
@@ -131,7 +132,7 @@ fn group(args: &CostArgs, events: &Events) -> Vec<Row> {
     let deputies = others.min(DEPUTIES as f64);
     let (deputy, member) = (Some(deputies), Some(others - deputies));
     let sessions = (members / PAGE_KEYS).ceil();
-    // A poll that lists the assignments does not read the next assignment.
+    // A poll that lists the assignments replaces the read of the next assignment.
     let list = [0.0, 1.0, -1.0, 0.0, 0.0];
     vec![
         // The coordinator lists the sessions at each poll, and reads each session once in each

@@ -33,7 +33,8 @@ fn args(options: &str) -> CostArgs {
     line.expect(options).cost
 }
 
-/// Fails unless the counted requests and their prices are within 2 % of the table.
+/// Fails unless the counted requests and their prices are within 2 % of the output of `tenure
+/// cost`.
 fn assert_close(options: &str, store: &FaultStore) {
     let counted = store.take_log().into_iter().fold([0.0; 5], |counts, (call, keys)| {
         let one = match call {

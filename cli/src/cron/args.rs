@@ -79,12 +79,12 @@ pub enum Missed {
 const CLOCK_AHEAD_MAX: Duration = Duration::from_secs(60);
 
 impl CronArgs {
-    /// Returns the maximum wait for the lease: zero for a single attempt.
+    /// Returns the maximum wait for the lease: zero with `--try`, otherwise the value of `--wait`.
     pub fn wait(&self) -> Option<Duration> {
         if self.once { Some(Duration::ZERO) } else { self.wait }
     }
 
-    /// Returns the bound of `--wait`, unless it requests a single attempt.
+    /// Returns the limit of `--wait`. Returns `None` without a limit, and for a single attempt.
     pub fn bound(&self) -> Option<Duration> {
         self.wait().filter(|limit| !limit.is_zero())
     }
@@ -93,7 +93,8 @@ impl CronArgs {
         self.busy_exit_code.unwrap_or(exit::BUSY)
     }
 
-    /// Returns the rules of `--once-per`, if it is given. Refuses invalid combinations.
+    /// Returns the rules of `--once-per`, if the flag is given. Refuses invalid combinations of
+    /// flags.
     pub fn rules(&self) -> Result<Option<PeriodRules>, Failure> {
         let Some(period) = self.once_per else { return Ok(None) };
         let refused = |why: String| Err(Failure::new(exit::USAGE, why));

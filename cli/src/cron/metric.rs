@@ -1,4 +1,4 @@
-//! The metric for the last completed period.
+//! The metric for the start of the last completed period of a job.
 
 use std::mem::replace;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::output::print::plain;
 use crate::process::timer::pause;
 
 const LAST_COMPLETED: &str = "tenure_period_last_completed_timestamp_seconds";
-/// Interval between two reads by an observer, 1 GET each.
+/// Interval between two reads of the period record by an observer. Each read is 1 GET.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// Sets the metric of this election. Has no effect if no metrics recorder is installed.
+/// Sets the metric of this election. Has no effect if the process exports no metrics.
 pub fn set(place: &RecordPlace, last_completed: Option<DateTime<Utc>>) {
     let Some(start) = last_completed else { return };
     describe_gauge!(
@@ -24,7 +24,7 @@ pub fn set(place: &RecordPlace, last_completed: Option<DateTime<Utc>>) {
         metrics::Unit::Seconds,
         "The start of the last completed period of run --once-per, since the Unix epoch"
     );
-    // An f64 represents the seconds of every date exactly.
+    // An f64 represents the Unix time of every date in whole seconds exactly.
     gauge!(LAST_COMPLETED, "election" => place.election()).set(start.timestamp() as f64);
 }
 
@@ -38,7 +38,8 @@ pub async fn follow(place: RecordPlace) {
             Err(failure)
                 if failure.code != exit::UNAVAILABLE && !replace(&mut has_failed, true) =>
             {
-                // An election without periods needs no access to the record.
+                // An election that is not a job has no record of periods, so it needs no permission
+                // to read one.
                 if place.exists().await {
                     let why = plain(&failure.why);
                     warn!(outcome = "failed", "the periods have no metric: {why}");

@@ -1,4 +1,4 @@
-//! The key of the record of periods, and its reader.
+//! The key of the period record in the store, and the function that reads the record.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::exit::{self, Failure};
 use crate::output::print::plain;
 use crate::store::find::{FoundKind, has};
 
-/// The key of the record, under the prefix of the election.
+/// The key of the period record, under the prefix of the election.
 const KEY: &str = "once-per.json";
 
-/// The place of the record of one election.
+/// The store and the key of the period record of one election.
 #[derive(Debug, Clone)]
 pub struct RecordPlace {
     pub store: Arc<dyn Store>,
@@ -28,7 +28,7 @@ impl RecordPlace {
         RecordPlace { store, key }
     }
 
-    /// Reads the record; `None` if no period was begun. Sends 1 GET.
+    /// Reads the period record. Returns `None` if no period was begun. Sends 1 GET.
     pub async fn read(&self) -> Result<Option<PeriodRecord>, Failure> {
         let contents = self.object().read().await?;
         self.parse(contents.and_then(|contents| contents.body).as_deref())
@@ -43,7 +43,8 @@ impl RecordPlace {
         }
     }
 
-    /// Returns whether a record exists. Returns false if the store does not answer. Sends 1 LIST.
+    /// Returns whether a period record exists. Returns false if the store does not answer. Sends 1
+    /// LIST.
     pub async fn exists(&self) -> bool {
         has(&self.store, self.prefix(), FoundKind::Job).await
     }
@@ -68,7 +69,7 @@ impl RecordPlace {
         })
     }
 
-    /// Returns the label of the election in metrics.
+    /// Returns the location of the election, which is the value of the label `election` in metrics.
     pub fn election(&self) -> String {
         let store = self.store.describe();
         let store = store.split_once(" at ").map_or(store.as_str(), |(store, _)| store);

@@ -112,7 +112,7 @@ enum AnyCompactor {
     Group(GroupCompactor),
 }
 
-/// The result of one run.
+/// The report about one compaction of an election or of a group.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 enum RunReport {
@@ -129,7 +129,7 @@ impl RunReport {
         }
     }
 
-    /// Marks the report as the report of a run that a signal stopped.
+    /// Sets the report's field `interrupted`, because a signal stopped the compaction.
     fn interrupted(mut self) -> RunReport {
         match &mut self {
             RunReport::Election(report) => report.interrupted = true,
@@ -158,7 +158,7 @@ impl AnyCompactor {
     }
 }
 
-/// Refuses to compact an election as a group, and a group as an election.
+/// Refuses to compact an election with `--group`, and a group without `--group`.
 async fn refuse_what_is_not_meant(
     args: &CompactArgs,
     store: &Arc<dyn Store>,
@@ -261,7 +261,7 @@ impl fmt::Display for RunReport {
     }
 }
 
-/// Returns a failure if the run could not delete all superseded objects.
+/// Returns a failure if the compaction could not delete all superseded objects.
 fn not_deleted(report: &RunReport) -> Option<Failure> {
     let sessions = match report {
         RunReport::Election(_) => 0,

@@ -1,4 +1,4 @@
-//! The end of an epoch in words, for people.
+//! Describes the end of an epoch in words for people.
 
 use tenure::{EpochEnd, Snapshot};
 use tenure_history::LeadershipSpan;

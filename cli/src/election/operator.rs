@@ -8,7 +8,8 @@ use tenure::Leader;
 use crate::exit::Failure;
 use crate::output::print::plain;
 
-/// Converts an error of the library. If the request may have taken effect, adds a remedy.
+/// Converts an error of the library to a failure. If the request may have taken effect, adds a
+/// remedy.
 pub fn unknown(error: tenure::Error) -> Failure {
     let maybe = error.may_have_happened();
     let mut failure = Failure::from(error);
@@ -19,12 +20,12 @@ pub fn unknown(error: tenure::Error) -> Failure {
     failure
 }
 
-/// Returns the name of the leader, escaped for a terminal.
+/// Returns the name of the leader for a message, escaped for a terminal.
 pub fn holder(leader: &Leader) -> String {
     leader.candidate.as_deref().map_or("a candidate without a name".to_owned(), plain)
 }
 
-/// Returns a sentence about the maximum time for which a successor must wait.
+/// Returns a sentence about the maximum time for which a successor must wait before it can lead.
 pub fn then(wait: Duration) -> String {
     match up_to_seconds(wait) {
         None => "a successor need not wait".to_owned(),
@@ -40,7 +41,7 @@ pub fn up_to_seconds(wait: Duration) -> Option<Duration> {
     waits.then(|| Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)))
 }
 
-/// Returns the message for an epoch that needs `--force`.
+/// Returns the error for an epoch without a validity, which only `depose --force` can end.
 pub fn needs_force(leader: &Leader) -> String {
     format!(
         "the record of epoch {} does not contain the validity of its lease; if its holder is \

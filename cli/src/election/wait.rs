@@ -55,7 +55,8 @@ pub async fn wait(args: WaitArgs) -> Result<u8, Failure> {
     let WaitArgs { store, target: wanted, timeout, poll, json } = args;
     let mut seen = LeaseState::Unknown;
     let mut watcher = Watcher::until(json, pending());
-    // As process 1 of a container, the command would ignore signals that it does not listen to.
+    // Without handlers, the kernel would ignore these signals if the command is process 1 of a
+    // container.
     let mut signals = Signals::listen(&ENDING)?;
     let mut election = None;
     let reached = async {

@@ -73,7 +73,7 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
     .await
 }
 
-/// Returns the election to observe, and the record of its periods.
+/// Opens the store. Returns the election to observe, and the place of its period record.
 pub async fn opened(
     StoreArg { store, layout }: &StoreArg,
     poll: Option<Duration>,
@@ -88,7 +88,7 @@ pub async fn opened(
     Ok((election.build().map_err(Failure::from)?, periods))
 }
 
-/// Passes each change to `handle`, until `handle` or the watcher ends the watch.
+/// Passes each change of the leader to `handle`, until `handle` or the watcher ends the watch.
 pub async fn follow(
     election: &Election,
     watcher: &mut Watcher,
@@ -104,7 +104,7 @@ pub async fn follow(
     }
 }
 
-/// Sets the poll interval of an observer, and all settings that depend on it.
+/// Sets the poll interval of `tenure watch`, and the settings of the election that depend on it.
 pub fn observer(election: ElectionBuilder, poll: Option<Duration>) -> ElectionBuilder {
     let election =
         election.validity(validity(poll, DAY)).request_timeout(REQUEST_TIMEOUT).retry_denied(None);
@@ -128,13 +128,14 @@ pub struct LeaderChange {
     last: Option<LastEpoch>,
 }
 
-/// An epoch that has ended.
+/// The epoch that ended last before the observation.
 #[derive(Debug, Serialize)]
 struct LastEpoch {
     epoch: u64,
     candidate: Option<String>,
     ended: EpochEnd,
-    /// Name of the process that sealed it; null if the epoch lapsed and is not sealed.
+    /// Name of the process that sealed the epoch; null if the epoch lapsed and no process has
+    /// sealed it.
     sealed_by: Option<String>,
 }
 
@@ -149,7 +150,7 @@ impl LastEpoch {
         Some(LastEpoch { epoch: leader.epoch.get(), candidate: leader.candidate, ended, sealed_by })
     }
 
-    /// Describes the end of the epoch for people.
+    /// Returns the reason why no process leads: the end of this epoch, for people.
     fn reason(&self) -> String {
         let LastEpoch { epoch, candidate, ended, sealed_by } = self;
         let name = candidate.as_deref().map_or("somebody without a name".to_owned(), plain);

@@ -15,7 +15,7 @@ use crate::output::logs::complain;
 use crate::output::print::{plain, print, print_json};
 use crate::store::open::refuse_election;
 
-/// Maximum number of listed names. Further names are only counted.
+/// Maximum number of partition names in a message. Further names are only counted.
 const SHOWN_NAMES: usize = 10;
 
 /// The object that `--json` prints.
@@ -28,7 +28,7 @@ struct ChangeReport<'a> {
     partitions: Vec<PartitionStatus<'a>>,
 }
 
-/// A group, and its assignment before the change.
+/// An opened group, and its newest assignment before the change of an operator.
 struct Operated {
     group: Group,
     before: GroupSnapshot,
@@ -122,7 +122,8 @@ impl Operated {
         Ok(Operated { group, before, json: at.json })
     }
 
-    /// Prints the changed partitions. With `names`, omits all other partitions.
+    /// Prints the partitions that the operator has changed. With `names`, omits all other
+    /// partitions.
     fn report(
         &self,
         after: &GroupSnapshot,
@@ -174,7 +175,7 @@ impl Operated {
     }
 }
 
-/// Returns whether the marks of the partition have changed or its reservation has ended.
+/// Returns whether an operator's marks of the partition have changed, or its reservation has ended.
 fn changed(was: &PartitionSnapshot, it: &PartitionSnapshot) -> bool {
     was.marks != it.marks || was.reserved_for.is_some() && it.reserved_for.is_none()
 }
@@ -189,7 +190,7 @@ pub fn sentence(done: &str, names: &[&str]) -> String {
     format!("{} {partitions} {done}: {}", names.len(), named(names))
 }
 
-/// Returns the first names, and the number of further names.
+/// Returns the first names as a list, and the number of further names.
 pub fn named(names: &[&str]) -> String {
     let shown: Vec<_> = names.iter().take(SHOWN_NAMES).map(|name| plain(name)).collect();
     let more = match names.len().saturating_sub(SHOWN_NAMES) {

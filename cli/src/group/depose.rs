@@ -21,7 +21,7 @@ use crate::store::open::{IfMissing, Opened, open, refuse_election};
 /// Number of digits of a session id that `group status` shows. An argument that names a session
 /// must have at least this number of digits.
 const LEAST_DIGITS: usize = super::status::SHOWN_DIGITS;
-/// Maximum number of listed members. Further members are only counted.
+/// Maximum number of members in a message. Further members are only counted.
 const SHOWN_MEMBERS: usize = 10;
 
 /// The object that `--json` prints.
@@ -55,7 +55,7 @@ pub async fn depose(args: GroupDeposeArgs) -> Result<u8, Failure> {
         None => election,
     };
     let election = election.build()?;
-    // The argument is the first epoch, because a session is an election with only one epoch.
+    // A session is an election with only one epoch, so `only` is this epoch.
     let only = Some(Epoch::FIRST);
     let deposed = match args.force {
         true => election.depose_dead(only).await,

@@ -32,7 +32,7 @@ pub struct GroupStatus<'a> {
     unfinished_restore: Option<u64>,
 }
 
-/// Returns the first digits of a session id.
+/// Returns the first digits of a session id, as tables show it.
 pub fn short(session: &str) -> String {
     plain(session).chars().take(SHOWN_DIGITS).collect()
 }
@@ -135,7 +135,7 @@ impl GroupStatus<'_> {
         self.epoch.is_some() && self.unattended == Some(0) && restored
     }
 
-    /// Summarises the partitions with live owners for people.
+    /// Returns a summary, for people, of how many partitions have live owners.
     pub fn summary(&self) -> String {
         let (all, ownerless) = (self.partitions.len(), self.ownerless());
         let owned = match (ownerless, self.unattended.unwrap_or(ownerless)) {

@@ -8,7 +8,7 @@ use tenure_groups::{GroupSnapshot, MemberSnapshot, PartitionSnapshot, SessionSta
 
 use crate::output::print::{ATTENTION, GOOD, NAME, in_seconds, millis, plain, styled};
 
-/// A member. `--json` prints the fields of this structure and of [`PartitionStatus`].
+/// A member, as `--json` prints it.
 #[derive(Debug, Serialize)]
 pub struct MemberStatus<'a> {
     pub name: &'a str,
@@ -28,7 +28,7 @@ pub struct MemberStatus<'a> {
     pub age_ms: Option<u64>,
 }
 
-/// A partition. Fields that do not apply are null.
+/// A partition, as `--json` prints it. Fields that do not apply are null.
 #[derive(Debug, Serialize)]
 pub struct PartitionStatus<'a> {
     pub number: u32,
@@ -122,7 +122,7 @@ impl<'a> PartitionStatus<'a> {
         }
     }
 
-    /// Returns the marks and the reservation for people.
+    /// Returns the operators' marks of the partition and its reservation, for people.
     pub fn marks(&self) -> String {
         let marks = [
             self.pinned.map(|name| format!("pinned to {}", plain(name))),

@@ -43,7 +43,7 @@ partition. Use `tenure group run` for work of the owner.",
   71  the operating system refused something"
 );
 
-/// Minimum time between two reads of the sessions without --poll.
+/// Without `--poll`, the watch reads the sessions of the members at most once in this time.
 pub const OFTEN: Duration = Duration::from_secs(1);
 /// Maximum poll interval, which is the maximum validity in a group.
 pub const LONGEST_POLL: Duration = Duration::from_secs(3600);
@@ -68,7 +68,7 @@ async fn start(args: &GroupWatchArgs, watcher: &mut Watcher) -> Result<Infallibl
     follow(&group, args.poll, watcher).await
 }
 
-/// Sets the poll interval of an observer, and all settings that depend on it.
+/// Sets the poll interval of `tenure group watch`, and the settings of the group that depend on it.
 pub fn observer(group: GroupBuilder, poll: Option<Duration>) -> GroupBuilder {
     let group = group
         .validity(validity(poll, LONGEST_POLL))
@@ -141,7 +141,7 @@ async fn follow(
 /// the read are absent.
 type Sessions = BTreeMap<String, SessionState>;
 
-/// An owned partition. If the same member owns the partition again later, the token is different.
+/// A partition with a live owner. If its owner gets it again later, the token is different.
 #[derive(Debug, PartialEq, Eq)]
 struct WatchedPartition {
     partition: String,
@@ -189,7 +189,7 @@ struct OwnerChange<'a> {
     ended: Option<String>,
 }
 
-/// Returns the changes between two polls, in the order of the partitions' numbers.
+/// Returns the changes of owners between two polls, in the order of the partitions' numbers.
 fn changes<'a>(
     before: &'a BTreeMap<PartitionNumber, WatchedPartition>,
     now: &'a BTreeMap<PartitionNumber, WatchedPartition>,
@@ -261,7 +261,8 @@ mod tests {
 
     use super::*;
 
-    /// Before the fix, a signal ended the watch only after the answer of the store.
+    /// Before the fix, a signal ended `tenure group watch` only after the store had answered a read
+    /// of the sessions.
     #[tokio::test(start_paused = true)]
     async fn regression_a_signal_ends_the_watch_while_it_reads_the_sessions() {
         let store = FaultStore::new(Arc::new(MemoryStore::new()));

@@ -1,4 +1,4 @@
-//! `--try`: one attempt to be elected.
+//! The single attempt of `--try` to be elected.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ pub async fn attempt(election: &Election, look_every: Duration) -> Result<Attemp
         let leader = match election.try_campaign().await? {
             CampaignOutcome::Elected(leadership) => return Ok(Attempt::Elected(leadership)),
             CampaignOutcome::Held(leader) => leader,
-            // The compiler requires this arm because the enum is non-exhaustive. No other outcome
-            // exists.
+            // The compiler requires this arm because `CampaignOutcome` is non-exhaustive. It has no
+            // other variant now.
             _ => return Err(Failure::new(exit::UNSAFE, "the attempt had an unknown outcome")),
         };
         let snapshot = election.snapshot().await?;
@@ -45,21 +45,21 @@ pub async fn attempt(election: &Election, look_every: Duration) -> Result<Attemp
     }
 }
 
-/// A leader that appears to be dead.
+/// A leader that appears to be dead, and that this process watches for a renewal.
 struct Watched {
     epoch: Epoch,
     heartbeat: u64,
-    /// End of the watch, on the boot clock.
+    /// Time on the boot clock at which the watch ends without a takeover.
     until: Duration,
 }
 
-/// Maximum duration of a watch, in validities. It covers clock drift and all delays.
+/// Maximum duration of a watch as a multiple of the validity. It covers clock drift and all delays.
 const LEASES: u32 = 3;
 
 impl Watched {
-    /// Starts the watch of a leader. Returns `None` if the leader is alive.
+    /// Starts to watch a leader for a renewal. Returns `None` if the leader seems to be alive.
     fn start(leader: &Leader, snapshot: &Snapshot, now: Duration) -> Option<Watched> {
-        // A lease that never lapses cannot be taken over.
+        // A leader without a validity has a lease that never lapses, so no process can take it over.
         let validity = leader.validity?;
         let current = snapshot.leader.as_ref().filter(|seen| seen.epoch == leader.epoch)?;
         let over = snapshot.end.is_some() || snapshot.lapsed || snapshot.age.is_none();

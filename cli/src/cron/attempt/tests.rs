@@ -13,7 +13,7 @@ use super::*;
 const VALIDITY: Duration = secs(30);
 const POLL: Duration = secs(5);
 
-/// The dates that a store reports.
+/// The kind of dates that a test store reports for its objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dates {
     Right,
@@ -63,7 +63,7 @@ impl Scene {
         Scene { clock, store }
     }
 
-    /// Returns the election of a new process.
+    /// Returns the election as a new process sees it.
     fn election(&self, name: &str, seed: u64) -> Election {
         Election::builder(Arc::new(Layered(self.store.clone())), "p")
             .name(name)

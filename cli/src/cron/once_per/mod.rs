@@ -23,22 +23,22 @@ use crate::process::timer::pause;
 const MAX_LEN: usize = 16 * 1_024;
 /// Maximum time for the check of the store's clock. The start of CMD waits for this check.
 const CLOCK_WITHIN: Duration = Duration::from_secs(10);
-/// Delay before another attempt to write a completion, while the lease is valid.
+/// Pause before the end of CMD is written again after a failed write, while the lease is valid.
 const WRITE_AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// Maximum time for the write of the completion after a signal.
+/// After a signal, the write of CMD's end may take at most this time.
 const HURRIED: Duration = Duration::from_secs(1);
 
-/// One `tenure run --once-per`, for the period in which it was started.
+/// One run of `tenure run --once-per`, for the period in which it was started.
 pub struct OncePer {
     rules: PeriodRules,
     period: Period,
     place: RecordPlace,
     candidate: String,
-    /// Exit code of CMD if it has failed on this host in this period.
+    /// Exit code of CMD, if CMD has failed on this host in this period.
     failed: Option<u8>,
 }
 
-/// A recorded attempt: the leader may run CMD.
+/// An attempt of this host that the period record contains, so the leader may run CMD.
 pub struct Turn {
     writer: ObjectWriter,
     record: PeriodRecord,
@@ -78,7 +78,7 @@ impl OncePer {
         }
     }
 
-    /// Returns the exit code of CMD if it has failed on this host, else `other`.
+    /// Returns the exit code of CMD if CMD has failed on this host. Otherwise returns `other`.
     pub fn code_or(&self, other: u8) -> u8 {
         self.failed.unwrap_or(other)
     }
@@ -174,7 +174,7 @@ impl OncePer {
         );
     }
 
-    /// Logs the reason to skip the period. Fails if a clock is wrong.
+    /// Logs the reason to skip the period. Returns an error if the reason is a wrong clock.
     fn explain(&self, why: SkipReason, record: Option<&PeriodRecord>) -> Result<(), Failure> {
         let own = shown(date(self.period.start));
         let by = record.map_or_else(String::new, |record| {
@@ -265,7 +265,7 @@ impl Turn {
         ]
     }
 
-    /// Returns whether CMD may be started again in this period.
+    /// Returns whether the retries of this period allow another start of CMD.
     pub fn may_retry(&self) -> bool {
         self.record.attempts <= self.retries
     }
@@ -338,7 +338,7 @@ impl Turn {
     }
 }
 
-/// Waits for a signal, and returns it one second after its arrival.
+/// Waits for a signal, and returns it after [`HURRIED`], so that a write can end in the meantime.
 async fn hurried(signals: &mut Signals, earlier: Option<Signal>) -> Signal {
     let signal = match earlier {
         Some(signal) => signal,

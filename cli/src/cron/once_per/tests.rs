@@ -7,7 +7,7 @@ use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 
 use super::*;
 
-/// The clock of a store. It is behind this host's clock by this duration.
+/// The clock of a store, which is behind the clock of this host by this duration.
 #[derive(Debug)]
 struct Behind(Duration);
 
@@ -61,7 +61,7 @@ async fn a_host_with_a_clock_too_far_ahead_is_refused() {
         let store = MemoryStore::with_clock(Arc::new(Behind(Duration::from_secs(behind))));
         let taken = host(&store, 0, "a").take(epoch(1)).await;
         assert_eq!(taken.as_ref().err().map(|failure| failure.code), refused.then_some(73));
-        // A refusal does not count as an attempt.
+        // A refused host records no attempt.
         assert_eq!(read(&store).await.is_none(), refused);
         if let Err(failure) = taken {
             assert!(failure.why.contains(" is 3m ") && failure.why.contains("1m of"));
@@ -89,7 +89,8 @@ async fn regression_a_period_that_has_not_begun_is_not_run() {
     }
 }
 
-/// If the clocks of two hosts are ahead, only the store's date shows the error.
+/// A host with a wrong clock must fail before it campaigns. If the clocks of two hosts are ahead,
+/// only the store's date shows the error.
 #[tokio::test]
 async fn regression_the_clock_is_checked_before_the_campaign() {
     const DAY: Duration = Duration::from_secs(86_400);
@@ -158,7 +159,7 @@ async fn a_lost_lease_completes_no_period() {
     assert!(!read(&store).await.expect("a record").is_completed());
 }
 
-/// docs/how-to/cron.md states these counts.
+/// The requests of a job in one period, which docs/how-to/cron.md states.
 #[tokio::test]
 async fn requests_of_a_period() {
     use Call::{Create, Get, Replace};
@@ -177,7 +178,7 @@ async fn requests_of_a_period() {
     assert_eq!(store.take_calls(), [Get, Replace], "a claim");
 }
 
-/// The write of the attempt has an unknown result, so the host does not start CMD.
+/// The outcome of the write of the attempt is unknown, so the host must not start CMD.
 #[tokio::test]
 async fn cmd_does_not_start_after_an_unknown_write() {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
@@ -195,13 +196,13 @@ async fn a_completion_is_retried_while_the_lease_is_valid() {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
     let (leadership, mut signals) = leader().await;
     let mut turn = turn(&host(&store, 0, "a"), 1).await;
-    // The store fails more often than one call of the library retries.
+    // The faults outlast the retries of one call of the library.
     store.on(Call::Replace).times(8).fault(Fault::FailBefore);
     turn.end(0, &leadership, &mut signals).await.expect("it passes");
     assert!(read(&store).await.expect("a record").is_completed());
 }
 
-/// A host keeps the exit code of its failure unless another host completes the period.
+/// A host returns the exit code of its own failed CMD unless another host completes the period.
 #[tokio::test]
 async fn a_failure_is_forgotten_only_if_another_host_completes_the_period() {
     for (code, expected) in [(3, 9), (0, 0)] {
@@ -234,7 +235,8 @@ async fn regression_an_attempt_that_may_be_running_is_not_over() {
     assert!(matches!(taken, ControlFlow::Break(0)));
 }
 
-/// The campaign waits for an unreachable store. Other errors end the command.
+/// If the store cannot be reached, the first read gives up, because the campaign waits for the
+/// store. Other errors end the command.
 #[tokio::test]
 async fn the_first_read_does_not_wait_for_the_store() {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
@@ -244,7 +246,8 @@ async fn the_first_read_does_not_wait_for_the_store() {
     assert_eq!(host(&store, 0, "a").is_over().await.err().map(|failure| failure.code), Some(77));
 }
 
-/// Returns a leadership on another store, without the faults of the record's store.
+/// Returns a leadership on another store. The faults of the store with the period record do not
+/// affect it.
 async fn leader() -> (Leadership, Signals) {
     let election = Election::builder(Arc::new(MemoryStore::new()), "p").build().expect("defaults");
     let leadership = election.campaign().await.expect("a store in memory");

@@ -1,4 +1,4 @@
-//! Periods, and the decision of a leader to run CMD. No IO: the time is an argument.
+//! The periods of a job, and the decision of a leader to run CMD. No IO: the time is an argument.
 
 pub mod record;
 
@@ -8,21 +8,21 @@ use chrono::{DateTime, Utc};
 
 use record::PeriodRecord;
 
-/// The shortest period.
+/// The shortest length of a period that `--once-per` accepts.
 pub const SHORTEST: Duration = Duration::from_secs(1);
 
-/// The checked rules for runs of CMD.
+/// The rules for the runs of CMD, made from valid flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeriodRules {
-    /// The length of a period.
+    /// The length of a period, which `--once-per` sets.
     pub period: Duration,
-    /// Start of the first period, after 1970-01-01T00:00:00Z.
+    /// Start of the first period, as the time since 1970-01-01T00:00:00Z.
     pub offset: Duration,
     /// Maximum delay of a run after the start of its period; `None` for no limit.
     pub tolerance: Option<Duration>,
-    /// Maximum number of attempts in a period after the first.
+    /// Maximum number of further attempts in a period after the first attempt.
     pub retries: u32,
-    /// Maximum lead of this host's clock over other clocks.
+    /// Maximum time by which this host's clock may be ahead of other clocks.
     pub clock_ahead_max: Duration,
 }
 
@@ -34,23 +34,23 @@ pub struct Period {
     pub length: Duration,
 }
 
-/// The decision of a leader on its period.
+/// The decision of a leader whether to run CMD for its period.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Run CMD; attempts of a period are counted from 1.
+    /// Run CMD. `attempt` is the number of this attempt in the period, beginning with 1.
     Run {
         attempt: u32,
     },
     Skip(SkipReason),
 }
 
-/// Reason to skip a period.
+/// Reason to skip a period without running CMD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SkipReason {
     Completed,
-    /// A later period was begun.
+    /// A host has already begun a later period.
     Past,
-    /// All attempts have failed.
+    /// CMD has failed in all attempts that the rules allow.
     Failed,
     /// The period began longer ago than the tolerance.
     TooLate,
@@ -104,7 +104,7 @@ impl PeriodRules {
         Decision::Run { attempt: attempts.saturating_add(1) }
     }
 
-    /// Returns the number of periods between the recorded period and `own`, without these two.
+    /// Returns the number of periods that begin after the recorded period and before `own`.
     pub fn missed(&self, record: &PeriodRecord, own: Period) -> u128 {
         let since = own.start.saturating_sub(record.start());
         (since.as_millis() / self.period.as_millis().max(1)).saturating_sub(1)

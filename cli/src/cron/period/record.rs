@@ -1,4 +1,4 @@
-//! The record of the runs in a period, and its JSON.
+//! The period record of a job, and its JSON.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Period, date, since_epoch};
 
-/// The format that this version writes, and the newest format that it reads.
+/// The format of the record that this version writes, and the newest format that it reads.
 const FORMAT: u64 = 1;
 
-/// The latest period that any host has begun: the body of the fenced object.
+/// The record of the latest period that any host has begun. It is the body of a fenced object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeriodRecord {
     tenure_once_per: u64,
@@ -35,25 +35,25 @@ pub struct PeriodRecord {
     pub earlier: Vec<EarlierPeriod>,
 }
 
-/// An earlier period, for people. No decision depends on it.
+/// An earlier period of a job. The history shows it, and no decision depends on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EarlierPeriod {
     pub start: DateTime<Utc>,
     pub attempts: u32,
-    /// The first characters of the name of the last candidate.
+    /// The first characters of the name of the candidate that made the last attempt.
     pub candidate: String,
     pub started_at: DateTime<Utc>,
     pub ended_at: Option<DateTime<Utc>>,
     pub exit_code: Option<u8>,
 }
 
-/// A period for people.
+/// A period as a row of the history, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeriodRow {
     pub period: EarlierPeriod,
-    /// The word of [`state_of`].
+    /// The state of the period in one word, from [`state_of`].
     pub state: &'static str,
-    /// Number of periods between the previous period and this one, which no host has begun.
+    /// Number of missed periods, which no host has begun, between the previous period and this one.
     pub missed: u64,
 }
 
@@ -68,12 +68,12 @@ pub fn state_of(exit_code: Option<u8>, runs: bool) -> &'static str {
     }
 }
 
-/// Maximum number of earlier periods in a record.
+/// Maximum number of earlier periods that a record keeps.
 const MOST_EARLIER: usize = 29;
 /// Maximum length of the candidate's name in an earlier period, in characters.
 const MOST_CHARS: usize = 64;
 
-/// Reason to refuse a record.
+/// Reason to refuse the content of a period record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadRecord {
     Corrupt,
@@ -81,7 +81,7 @@ pub enum BadRecord {
 }
 
 impl PeriodRecord {
-    /// Returns the record to write before an attempt starts.
+    /// Returns the record that a leader writes before an attempt starts.
     pub fn begin(
         before: Option<&PeriodRecord>,
         own: Period,
@@ -105,7 +105,7 @@ impl PeriodRecord {
         }
     }
 
-    /// Returns the periods of this record that began before this time.
+    /// Returns the newest periods of this record that began before `start`.
     fn earlier_than(&self, start: DateTime<Utc>) -> Vec<EarlierPeriod> {
         let mut all = self.periods();
         all.retain(|period| period.start < start);
@@ -140,7 +140,8 @@ impl PeriodRecord {
         periods.into_iter().enumerate().map(row).collect()
     }
 
-    /// Returns the number of whole periods since the newest period that no host has begun.
+    /// Returns the number of missed periods, which no host has begun, after the newest period and
+    /// before `now`.
     pub fn missed_until(&self, now: DateTime<Utc>) -> u64 {
         self.missed(self.period_start, now)
     }

@@ -32,11 +32,11 @@ fn periods_are_counted_in_utc_from_the_offset() {
     assert_eq!(start(&daily, three + s(24 * HOUR) - Duration::from_millis(1)), three);
     assert_eq!(start(&daily, three - Duration::from_millis(1)), three - s(24 * HOUR));
     assert_eq!(shown(date(start(&hourly(), s(HOUR * 5 + 17)))), "1970-01-01T05:00:00Z");
-    // 1970-01-05 was a Monday.
+    // 1970-01-05, the start of the first weekly period, was a Monday.
     let weekly = PeriodRules { period: s(7 * 24 * HOUR), offset: s(4 * 24 * HOUR), ..hourly() };
     let monday = start(&weekly, s(1_795_467_346));
     assert_eq!(date(monday).format("%a %F").to_string(), "Mon 2026-11-23");
-    // A clock that was never set shows a time before every record.
+    // A clock that was never set shows a time before the start of the first period.
     assert_eq!(start(&daily, Duration::ZERO), daily.offset);
 }
 
@@ -83,14 +83,15 @@ fn a_host_with_a_clock_behind_skips_the_period() {
     for record in [begun(&rules, now, 1), begun(&rules, now, 1).ended(0, now)] {
         let decision = rules.decide(Some(&record), rules.period_at(behind), behind);
         assert_eq!(decision, Decision::Skip(SkipReason::Past));
-        // An hour exceeds the maximum difference between two clocks, so one of the clocks is wrong.
+        // The two clocks differ by an hour, which is more than the rules allow, so one of them is
+        // wrong.
         let behind = now - s(HOUR);
         let decision = rules.decide(Some(&record), rules.period_at(behind), behind);
         assert_eq!(decision, Decision::Skip(SkipReason::InTheFuture));
     }
 }
 
-/// The host has waited until the period in which it started has passed.
+/// The host was elected only after the period in which it was started had passed.
 #[test]
 fn a_host_that_waited_runs_its_own_period_unless_a_later_one_was_begun() {
     let rules = hourly();
@@ -120,7 +121,8 @@ fn a_period_is_skipped_only_beyond_its_tolerance() {
     assert_eq!(late, run(1));
 }
 
-/// The rules compare starts, so a period of another length or offset follows if it starts later.
+/// The rules compare only the starts of periods. So a period of another length follows if it starts
+/// later.
 #[test]
 fn another_period_or_offset_continues_the_record() {
     let day = PeriodRules { period: s(24 * HOUR), ..hourly() };
@@ -163,7 +165,7 @@ fn a_record_round_trips_and_other_text_is_corrupt() {
     assert_eq!(PeriodRecord::parse(newer), Err(BadRecord::TooNew(2)));
 }
 
-/// One host of a simulated run.
+/// One host in the simulation of a job.
 struct Host {
     /// Error of the host's clock in seconds, at most `clock_ahead_max`.
     skew: i64,
@@ -193,7 +195,7 @@ fn three_hosts_with_skewed_clocks_keep_the_guarantees() {
             let who = rng.usize(0..hosts.len());
             let host = &mut hosts[who];
             let wall = s(now.checked_add_signed(host.skew).expect("long after 1970"));
-            // Like cron, starts a host for the period that its clock shows.
+            // Like cron, the simulation starts a host for the period that the host's clock shows.
             let own = *host.waits.get_or_insert_with(|| rules.period_at(wall));
             if rng.bool() {
                 continue;
@@ -209,14 +211,14 @@ fn three_hosts_with_skewed_clocks_keep_the_guarantees() {
             let early = own.start.saturating_sub(s(now));
             assert!(early <= rules.clock_ahead_max, "seed {seed}: {early:?} early");
             record = Some(PeriodRecord::begin(record.as_ref(), own, attempt, ("a", epoch), wall));
-            // The host may die before CMD has started.
+            // The host may die after it has recorded the attempt and before CMD has started.
             if faults && rng.u8(0..10) == 0 {
                 continue;
             }
             *starts.entry(own.start).or_default() += 1;
             now += rng.u64(0..300);
             match faults {
-                // The host dies, or CMD fails.
+                // The host dies while CMD runs, or CMD fails.
                 true if rng.u8(0..4) == 0 => continue,
                 true if rng.u8(0..4) == 0 => record = record.map(|it| it.ended(1, wall)),
                 _ => {

@@ -26,7 +26,7 @@ pub struct EpochLine<'a> {
     reason: Option<&'a str>,
     from: Bounds,
     until: Bounds,
-    /// Best estimate of the time for which the candidate has led.
+    /// Best estimate of the time for which the candidate led in this epoch.
     led_ms: Option<u64>,
     /// Lower bound of the time for which the candidate has led. It is valid even if the store's
     /// dates are rounded.
@@ -47,7 +47,7 @@ struct Recorded {
     elected_at: Option<String>,
     renewed_at: Option<String>,
     sealed_at: Option<String>,
-    /// Time by the store's clock.
+    /// Time of the last write of the epoch object, by the store's clock.
     written_at: Option<String>,
 }
 
@@ -81,7 +81,7 @@ pub struct EpochsSummary {
     kind: &'static str,
     epochs: usize,
     left_out: u64,
-    /// First and last epoch of each range without objects.
+    /// First and last number of each range of epochs that have no objects.
     missing: Vec<[u64; 2]>,
     now: String,
     time_ms: u64,
@@ -173,17 +173,17 @@ impl Longest {
     }
 }
 
-/// Rounds up to milliseconds, so that an upper bound does not shrink.
+/// Returns whole milliseconds, rounded up, so that the result is still an upper bound.
 fn up_to_millis(at_most: Duration) -> u64 {
     millis(at_most.saturating_add(Duration::from_nanos(999_999)))
 }
 
-/// Rounds up to milliseconds, so that an upper bound does not shrink.
+/// Moves a time up by almost a millisecond. Cut to milliseconds, it is then still an upper bound.
 fn up(latest: DateTime<Utc>) -> DateTime<Utc> {
     latest.checked_add_signed(TimeDelta::nanoseconds(999_999)).unwrap_or(latest)
 }
 
-/// Returns the first and the last epoch of each range, for JSON.
+/// Returns the first and the last epoch of each range without objects, for JSON.
 pub fn pairs(holes: &[RangeInclusive<Epoch>]) -> Vec<[u64; 2]> {
     holes.iter().map(|hole| [hole.start().get(), hole.end().get()]).collect()
 }

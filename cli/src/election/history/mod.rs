@@ -98,7 +98,7 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
     )
 }
 
-/// Fails if both JSON and the drawing go to stdout.
+/// Fails if `--json` and `--svg -` are both given, because both write to stdout.
 pub fn refuse_both_on_stdout(json: bool, svg: Option<&Path>) -> Result<(), Failure> {
     let both = json && svg == Some(Path::new("-"));
     let why = "--json and --svg - both use stdout: draw into a file";
@@ -151,7 +151,7 @@ pub fn refuse_unreadable<'a>(
     newest.map_or(Ok(()), |why| Err(Failure::new(exit::UNSAFE, why)))
 }
 
-/// Returns the state or end of an epoch in one word.
+/// Returns one word for the end of an epoch, or for its state if it has not ended.
 pub fn end_word(span: &LeadershipSpan) -> String {
     match span.end {
         None if span.unreadable.is_some() => "unreadable".to_owned(),

@@ -1,4 +1,4 @@
-//! The periods of a job (`run --once-per`), in ascending order.
+//! The periods of a job (`run --once-per`) in `tenure history`, in ascending order.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -40,13 +40,14 @@ impl<'a> PeriodLine<'a> {
     }
 }
 
-/// Returns whether CMD runs: the leader holds the epoch of the last attempt.
+/// Returns whether CMD of the recorded attempt runs: its epoch is the newest one, and is still
+/// held.
 pub fn is_running(record: &PeriodRecord, history: &History) -> bool {
     let newest = history.spans.last().filter(|span| span.is_held() && !span.lapsed);
     newest.is_some_and(|span| span.epoch.get() == record.epoch)
 }
 
-/// Returns the table for people.
+/// Returns the table of the periods for people.
 pub fn of(record: &PeriodRecord, periods: &[PeriodRow], now: DateTime<Utc>) -> String {
     let each = periods.iter().flat_map(|it| missed_row(it.missed, "").into_iter().chain([row(it)]));
     let rows: Vec<_> = each.chain(missed_row(record.missed_until(now), "until now")).collect();

@@ -1,4 +1,4 @@
-//! The history as a drawing.
+//! The drawing of an election's history.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ fn interval(
     };
     let lane = if span.unreadable.is_some() { "(unreadable)" } else { span.name() };
     let mut interval = Interval::new(lane, span.epoch.to_string(), at(from), at(sure), end);
-    // For an unreadable or abandoned epoch only one moment is known, so its interval has no length.
+    // Only one moment of an unreadable or abandoned epoch is known, so its interval has no length.
     if span.unreadable.is_some() || matches!(span.end, Some(EpochEnd::GivenUp | EpochEnd::Restored))
     {
         (interval.until, interval.perhaps_until) = (interval.from, interval.from);
@@ -128,7 +128,7 @@ pub fn seconds(about: Duration) -> String {
     down(about.saturating_add(Duration::from_millis(500)))
 }
 
-/// Formats a lower bound, rounded down to whole seconds.
+/// Formats the lower bound of a duration, rounded down to whole seconds.
 pub fn down(at_least: Duration) -> String {
     match at_least.as_secs() {
         0 => "0s".to_owned(),
@@ -136,7 +136,7 @@ pub fn down(at_least: Duration) -> String {
     }
 }
 
-/// Formats an upper bound, rounded up to the displayed unit.
+/// Formats the upper bound of a duration, rounded up to the last unit that is shown.
 pub fn up(at_most: Duration) -> String {
     let unit = match at_most.as_secs() {
         0..3_600 => 1,

@@ -1,4 +1,4 @@
-//! The table for people.
+//! The table of an election's history for people.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use crate::election::status::line;
 use crate::output::columns::{SHORTENED, legend, table};
 use crate::output::print::{ATTENTION, FAINT, GOOD, NAME, plain, styled};
 
-/// Maximum number of listed holes. Further holes are only counted.
+/// Maximum number of listed ranges of missing epochs. Further ranges are only counted.
 const SHOWN_HOLES: usize = 5;
-/// Symbols of the table, with their meanings.
+/// Symbols that the table of the history may contain, with their meanings.
 const SYMBOLS: [(char, &str); 3] = [
     ('~', "an estimate; --json prints its bounds"),
     ('?', "the start is unknown; the leader led at this time"),
@@ -97,7 +97,8 @@ fn start(span: &LeadershipSpan) -> TimeEstimate {
     from
 }
 
-/// Formats a time. A leading `~` marks an estimate, and a leading `?` marks an unknown start.
+/// Formats the start of an interval. A leading `~` marks an estimate, and a leading `?` an unknown
+/// start.
 fn when(when: &TimeEstimate, unknown: bool) -> String {
     let mark = match unknown {
         _ if when.is_exact() => "",
@@ -146,7 +147,7 @@ fn summary(history: &History, is_job: bool) -> Vec<String> {
     lines
 }
 
-/// Lists the ranges of epochs without an object, with the possible reason.
+/// Lists the ranges of missing numbers in `holes`, and adds `why`, the possible reason.
 pub fn holes(holes: &[RangeInclusive<Epoch>], kind: &str, why: &str) -> String {
     let each = holes.iter().take(SHOWN_HOLES).map(|hole| match hole.start() == hole.end() {
         true => format!("{kind} {}", hole.start()),
@@ -159,7 +160,7 @@ pub fn holes(holes: &[RangeInclusive<Epoch>], kind: &str, why: &str) -> String {
     }
 }
 
-/// Formats a total. Its bounds are shown only if they differ by less than the total.
+/// Formats a total duration. Its bounds are shown only if they differ by less than the total.
 fn extent(Extent { about, at_least, at_most, .. }: Extent) -> String {
     let total = seconds(about);
     match at_most.saturating_sub(at_least) {

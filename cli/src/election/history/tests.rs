@@ -109,7 +109,8 @@ async fn an_unreadable_epoch_has_a_separate_lane() {
     assert!(picture::of(&objects.history().await, "x", false).svg().contains("(unreadable)"));
 }
 
-/// Another program may have written any times into the records, and a store may send any dates.
+/// Programs other than `tenure` may have written extreme times into the records, and a store may
+/// report extreme dates.
 #[tokio::test(start_paused = true)]
 async fn extreme_times_are_drawn() {
     let objects = Objects::new();

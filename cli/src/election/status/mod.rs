@@ -68,9 +68,9 @@ The clock of this host measures the duration.",
  130  interrupted by SIGINT, 143 by SIGTERM"
 );
 
-/// Columns of the name of a value, with the space after it.
+/// Columns of a terminal for the name of a value, with the space after the name.
 const NAME_OF_VALUE: usize = 11;
-/// Columns for a value on one line.
+/// Columns of a terminal for a value that fits on one line.
 pub const VALUE: usize = WIDTH - NAME_OF_VALUE;
 
 pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
@@ -119,7 +119,7 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
     Ok(if is_well { 0 } else { exit::VACANT })
 }
 
-/// Names of the fields of [`Status`], in the order of the structure.
+/// Names of the JSON fields of [`Status`], in the order of the structure.
 const FIELDS: [&str; 14] = [
     "state",
     "epoch",
@@ -202,7 +202,7 @@ fn state_line(state: LeaseState, reason: &str) -> String {
     line("state", &styled(state.style(), format_args!("{state}{reason}")))
 }
 
-/// Prints one field, the object, or the lines for people.
+/// Prints the field `field_name`, the whole JSON object, or the lines for people.
 pub fn show(
     status: &impl Serialize,
     field_name: Option<&str>,
@@ -217,7 +217,7 @@ pub fn show(
     Ok(())
 }
 
-/// Returns a field of a `--json` object on one line, escaped for a terminal.
+/// Returns the value of a field of the JSON object, on one line and escaped for a terminal.
 fn field(status: &impl Serialize, name: &str) -> String {
     let all = serde_json::to_value(status).expect("a plain struct with string keys makes JSON");
     match &all[name] {
@@ -250,7 +250,7 @@ fn lines(role: &str, leader: &Leader, age: Option<Duration>) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the name and its value. A long value continues on indented lines.
+/// Returns a line with the name and the value. A long value continues on indented lines.
 pub fn line(name: &str, value: &str) -> String {
     styled(FAINT, format_args!("{name:<10}")) + " " + &wrap(value, NAME_OF_VALUE)
 }
@@ -268,7 +268,7 @@ pub fn data(data: &Value) -> String {
     fit(&plain(&data.to_string()), VALUE)
 }
 
-/// Formats a duration with few digits.
+/// Formats a duration in milliseconds below 10 s, and in whole seconds from 10 s.
 fn short(duration: Duration) -> String {
     let cut = if duration < Duration::from_secs(10) { in_ms } else { in_seconds };
     cut(duration).to_string()

@@ -1,4 +1,4 @@
-//! The periods of `run --once-per`, as `status` shows them.
+//! The last period of `run --once-per`, as `status` shows it.
 
 use std::time::Duration;
 
@@ -67,7 +67,8 @@ impl PeriodStatus {
         }
     }
 
-    /// Returns the lines about the period, which precede the lines about the election.
+    /// Returns the lines about the last period. `status` prints them before the lines about the
+    /// election.
     pub fn for_people(&self) -> String {
         let colour = if matches!(self.state, "completed" | "running") { GOOD } else { ATTENTION };
         let code = self.exit_code.map(|code| format!(" with exit code {code}")).unwrap_or_default();

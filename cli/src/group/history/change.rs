@@ -1,4 +1,4 @@
-//! The changes of one assignment.
+//! The changes from one assignment of a group to the next.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use serde::Serialize;
 use tenure::{Epoch, EpochEnd};
 use tenure_groups::{GroupSnapshot, Marks, MemberSnapshot, PartitionNumber, PartitionSnapshot};
 
-/// An assignment with its changes.
+/// An assignment, and its changes since the previous assignment.
 #[derive(Debug)]
 pub struct AssignmentChange {
     pub epoch: Epoch,
-    /// Time by the store's clock.
+    /// Time of the assignment's creation by the store's clock.
     pub created: Option<DateTime<Utc>>,
     pub author: Author,
     pub coordinator: Option<String>,
@@ -22,7 +22,7 @@ pub struct AssignmentChange {
     pub is_first_known: bool,
     pub joined: Vec<Person>,
     pub left: Vec<DepartedMember>,
-    /// Changed partitions in the order of their numbers.
+    /// Partitions that the assignment has changed, in the order of their numbers.
     pub partitions: Vec<PartitionChange>,
     /// Reason why the assignment cannot be read. If it is set, all other fields are empty.
     pub unreadable: Option<String>,
@@ -62,9 +62,9 @@ pub struct PartitionChange {
     pub events: Vec<PartitionEvent>,
     pub from: Option<Person>,
     pub to: Option<Person>,
-    /// The token that was granted last.
+    /// The token of the newest grant of the partition.
     pub token: Option<Epoch>,
-    /// The next owner.
+    /// The member that gets the partition after its owner has released it.
     pub target: Option<Person>,
     /// Name that the partition is reserved for. A reserved partition has no owner.
     pub reserved_for: Option<String>,
@@ -75,7 +75,7 @@ pub struct PartitionChange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PartitionEvent {
-    /// The partition is in the first readable assignment. Its earlier changes are unknown.
+    /// The partition is in the oldest readable assignment, so its earlier changes are unknown.
     Stood,
     Added,
     /// A partition without an owner gets an owner.
@@ -160,7 +160,7 @@ impl AssignmentChange {
         }
     }
 
-    /// Keeps only changes of the partition with this name.
+    /// Keeps only the changes of the partition with this name. Drops all changes of members.
     pub fn keep_only(&mut self, name: &str) {
         self.partitions.retain(|it| it.name == name);
         self.joined.clear();

@@ -14,7 +14,7 @@ use crate::group::status::GroupStatus;
 pub struct AssignmentLine<'a> {
     kind: &'static str,
     epoch: u64,
-    /// Time by the store's clock.
+    /// Time of the assignment's creation by the store's clock.
     created_at: Option<String>,
     /// Name of the member that wrote the assignment; null if unknown, or if an operator wrote it.
     by: Option<&'a str>,
@@ -24,7 +24,7 @@ pub struct AssignmentLine<'a> {
     first_known: bool,
     joined: &'a [Person],
     left: Vec<DepartedLine<'a>>,
-    /// Changed partitions.
+    /// Partitions that the assignment has changed.
     partitions: Vec<PartitionLine<'a>>,
     unreadable: Option<&'a str>,
 }
@@ -33,7 +33,7 @@ pub struct AssignmentLine<'a> {
 struct DepartedLine<'a> {
     name: &'a str,
     session: &'a str,
-    /// End of the session; null if unknown.
+    /// The way in which the member's session ended; null if unknown.
     ended: Option<EpochEnd>,
 }
 

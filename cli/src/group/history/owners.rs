@@ -1,4 +1,4 @@
-//! The owners of each partition, in the order of time.
+//! The owners of each partition, in the order of time, from the history of a group.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +21,10 @@ pub struct OwnerSpan {
     pub until: Option<DateTime<Utc>>,
 }
 
-/// The name of a partition, and its spans.
+/// The name of a partition, and the spans of its owners.
 pub type Owners = (String, Vec<OwnerSpan>);
 
-/// The events that begin or end a span.
+/// The events that begin or end the span of an owner.
 const BOUNDS: [PartitionEvent; 6] = [
     PartitionEvent::Stood,
     PartitionEvent::Added,
@@ -34,12 +34,13 @@ const BOUNDS: [PartitionEvent; 6] = [
     PartitionEvent::Removed,
 ];
 
-/// Returns the owners of each partition, by its number.
+/// Returns the owners of each partition, by the number of the partition.
 pub fn of(history: &GroupHistory) -> BTreeMap<PartitionNumber, Owners> {
     let mut all = BTreeMap::<_, Owners>::new();
     let mut at = history.changes.iter().filter_map(|it| it.created).min().unwrap_or_default();
     for change in &history.changes {
-        // An assignment without a date gets the date of the previous assignment.
+        // If the store reports no date for an assignment, it gets the date of the previous
+        // assignment.
         at = change.created.map_or(at, |created| created.max(at));
         for it in &change.partitions {
             let (name, spans) = all.entry(it.number).or_default();

@@ -1,4 +1,4 @@
-//! The history as a drawing: a row for each partition, coloured by its owner.
+//! The drawing of a group's history. Each partition is a row, coloured by its owner.
 
 use chrono::{DateTime, Utc};
 use tenure_history::drawing::{Drawing, Interval, Mark, Subject};
@@ -7,7 +7,7 @@ use super::owners::{self, OwnerSpan};
 use super::read::GroupHistory;
 use crate::election::history::seconds;
 
-/// Maximum number of rows on a readable page.
+/// Maximum number of rows with which the drawing is readable.
 const MOST_ROWS: usize = 1_000;
 
 pub fn of(history: &GroupHistory, title: &str) -> Drawing {
@@ -49,7 +49,7 @@ fn subtitle(
     )
 }
 
-/// Returns the interval of a span with an owner.
+/// Returns the interval of a span in the drawing, if the span has an owner.
 fn interval(
     name: &str,
     span: &OwnerSpan,

@@ -14,7 +14,7 @@ use tenure_groups::{Group, GroupSnapshot, SessionState};
 
 use super::change::AssignmentChange;
 
-/// Maximum number of concurrent GETs, with up to 4 MiB each.
+/// Maximum number of concurrent GETs of assignments, with up to 4 MiB each.
 const AT_ONCE: usize = 8;
 
 /// The history of a group from its remaining assignments.
@@ -22,7 +22,7 @@ const AT_ONCE: usize = 8;
 pub struct GroupHistory {
     /// Changes of each assignment, in ascending order.
     pub changes: Vec<AssignmentChange>,
-    /// Numbers of assignments without an object.
+    /// Ranges of numbers whose assignments have no object.
     pub missing: Vec<RangeInclusive<Epoch>>,
     /// Number of older assignments that were not read.
     pub left_out: u64,
@@ -40,7 +40,7 @@ pub struct GroupHistory {
 }
 
 impl GroupHistory {
-    /// Keeps only changes of the partition with this name. Returns `false` if no assignment
+    /// Keeps only the changes of the partition with this name. Returns `false` if no assignment
     /// contains the partition.
     pub fn keep_only(&mut self, name: &str) -> bool {
         for change in &mut self.changes {

@@ -1,4 +1,4 @@
-//! The table for people.
+//! The table of a group's history for people.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::group::view::owner;
 use crate::output::columns::{SHORTENED, legend, table, wrap};
 use crate::output::print::{ATTENTION, FAINT, GOOD, NAME, plain, styled};
 
-/// Columns before the changes of an assignment.
+/// Indentation of the lines about the changes of an assignment, in columns.
 const INDENT: usize = 4;
 /// Symbols of the tables, with their meanings.
 const SYMBOLS: [(char, &str); 2] = [('?', "or before"), SHORTENED];
-/// The possible reasons for a missing assignment. The store does not show the actual reason.
+/// The possible reasons why an assignment is missing. The store does not show the actual reason.
 const GONE: &str = "compacted, deleted, or skipped by a restore";
 
 pub fn of(history: &GroupHistory) -> String {
@@ -80,7 +80,7 @@ fn row(change: &AssignmentChange) -> [String; 3] {
     [change.epoch.to_string(), styled(FAINT, created), by]
 }
 
-/// Describes each change of the assignment.
+/// Returns one sentence for each kind of change in the assignment.
 fn sentences(change: &AssignmentChange) -> Vec<String> {
     if let Some(why) = &change.unreadable {
         return vec![styled(ATTENTION, format_args!("unreadable: {}", plain(why)))];
@@ -128,7 +128,7 @@ fn members(names: &[&str], done: &str) -> Option<String> {
     }
 }
 
-/// Describes a change, such as `moved from w1 to w2`.
+/// Describes a change of a partition, such as `moved from w1 to w2`.
 fn done(event: PartitionEvent, it: &PartitionChange) -> String {
     let name = |of: &Option<Person>| of.as_ref().map_or("-".to_owned(), |it| plain(&it.name));
     let from = name(&it.from);
