@@ -101,9 +101,10 @@ mod tests {
         assert_eq!(at(0, 101, 70).until(end), Duration::ZERO);
     }
 
-    /// In the first 10 s, slewing makes the boot and the wall clock advance by 9 s. Then the
-    /// machine is paused for 5 s, which only the wall clock shows. So after 15 s, the wall clock
-    /// has advanced by 14 s.
+    /// A pause shortens the lease by its whole length, even if the clock that shows the pause was
+    /// slewed. In the first 10 s, slewing makes the boot and the wall clock advance by 9 s. Then
+    /// the machine is paused for 5 s, which only the wall clock shows. So after 15 s, the wall
+    /// clock has advanced by 14 s.
     #[test]
     fn regression_a_pause_with_a_slewed_clock_counts_fully() {
         let end = at(100, 100, 100).plus(Duration::from_secs(15));

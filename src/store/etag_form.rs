@@ -108,9 +108,9 @@ mod tests {
         (outcome, sent.into_inner().unwrap())
     }
 
-    /// Set-up: another process runs the same check, and writes the object before the first call
-    /// reads it. Expected: a later call still detects that the server compares ETags without
-    /// quotes.
+    /// Two processes may find out at the same time whether a server compares ETags without quotes.
+    /// The other process writes the object before the first call reads it, so this call learns
+    /// nothing. A later call must still find out.
     #[tokio::test]
     async fn regression_unquoted_etags_are_detected_during_another_check() {
         let form = ETagForm::default();

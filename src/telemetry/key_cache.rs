@@ -31,10 +31,10 @@ pub(super) struct KeyCache {
     place: Arc<str>,
     /// Metric names of the lease.
     pub(super) lease: &'static LeaseMetrics,
-    /// Keys of polls. The first observer or candidate creates these keys.
+    /// Keys of the metrics that each poll records. The first observer or candidate creates them.
     poll: OnceLock<Box<[Key]>>,
-    /// Keys of a lease. The first lease creates these keys, because a process may follow thousands
-    /// of elections without a lease.
+    /// Keys of the metrics in `LeaseMetrics::frequent`. The first lease creates them, because a
+    /// process may follow thousands of elections without a lease.
     frequent: OnceLock<Box<[Key]>>,
 }
 

@@ -60,7 +60,7 @@ impl Meter {
         Role::Observer.register(&self.keys);
     }
 
-    /// Starts to cache the keys of the frequent metrics.
+    /// Starts to cache the keys of the metrics in `LeaseMetrics::frequent`.
     pub fn keep_keys(&self) {
         self.keys.leads();
     }

@@ -16,7 +16,7 @@ pub(super) const FORMAT: u64 = 1;
 /// Maximum length of a line, in bytes. The lines of this crate have at most 300 bytes.
 const MAX_LINE: usize = 1_024;
 
-/// The line of one kind of object.
+/// The first line of one kind of object. The body of the object follows this line.
 pub(super) trait Line: Serialize + DeserializeOwned {
     /// Name of the field with the format, which is the first field of the line.
     const TAG: &'static str;
@@ -24,7 +24,7 @@ pub(super) trait Line: Serialize + DeserializeOwned {
     const WHAT: &'static str;
 }
 
-/// Returns the bytes of an object.
+/// Returns the bytes of an object with this first line and this body.
 pub(super) fn wrap<L: Line>(line: &L, body: &[u8]) -> Bytes {
     let mut bytes =
         serde_json::to_vec(line).expect("JSON can represent string keys and whole numbers");

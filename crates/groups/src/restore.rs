@@ -217,7 +217,8 @@ fn exists(newest: &Arc<Assignment>) -> GroupRestored {
     GroupRestored::Exists(GroupSnapshot::of(Some(newest)))
 }
 
-/// Returns the outcome of a call that finds this hold of another, unfinished restore.
+/// Returns the outcome of a restore that finds `held`, the assignment of another, unfinished
+/// restore.
 fn other(held: &Assignment) -> GroupRestored {
     GroupRestored::Unfinished(Epoch::new(held.epoch.get() - 1).unwrap_or(Epoch::FIRST))
 }

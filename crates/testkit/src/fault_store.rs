@@ -118,7 +118,7 @@ pub struct FaultStore {
     shared: Arc<Mutex<Orders>>,
 }
 
-/// The description of a fault. The method [`fault`](Order::fault) orders the fault.
+/// A fault that has no effect yet. [`fault`](Order::fault) adds it to the faults of the store.
 #[must_use = "call `fault` to order the fault"]
 pub struct Order<'a> {
     store: &'a FaultStore,

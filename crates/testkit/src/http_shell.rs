@@ -222,7 +222,7 @@ pub async fn pause(delay: std::time::Duration) {
 
 #[cfg(any(feature = "s3", feature = "dynamodb"))]
 pub mod aws {
-    //! The common part of the doubles of S3 and DynamoDB.
+    //! The common part of the test servers for S3 and DynamoDB.
 
     use std::sync::OnceLock;
 

@@ -38,7 +38,7 @@ pub struct Lock {
 }
 
 impl MorlingNode {
-    /// Runs steps 1 to 7 of the post.
+    /// Tries to acquire the lock once, by steps 1 to 7 of Morling's post.
     pub async fn try_lock(&self) -> Option<Lock> {
         let epoch = match self.latest().await {
             None => 1,

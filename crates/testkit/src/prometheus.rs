@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub type Labels = BTreeMap<String, String>;
 
-/// One scrape.
+/// The metrics of one scrape.
 #[derive(Debug, Default)]
 pub struct Scrape {
     /// Type of each metric.

@@ -181,8 +181,8 @@ async fn failed_keys_are_counted_and_the_first_reason_is_kept() {
     }
 }
 
-/// Before the fix, the report had no kind, so the command derived its exit code from the text of
-/// the first failure.
+/// Before the fix, the report of a compaction had no `ErrorKind`, so the command derived its exit
+/// code from the text of the first failure.
 #[tokio::test]
 async fn regression_the_first_failure_has_a_kind() {
     let text = "AccessDenied: no such permission";

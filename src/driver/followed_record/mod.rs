@@ -40,7 +40,7 @@ pub(super) struct FollowedRecord {
     pub(super) reclaim: bool,
     /// Last epoch for which the delay before its creation has ended (PR1, PR2).
     pub(super) deferred: Option<Epoch>,
-    /// Number of notifications that the driver has processed.
+    /// Number of the application's requests to poll now that the driver has processed.
     pub(super) notified: u64,
 }
 

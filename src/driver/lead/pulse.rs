@@ -10,7 +10,7 @@ use crate::env::moment::Moment;
 pub(crate) struct Pulse {
     last: Duration,
     longest_gap: Duration,
-    /// End of the longest gap.
+    /// End of the longest gap between two readings of the boot clock, on the boot clock.
     gap_over: Duration,
 }
 

@@ -133,8 +133,8 @@ fn a_record_of_another_writer_is_a_loss() {
     }
 }
 
-/// A person edited the object, and kept its nonce and heartbeat. The leader must not adopt this
-/// body as its own write.
+/// A person edited the leader's object, and kept its nonce and heartbeat. The leader must lose the
+/// epoch instead of treating this body as its own write.
 #[test]
 fn regression_another_body_with_the_known_heartbeat_is_not_adopted() {
     let mut play = in_doubt();

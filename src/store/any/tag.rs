@@ -9,7 +9,8 @@ use object_store::UpdateVersion;
 
 use crate::store::ETag;
 
-/// Encodes the pair. Returns `None` if both names are absent. An empty name counts as absent.
+/// Encodes both names of a version. Returns `None` if both are absent. An empty name counts as
+/// absent.
 pub(super) fn encode(e_tag: Option<&str>, version: Option<&str>) -> Option<ETag> {
     let given = |name: Option<&str>| name.filter(|name| !name.is_empty()).map(escaped);
     match (given(e_tag), given(version)) {
@@ -21,7 +22,7 @@ pub(super) fn encode(e_tag: Option<&str>, version: Option<&str>) -> Option<ETag>
     }
 }
 
-/// Returns the pair that [`encode`] has encoded.
+/// Returns both names of the version that [`encode`] has encoded.
 pub(super) fn decode(tag: &ETag) -> UpdateVersion {
     let mut names = [String::new(), String::new()];
     let mut part = 0;

@@ -68,7 +68,7 @@ pub(super) enum MetadataFailure {
 }
 
 impl MetadataFailure {
-    /// Returns `None` for an error of another service.
+    /// Returns the failure that this error reports. Returns `None` for an error of another service.
     pub(super) fn of(error: &(dyn StdError + 'static)) -> Option<MetadataFailure> {
         let status = |answer: &HttpResponse| MetadataFailure::Status(answer.status().as_u16());
         if let Some(token) = find::<SdkError<TokenError, HttpResponse>>(error) {
@@ -210,8 +210,9 @@ mod tests {
         imds::Client::builder().configure(&config).max_attempts(1).build()
     }
 
-    /// The SDK first requests the name of the machine's role. It reports a 404 to this request only
-    /// in a message.
+    /// Before the fix, a machine without a role was not a refusal of the metadata service. The SDK
+    /// first requests the name of the machine's role, and reports a 404 to this request only in a
+    /// message.
     #[tokio::test]
     async fn regression_a_machine_without_a_role_refuses() {
         let machine = imds::credentials::ImdsCredentialsProvider::builder();

@@ -251,7 +251,8 @@ pub async fn a_compaction(recorder: &Recorder) {
     counts_all(&now, &store);
 }
 
-/// A compactor runs during an unfinished restore, and again after the restore.
+/// A restore is unfinished, so a compactor deletes nothing. The metrics must count this run, and
+/// must show the unfinished restore until it is finished.
 pub async fn regression_a_restore_that_stops_a_compaction_is_counted(recorder: &Recorder) {
     let clock = TestClock::new();
     let store = FaultStore::new(Arc::new(MemoryStore::with_clock(Arc::new(clock.clone()))));

@@ -158,7 +158,7 @@ async fn regression_a_listing_without_an_answer_has_no_effect() {
 }
 
 /// The writes of this store return no ETags, so each renewal costs three requests. Before the fix,
-/// the store passed the check.
+/// the check of a new election accepted this store.
 #[tokio::test(start_paused = true)]
 async fn regression_a_store_without_etags_in_writes_is_unsafe() {
     let world = World::new();

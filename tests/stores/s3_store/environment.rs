@@ -86,8 +86,9 @@ const FORMS: [(&str, &str); 10] = [
     ("http://tenure-test.h.example", "http://tenure-test.h.example/tenure-test/app/key"),
 ];
 
-/// The requests go through a test proxy. The proxy receives whole URLs and resolves no names, so
-/// the hosts need not exist.
+/// A custom endpoint may have a path, and each request must go to a URL below this path. The
+/// requests go through a test proxy, which receives whole URLs and resolves no names, so the hosts
+/// need not exist.
 #[test]
 fn regression_requests_arrive_below_the_path_of_the_endpoint() {
     for (endpoint, url) in FORMS {

@@ -13,7 +13,7 @@ use crate::protocol::plan::Evidence;
 use crate::protocol::session::SessionRecord;
 use tenure::{EpochEnd, Moment};
 
-/// The memory of a coordinator.
+/// The facts that a coordinator remembers from earlier rounds, for its next plan.
 #[derive(Debug, Default)]
 pub(super) struct PlanAdvice {
     pub(super) failing: FailingPartitions,

@@ -113,8 +113,8 @@ async fn no_session_is_deleted_without_a_readable_assignment() {
     assert_eq!(keys(&fleet, "app/").await.len(), 5);
 }
 
-/// Before the fix, a run that was stopped after it had sent a deletion of sessions did not wait for
-/// the answer.
+/// Before the fix, if a compactor was stopped after it had sent a deletion of sessions, its run
+/// ended without the answer to this deletion.
 #[tokio::test(start_paused = true)]
 async fn regression_a_stopped_run_waits_for_its_deletion_of_sessions() {
     let fleet = with_ended_sessions(3).await;

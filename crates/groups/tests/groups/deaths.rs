@@ -181,14 +181,15 @@ async fn regression_a_process_in_a_crash_loop_joins_later_each_time() {
     a_process_crashes(|fleet, _| fleet.node("x")).await;
 }
 
-/// The default name of a member contains the process id, so the process has another name after each
-/// start.
+/// Each start of the crashing process has another name, because a default name contains the process
+/// id. The group must delay the joins of these new names, too.
 #[tokio::test(start_paused = true)]
 async fn regression_a_crash_loop_under_new_names_joins_later_each_time() {
     a_process_crashes(|fleet, start| fleet.node(&format!("x-{start}"))).await;
 }
 
-/// Before the fix, the process got its former partitions back after each start.
+/// Before the fix, a crashing process with a unique name got its former partitions back after each
+/// start.
 #[tokio::test(start_paused = true)]
 async fn regression_a_crash_loop_under_a_unique_name_loses_its_reservations() {
     a_process_crashes(|fleet, _| fleet.node("x").name_is_unique(true)).await;

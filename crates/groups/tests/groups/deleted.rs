@@ -51,8 +51,9 @@ async fn is_refused(fleet: &Fleet, member: Node) {
     assert!(events.iter().any(|it| it.contains("NewestDeleted")), "{events:?}");
 }
 
-/// Before the fix, the new member owned partitions under token 2 while older members owned the same
-/// partitions under tokens 4 and 16.
+/// Before the fix, if all assignments were deleted, a new member that could not read the sessions
+/// owned partitions under token 2 while older members owned the same partitions under tokens 4 and
+/// 16.
 #[tokio::test(start_paused = true)]
 async fn regression_unreadable_sessions_block_the_first_assignment() {
     let (fleet, a, b, greatest) = two().await;
@@ -94,8 +95,9 @@ async fn an_object_that_is_not_a_session_blocks_the_first_assignment() {
     assert!(events.iter().any(|it| it.contains(key) && it.contains("Repair")), "{events:?}");
 }
 
-/// Before the fix, the next member reported the deletion, but also sealed the sessions of the dead
-/// members. The seals erased the evidence of the deletion, and the member was granted token 2.
+/// Before the fix, a new member reported the deletion of all assignments, but also sealed the
+/// sessions of the dead members. The seals erased the evidence of the deletion, and the member was
+/// granted token 2.
 #[tokio::test(start_paused = true)]
 async fn regression_after_the_death_of_all_members_no_token_is_granted_again() {
     let (fleet, a, b, _) = two().await;
@@ -120,7 +122,8 @@ async fn regression_after_the_death_of_all_members_no_token_is_granted_again() {
     }
 }
 
-/// Before the fix, no member reported the deletion after all members had left.
+/// Before the fix, if all members left and all assignments were deleted, no later member reported
+/// this deletion.
 #[tokio::test(start_paused = true)]
 async fn regression_after_all_members_have_left_no_token_is_granted_again() {
     let (fleet, a, b, _) = two().await;
@@ -132,7 +135,8 @@ async fn regression_after_all_members_have_left_no_token_is_granted_again() {
     is_refused(&fleet, fleet.member("c").await).await;
 }
 
-/// Before the fix, the same partition and token were granted to a second session.
+/// Before the fix, after a deletion of the newest assignment a partition was granted to a second
+/// session under the same token.
 #[tokio::test(start_paused = true)]
 async fn regression_a_deleted_newest_assignment_is_not_created_again() {
     let (fleet, a, b, greatest) = two().await;
@@ -189,8 +193,8 @@ async fn regression_the_next_session_has_the_greatest_assignment_seen() {
     }
 }
 
-/// Before the fix, the compactor deleted the session that showed the deletion, because no existing
-/// assignment names this session.
+/// Before the fix, the compactor deleted the only session that had seen a deleted assignment,
+/// because no existing assignment names this session.
 #[tokio::test(start_paused = true)]
 async fn regression_a_compaction_keeps_sessions_that_saw_a_deleted_assignment() {
     let fleet = Fleet::new(PARTITIONS);

@@ -48,8 +48,8 @@ fn regression_a_membership_is_lost_when_the_runtime_of_its_join_ends() {
     }
 }
 
-/// Before the fix, each session lapsed and the join created another one, without end and without an
-/// error.
+/// Before the fix, if the store denied one kind of request of a join, each session lapsed and the
+/// join created another one, without end and without an error.
 #[tokio::test(start_paused = true)]
 async fn regression_a_join_returns_an_error_if_one_of_its_requests_is_denied() {
     let denied = [Call::Get, Call::Create, Call::Replace];

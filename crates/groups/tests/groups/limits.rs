@@ -43,7 +43,8 @@ async fn regression_data_that_nests_too_deep_is_refused() {
 }
 
 /// Another program may write a session whose data is nested as deep as a session permits, which is
-/// too deep for an assignment.
+/// too deep for an assignment. Such a session must stop neither the plans nor the snapshots of the
+/// group.
 #[tokio::test(start_paused = true)]
 async fn regression_a_session_with_data_that_nests_too_deep_does_not_stop_the_group() {
     let fleet = Fleet::new(2);
@@ -202,7 +203,8 @@ async fn regression_reservations_take_no_more_room_than_owners() {
     balanced(&[&a, &b], most - 10, VALIDITY * 2).await;
 }
 
-/// An object may be unreadable after a rule of the bucket has moved it to an archive.
+/// An object among the sessions may be unreadable, for example after a rule of the bucket has moved
+/// it to an archive. The coordinator must still give partitions to new members.
 #[tokio::test(start_paused = true)]
 async fn regression_an_unreadable_object_among_the_sessions_stops_no_plan() {
     for fault in [Fault::Denied, Fault::FailBefore, Fault::Hang] {

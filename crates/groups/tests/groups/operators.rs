@@ -206,8 +206,8 @@ async fn regression_a_written_then_refused_operation_may_have_happened() {
     assert!(error.may_have_happened(), "{error}");
 }
 
-/// Before the fix, the call sent 256 writes. One of them took effect later, although the error did
-/// not say that the change may have happened.
+/// Before the fix, if the store answered no write of an operator's call, the call sent 256 writes.
+/// One of them took effect later, although the error did not say that the change may have happened.
 #[tokio::test(start_paused = true)]
 async fn regression_an_operation_without_an_answer_may_have_happened() {
     for fault in [Fault::Late(secs(600)), Fault::Conflict, Fault::Hang] {

@@ -255,8 +255,8 @@ async fn a_unique_name_gets_the_partitions_of_its_predecessor() {
     }
 }
 
-/// The coordinator still renews its session. So only the unchanged count of its rounds shows that
-/// it does not plan.
+/// A coordinator that cannot list still renews its session, so only the unchanged count of its
+/// rounds shows that it does not plan. A deputy must replace this coordinator.
 #[tokio::test(start_paused = true)]
 async fn regression_a_coordinator_that_cannot_list_is_replaced() {
     let fleet = Fleet::new(6);

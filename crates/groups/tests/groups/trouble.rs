@@ -24,7 +24,8 @@ impl Assignor for Panics {
     }
 }
 
-/// Before the fix, the application waited for events without end, although the member had no lease.
+/// Before the fix, if the assignor of a member panicked, the application waited for events without
+/// end, although the member had no lease.
 #[tokio::test(start_paused = true)]
 async fn regression_a_member_with_a_panicking_assignor_is_lost() {
     let fleet = Fleet::new(2);
@@ -66,7 +67,8 @@ async fn regression_after_an_outage_of_listings_one_member_coordinates() {
     assert!(count(Call::Get) <= 2_100, "{} GETs", count(Call::Get));
 }
 
-/// Before the fix, a leaving member tried to create an assignment for minutes before it resigned.
+/// Before the fix, if the store answered no write of an assignment, a leaving member tried to
+/// create an assignment for minutes before it resigned.
 #[tokio::test(start_paused = true)]
 async fn regression_a_member_leaves_although_assignments_cannot_be_written() {
     let fleet = Fleet::new(4);
@@ -272,8 +274,8 @@ fn regression_a_process_that_leaves_while_it_joins_leaves_no_live_member() {
     }
 }
 
-/// Before the fix, after one failed request a process with a unique name waited until the session
-/// of its predecessor lapsed.
+/// Before the fix, if one request to seal the session of its predecessor failed, a process with a
+/// unique name waited until this session lapsed.
 #[tokio::test(start_paused = true)]
 async fn regression_a_failed_seal_of_the_predecessor_is_repeated() {
     for call in [Call::Get, Call::Replace] {

@@ -76,7 +76,7 @@ pub struct Process {
     pub participant: Option<Machines>,
     /// The last contents that the process knows to be in the session's object.
     pub written: Option<Data>,
-    /// Contents that the process has sent, with their heartbeats.
+    /// Contents of the session's object that the process has sent, each with its heartbeat.
     wrote: Vec<(u64, Data)>,
     /// Broken: the state of the machines before the last release. The process can return to this
     /// state.

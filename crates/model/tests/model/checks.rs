@@ -35,7 +35,8 @@ pub struct Grant {
     /// True while the store has answered the first page of the confirming LIST, but not the last
     /// page.
     pub pending: bool,
-    /// True if no greater epoch existed at the date of the grant.
+    /// True if no greater epoch existed when the store evaluated the first page of the confirming
+    /// LIST.
     pub alone: bool,
 }
 

@@ -24,7 +24,7 @@ pub struct Process {
     pub mail: Option<Answer>,
     /// True if the listing that a broken process sends before its create showed no greater epoch.
     pub confirmed: bool,
-    /// True if the process crashed before.
+    /// True if the process has crashed and restarted.
     pub reborn: bool,
     /// The next three fields belong to a process with a unique name: the nonces that it drew since
     /// its last start, the nonces that it drew before, and whether its first campaign after a

@@ -157,6 +157,6 @@ impl Budget {
         foreign_creates: 0,
         untrue_refusals: 0,
     };
-    /// A leader renews early once.
+    /// The budget of a run without faults, in which a leader renews early once.
     pub const CALM: Budget = Budget { renewals: 1, ..Budget::NONE };
 }

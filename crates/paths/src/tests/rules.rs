@@ -18,7 +18,7 @@ fn operations() -> Vec<Operation> {
     pairs.map(|(reads, writes)| Operation::of(reads, writes)).collect()
 }
 
-/// Two operations for which the modes and the rule give different results.
+/// Two operations that the modes admit together and the rule forbids, or the reverse.
 #[derive(Debug)]
 struct Wrong {
     rule: bool,

@@ -105,7 +105,8 @@ impl GcsServer {
         AnyObjectStore::gcs(self.builder()).expect("the settings are valid")
     }
 
-    /// Begins the description of a fault. The fault is armed at the end of the statement.
+    /// Returns a builder for a fault of this server. The fault has an effect once the builder is
+    /// dropped.
     pub fn fault(&self, fault: ServerFault) -> Arming {
         self.shared.faults.arm(fault)
     }

@@ -157,7 +157,8 @@ impl S3Server {
         aws::env(("AWS_ENDPOINT_URL", self.endpoint()))
     }
 
-    /// Begins the description of a fault. The fault is armed at the end of the statement.
+    /// Returns a builder for a fault of this server. The fault has an effect once the builder is
+    /// dropped.
     pub fn fault(&self, fault: ServerFault) -> Arming {
         self.shared.faults.arm(fault)
     }

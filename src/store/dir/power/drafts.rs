@@ -13,8 +13,9 @@ use crate::store::dir::draft::Draft;
 use crate::store::dir::folder::Folder;
 use crate::store::dir::lock::work_folder;
 
-/// The draft of a settled object has the date of the object. Set-up: another process writes before
-/// the draft becomes the object.
+/// Before the fix, a read failed if another process wrote during the read. The read wrote a
+/// possibly lost object again, and its draft had the object's old date. So the other process
+/// removed the draft as a leftover.
 #[test]
 fn regression_the_draft_of_an_old_object_is_no_leftover() {
     let scene = Scene::new();

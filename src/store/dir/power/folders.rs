@@ -5,8 +5,8 @@ use std::fs;
 use super::disk::{Fate, children};
 use super::{Scene, delete, unless_it_dies};
 
-/// Set-up: a deletion removes the folder while a writer writes its draft. Expected: the writer
-/// creates the folder again, and its object survives a power loss.
+/// A deletion removes the folder of an object while another process writes its draft. The writer
+/// must create the folder again, and the object must survive a power loss.
 #[test]
 fn regression_a_write_creates_a_concurrently_removed_folder_again() {
     for meanwhile_made_again in [false, true] {
@@ -29,8 +29,9 @@ fn regression_a_write_creates_a_concurrently_removed_folder_again() {
     }
 }
 
-/// Set-up: the process of the first deletion dies before its sync, so the second deletion finds no
-/// object. Expected: the second deletion still syncs the folder.
+/// The process of the first deletion dies after it has removed the object, and before it has synced
+/// the folder. The second deletion finds no object, but must sync the folder. Otherwise a power
+/// loss restores the object.
 #[test]
 fn regression_a_repeated_deletion_survives_a_power_loss() {
     let scene = Scene::new();

@@ -259,8 +259,8 @@ async fn an_expired_session_is_transient_after_the_store_accepted_it() {
     expect(store.get(KEY, None, MAX).await, kind, no, &["400 ExpiredToken"]);
 }
 
-/// If the test forks a process, the child inherits the listening socket of a test server, and keeps
-/// the socket open until it executes its program. A connection in this time must not succeed.
+/// A dropped test server must accept no connection, even while the test starts processes. A forked
+/// child inherits the server's listening socket, and keeps it open until it executes its program.
 #[test]
 fn regression_a_dropped_server_accepts_no_connection_while_processes_start() {
     let over = AtomicBool::new(false);

@@ -1,4 +1,4 @@
-//! Deliberate defects.
+//! Deliberate defects of the ownership. The tests of the interleavings must find each defect.
 
 use super::*;
 

@@ -13,12 +13,12 @@ use super::{Seat, Share};
 /// (Harvey and others, "Semi-matchings for bipartite graphs and load balancing", 2006).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// The count is at most the floor of the proportion.
+    /// The seat's number of shares is at most the floor of its proportion.
     Due(PerWeight),
-    /// The count is above the floor and at most the ceiling. All counts in this range have the same
-    /// rank, so no share moves between two seats with these counts.
+    /// The number of shares is above the floor and at most the ceiling. All numbers in this range
+    /// have the same rank, so no share moves between two seats with these numbers.
     Spare,
-    /// The count is above the ceiling.
+    /// The number of shares is above the ceiling.
     Excess(PerWeight),
 }
 

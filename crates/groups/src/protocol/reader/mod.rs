@@ -100,7 +100,7 @@ impl Reader {
         self.known.as_ref()
     }
 
-    /// Returns the greatest epoch that is known to have existed.
+    /// Returns the epoch of the greatest assignment that is known to have existed.
     pub fn greatest(&self) -> Option<Epoch> {
         self.greatest
     }

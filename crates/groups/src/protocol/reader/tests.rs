@@ -115,7 +115,7 @@ fn the_loser_of_a_race_follows_the_winner() {
         (reader.step(), reader.known().map(|it| it.nonce)),
         (ReaderStep::Idle, Some(nonce(7)))
     );
-    // Here the assignment of the winner was compacted before the read.
+    // In this race the winner's assignment was compacted before the loser read it.
     let mut reader = creates();
     reader.handle(AssignmentAnswer::Refused);
     assert_eq!(reader.handle(AssignmentAnswer::Missing), None);

@@ -228,7 +228,7 @@ fn evidence_covers_only_named_sessions() {
     assert_eq!(it.evidence(Some(&now), join), Evidence::default());
 }
 
-/// Rule R3.
+/// A session joins only if it is live, and was read after the known assignment (rule R3).
 #[test]
 fn a_live_session_joins_once_it_was_read_after_the_assignment() {
     let read = |record: SessionRecord, known: Option<&Assignment>| {

@@ -22,7 +22,7 @@ pub struct SingleProcess {
     /// The content that the process expects in the store, and the number of writes when the process
     /// first read this content.
     pub seen: Option<(SingleBody, u8)>,
-    /// True if the process crashed before.
+    /// True if the process has crashed and restarted.
     pub reborn: bool,
 }
 

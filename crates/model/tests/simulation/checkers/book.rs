@@ -38,7 +38,7 @@ pub struct Grant {
     pub confirm: Option<Seen>,
 }
 
-/// A leadership, from the end of the campaign to the end of the belief.
+/// A leadership, from the end of the campaign until the application drops it or learns of its loss.
 #[derive(Debug, Clone)]
 pub struct Lead {
     pub id: LeadId,
