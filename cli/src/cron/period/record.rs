@@ -118,12 +118,19 @@ impl PeriodRecord {
         let newest = EarlierPeriod {
             start: self.period_start,
             attempts: self.attempts,
-            candidate: self.candidate.chars().take(MOST_CHARS).collect(),
+            candidate: self.candidate.clone(),
             started_at: self.started_at,
             ended_at: self.ended_at,
             exit_code: self.exit_code,
         };
-        self.earlier.iter().cloned().chain([newest]).collect()
+        // Another program may have written more periods or longer names.
+        let more = self.earlier.len().saturating_sub(MOST_EARLIER);
+        let all = self.earlier[more..].iter().cloned().chain([newest]);
+        all.map(|mut period| {
+            period.candidate = period.candidate.chars().take(MOST_CHARS).collect();
+            period
+        })
+        .collect()
     }
 
     /// Returns the periods for people, in ascending order. `runs` is true if the leader still holds

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use super::record::BadRecord;
+use super::record::{BadRecord, EarlierPeriod};
 use super::*;
 
 const HOUR: u64 = 3_600;
@@ -282,4 +282,15 @@ fn a_record_keeps_the_last_29_earlier_periods() {
     assert_eq!(starts, (10..39).map(|hour| date(s(HOUR * hour))).collect::<Vec<_>>());
     let last = record.earlier.last().expect("an earlier period");
     assert_eq!((last.attempts, last.exit_code, last.candidate.len()), (2, Some(0), 64));
+}
+
+/// Before the fix, `history` and the page showed all periods and whole names of a foreign record.
+#[test]
+fn regression_a_foreign_record_shows_at_most_30_short_rows() {
+    let mut record = begun(&hourly(), s(HOUR), 1);
+    let long = EarlierPeriod { candidate: "x".repeat(1_000), ..record.periods().remove(0) };
+    record.earlier = vec![long; 5_000];
+    let rows = record.rows(false);
+    assert_eq!(rows.len(), 30);
+    assert!(rows.iter().all(|row| row.period.candidate.len() <= 64));
 }
