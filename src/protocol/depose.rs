@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::message::{EpochEnd, Nonce, Seen};
 use crate::epoch::Epoch;
 
-/// The operator's order.
+/// An operator's order to depose the leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DeposeOrder {
     /// The epoch to depose. Other epochs stay unchanged.
@@ -18,7 +18,7 @@ pub struct DeposeOrder {
     pub force: bool,
 }
 
-/// The decision on an order.
+/// The decision on a [`DeposeOrder`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// Overwrite the epoch object with its sealed record, with `If-Match`.

@@ -68,7 +68,7 @@ pub struct StoreAge {
     pub margin: Duration,
 }
 
-/// One reading of an observer.
+/// One reading of a leader's record by an observer.
 #[derive(Debug, Clone)]
 pub struct Reading<'a> {
     pub sighting: &'a Sighting,

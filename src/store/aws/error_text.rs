@@ -210,9 +210,9 @@ mod tests {
         imds::Client::builder().configure(&config).max_attempts(1).build()
     }
 
-    /// Before the fix, a machine without a role was not a refusal of the metadata service. The SDK
-    /// first requests the name of the machine's role, and reports a 404 to this request only in a
-    /// message.
+    /// Before the fix, the store did not treat a missing role of the machine as a refusal by the
+    /// metadata service. The SDK first requests the name of this role, and reports a 404 to this
+    /// request only in a message.
     #[tokio::test]
     async fn regression_a_machine_without_a_role_refuses() {
         let machine = imds::credentials::ImdsCredentialsProvider::builder();

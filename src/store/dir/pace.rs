@@ -13,7 +13,7 @@ use crate::env::clock::{Clock as _, SystemClock};
 const SHORTEST_REST: Duration = LONGEST_PAUSE.saturating_add(Duration::from_millis(1));
 const LONGEST_REST: Duration = Duration::from_millis(50);
 
-/// Time of the last rest, on the boot clock.
+/// Time at which the last rest of a deletion ended, on the boot clock.
 #[derive(Debug)]
 pub(super) struct Pace(Duration);
 

@@ -263,8 +263,8 @@ async fn regression_an_ended_stream_can_be_polled_again() {
     assert!(events.next().await.is_none());
 }
 
-/// A lease is at risk while a renewal hangs. The application must receive the event at once, and
-/// not only after the request timeout.
+/// A lease is at risk while a renewal hangs. The application must receive the event without a wait
+/// for the request timeout.
 #[tokio::test(start_paused = true)]
 async fn regression_a_lease_at_risk_is_reported_while_a_request_hangs() {
     for start in (0..20).map(|i| millis(5_000 + i * 125)) {

@@ -25,8 +25,9 @@ async fn the_group_may_write_files_of_its_directory() {
     assert_eq!(mode(".tenure/lock"), 0o660);
 }
 
-/// Before the fix, a new file or folder got the group's permissions after its name. Other members of
-/// the group failed in between, and for ever if the process was killed in between.
+/// Before the fix, a new file or folder first got its name, and then the group's permissions. Other
+/// members of the group failed in the meantime, and permanently if the process was killed in the
+/// meantime.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn regression_the_group_may_use_each_file_from_the_start() {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -197,8 +198,8 @@ fn tree(path: &Path) -> BTreeMap<PathBuf, FileState> {
     tree
 }
 
-/// Before the fix, the opening of a store and each listing created `.tenure/lock`. If root did so,
-/// the candidate of another user could no longer write.
+/// Before the fix, the opening of a store and each listing created `.tenure/lock`. If root created
+/// this file, the candidate of another user could no longer write.
 #[tokio::test]
 async fn regression_readers_change_nothing() {
     use std::os::unix::fs::PermissionsExt as _;

@@ -25,7 +25,7 @@ pub(super) struct Walk {
     why: Why,
     /// Number of the fence at the end of the log.
     top: u64,
-    /// Current number, at `base` or above.
+    /// Number that the writer reads or fences next, at `base` or above.
     number: u64,
     /// Number directly below the first number that was free when the fence was created.
     base: u64,
@@ -38,7 +38,7 @@ impl Walk {
         self.number
     }
 
-    /// Returns the fence to create at the current number.
+    /// Returns the fence to create at `number`.
     pub(super) fn draft(&self, epoch: Epoch) -> Draft {
         let kind = Kind::Fence { base: self.base };
         let header = Header { epoch, nonce: self.nonce, claim: 0, kind };

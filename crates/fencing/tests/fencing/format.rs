@@ -41,7 +41,7 @@ async fn a_claim_in_place_of_the_newest_entry_is_not_an_entry() {
     let claim = object_at(&memory, &format!("log/{:020}", 1)).await;
     let newest = log.open(e(2)).await.unwrap().append("new").await.unwrap();
     log.trim(newest).await.unwrap();
-    // The delayed claim arrives.
+    // The delayed claim arrives at the number of the trimmed entry.
     memory.create(&format!("log/{number:020}"), claim.into()).await.unwrap();
     let latest = older.latest().await.unwrap().unwrap();
     assert_eq!((latest.number, latest.epoch), (newest, e(2)));

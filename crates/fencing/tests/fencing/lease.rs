@@ -34,7 +34,7 @@ impl Guards {
         (log, self.object.open(token).await.unwrap())
     }
 
-    /// Returns one call of each kind, with its name.
+    /// Returns one call of each kind of guard, with the name of the call.
     fn calls<'a>(
         &'a self,
         token: Token,

@@ -43,8 +43,7 @@ async fn regression_data_that_nests_too_deep_is_refused() {
 }
 
 /// Another program may write a session whose data is nested as deep as a session permits, which is
-/// too deep for an assignment. Such a session must stop neither the plans nor the snapshots of the
-/// group.
+/// too deep for an assignment. Plans and snapshots of the group must still succeed.
 #[tokio::test(start_paused = true)]
 async fn regression_a_session_with_data_that_nests_too_deep_does_not_stop_the_group() {
     let fleet = Fleet::new(2);

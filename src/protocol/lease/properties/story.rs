@@ -141,7 +141,7 @@ fn slewed(ppm: u64, by: i64) -> u64 {
     (ppm * (1_000_000 + by).unsigned_abs()) / 1_000_000
 }
 
-/// A defect of an implementation. Each defect must cause an overlap in some story.
+/// A defect of an implementation. Each defect must make two leases overlap in some story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Broken {
     No,

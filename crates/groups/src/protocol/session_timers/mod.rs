@@ -54,13 +54,13 @@ struct SessionTimer {
     validity: Duration,
     /// The last tag, and the time of receipt of the first answer with this tag.
     tag: Option<(ETag, Moment)>,
-    /// Time at which the last answered request with this tag was sent.
+    /// Time at which the last answered request that showed `tag` was sent.
     shown: Option<Moment>,
-    /// Whether the last change of the tag came too early or too late for a renewal.
+    /// Whether the last change of `tag` came too early or too late for a renewal of the session.
     odd: bool,
-    /// Time at which the last answered GET was sent.
+    /// Time at which the last answered GET of the session was sent.
     read: Option<Moment>,
-    /// Number of consecutive failed reads, and the time of the last failure.
+    /// Number of consecutive failed reads of the session, and the time of the last failure.
     failed: (u32, Option<Moment>),
     /// Time of receipt of the first answer that shows the session ended in a way that requires a
     /// wait, such as a deposition.

@@ -141,8 +141,8 @@ fn sessions_are_due_once_a_validity_and_by_their_tags() {
 }
 
 /// A late change of the tag may be a resignation, because a member that lost its session resigns it
-/// long after its last renewal. So the session must be read at once, even if the last read is
-/// recent.
+/// long after its last renewal. So the change must cause a read of the session, even if the last
+/// read is recent.
 #[test]
 fn regression_a_late_change_of_the_tag_causes_a_read() {
     let mut timers = timers();
