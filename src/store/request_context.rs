@@ -23,7 +23,7 @@ pub(super) enum Verb {
 pub(super) fn is_of_a_proxy(status: u16, code: &str) -> bool {
     match status {
         401 | 403 | 404 | 408 | 409 | 412 | 425 | 429 => false,
-        // No service sends these statuses.
+        // None of the supported services sends these statuses, so they come from a proxy.
         407 | 410 | 421 | 451 => true,
         status => code.is_empty() && matches!(status, 400..=499 | 501),
     }

@@ -1,4 +1,4 @@
-//! Keys that contain the epoch.
+//! Generations of objects, whose keys contain the epoch of their writer.
 
 use std::sync::Arc;
 use std::time::Duration;

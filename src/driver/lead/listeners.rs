@@ -1,4 +1,4 @@
-//! The subscribers of events.
+//! The subscribers to the events of a leadership.
 
 use std::sync::OnceLock;
 

@@ -118,7 +118,7 @@ impl Folder {
                 Ok(Child::Folder(Folder { file: fd.into(), path, access, thread_lock }))
             }
             Err(Errno::ENOENT) => Ok(Child::Missing),
-            // A symbolic link causes one of these two errors. The system determines which error.
+            // A symbolic link causes `ENOTDIR` on some systems, and `ELOOP` on others.
             Err(Errno::ENOTDIR | Errno::ELOOP) => match self.look_up(name)? {
                 Some(Named::Object { .. }) => Ok(Child::NotAFolder),
                 Some(Named::Other(what)) => Err(in_the_way(&self.path_of(name), what)),

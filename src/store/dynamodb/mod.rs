@@ -80,7 +80,8 @@ pub struct DynamoStore {
     table: String,
     session: Session,
     date: StoreDate,
-    /// Initialized after the check of the table has succeeded.
+    /// Set after the keys of the table have been checked, or the check was denied. Then no further
+    /// check runs.
     looked: OnceCell<()>,
 }
 

@@ -1,4 +1,4 @@
-//! Path locks under a partition.
+//! Tests of path locks in the work on a partition.
 
 use futures::FutureExt as _;
 use serde_json::Value;

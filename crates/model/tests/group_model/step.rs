@@ -1,4 +1,4 @@
-//! The effects of an action.
+//! The effects of an action on a state of the group model.
 
 use tenure::protocol::message::Input;
 use tenure::protocol::message::{Answer, Nonce, Request};

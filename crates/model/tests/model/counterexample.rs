@@ -1,4 +1,4 @@
-//! Prints counterexamples.
+//! Prints a counterexample: the path to a state that breaks a property.
 
 use tenure::protocol::find::After;
 use tenure::protocol::message::Input;

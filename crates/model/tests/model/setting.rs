@@ -55,25 +55,25 @@ pub struct Budget {
     /// The sender abandons a request after a timeout, a 409 or a 5xx. The store may apply the write
     /// later or never. A lost request or a lost answer is also an event of this kind.
     pub gives_up: u8,
-    /// A write is applied, and a copy of the write remains in transit.
+    /// Writes that are applied while a copy remains in transit.
     pub twice: u8,
-    /// A request is answered, and the answer remains in transit.
+    /// Answers that remain in transit after the store has served the request.
     pub late: u8,
-    /// A foreign record was written again with the same body.
+    /// Repeated writes of a foreign record with the same body.
     pub touches: u8,
-    /// A page of a listing has only one key, although the listing has more keys.
+    /// Pages of a listing that have only one key, although the listing has more keys.
     pub short_pages: u8,
-    /// A process crashes, and restarts without its memory.
+    /// Crashes of a process, which restarts without its memory.
     pub crashes: u8,
-    /// An operator deposes the leader.
+    /// Depositions of the leader by an operator.
     pub depositions: u8,
-    /// A leader renews early.
+    /// Early renewals of a leader.
     pub renewals: u8,
-    /// A grant is abandoned.
+    /// Grants that the driver abandons.
     pub abandons: u8,
-    /// A compactor runs.
+    /// Runs of a compactor.
     pub compactions: u8,
-    /// A peer that follows Morling's post decides to create an epoch.
+    /// Decisions of a peer that follows Morling's post to create an epoch.
     pub foreign_creates: u8,
     /// An SDK resends a write that took effect. The second attempt fails, so the SDK returns 412.
     pub untrue_refusals: u8,

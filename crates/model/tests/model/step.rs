@@ -1,4 +1,4 @@
-//! The effects of the actions on a state.
+//! The effects of the actions on a state of the election.
 
 use std::time::Duration;
 

@@ -101,7 +101,7 @@ pub enum Serving {
     Twice,
     /// The answer stays in transit.
     Late,
-    /// The page has one key.
+    /// The page of a listing has only one key, although the listing has more keys.
     ShortPage,
     /// The write succeeds, but the answer is 412.
     UntrueRefusal,

@@ -1,4 +1,4 @@
-//! The HTTP side of the server.
+//! The HTTP side of the test server for DynamoDB.
 
 use std::io;
 use std::sync::Arc;

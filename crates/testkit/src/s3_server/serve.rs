@@ -1,4 +1,4 @@
-//! The HTTP side of the server: applies faults, and passes other requests to `s3s`.
+//! The HTTP side of the test server for S3: applies faults, and passes other requests to `s3s`.
 
 use std::io;
 use std::sync::Arc;

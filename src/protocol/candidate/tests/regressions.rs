@@ -1,4 +1,4 @@
-//! Defects that tests and random walks found.
+//! Regression tests of the candidate, for defects that tests and random walks found.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Tests of the drafts of settled objects.
+//! Tests of the drafts with which a process writes a possibly lost object again.
 
 use std::fs;
 use std::io::Write as _;

@@ -200,7 +200,7 @@ impl Checker for UnsealedIsNewest {
     }
 
     fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
-        // Only these two events can break the invariant.
+        // Only a create of an epoch and a grant can break the invariant I6.
         if !matches!(event, Event::Created { .. } | Event::Granted { .. }) {
             return Ok(());
         }
