@@ -92,9 +92,9 @@ impl Writer {
 mod tests {
     use super::*;
 
-    /// Before the fix, a race could panic at the start of a late writer. `nap` computed the
+    /// Before the fix, a race could panic while a writer waited for its start. `nap` computed the
     /// remaining time twice: for the comparison and for the subtraction. The subtraction
-    /// underflowed if the start passed between the two computations.
+    /// underflowed if time passed between the two computations.
     #[test]
     fn regression_a_late_writer_does_not_sleep() {
         let us = Duration::from_micros;
