@@ -3,11 +3,12 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
-/// The end of CMD.
+/// The exit status of CMD, and the intervention that ended it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupEnd {
     pub status: ExitStatus,
-    /// The intervention that ended CMD. `None` if CMD ended without an intervention.
+    /// The intervention of the guard or of `tenure` that ended CMD. `None` if CMD ended without
+    /// one.
     pub stop: Option<Stop>,
 }
 
@@ -24,7 +25,7 @@ pub enum Stop {
     Unguarded,
 }
 
-/// The remaining processes of CMD, as far as known.
+/// The processes of CMD that may be left after the end of its guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
     Nothing,

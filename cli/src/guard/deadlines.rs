@@ -9,7 +9,7 @@ use tenure::Moment;
 /// the machine is suspended or paused (I7).
 pub const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
-/// The times of SIGTERM and SIGKILL for CMD. A renewal of the lease replaces both.
+/// The times at which CMD gets SIGTERM and SIGKILL. A renewal of the lease replaces both times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadlines {
     pub term_at: Moment,
@@ -23,7 +23,7 @@ pub enum Due {
     Kill,
 }
 
-/// Compares the deadlines of one CMD with the clocks.
+/// Compares the deadlines of one CMD with the clocks, and remembers whether SIGTERM was due.
 #[derive(Debug, Clone)]
 pub struct DeadlineTimer {
     deadlines: Deadlines,
@@ -78,7 +78,7 @@ impl DeadlineTimer {
         due.then_some(Due::Term)
     }
 
-    /// Returns whether SIGTERM was due and the lease has not been renewed since.
+    /// Returns whether SIGTERM was due, and the lease has not been renewed after that.
     pub fn is_at_risk(&self) -> bool {
         self.terminated
     }
@@ -93,14 +93,14 @@ impl DeadlineTimer {
         now.until(self.deadlines.kill_at)
     }
 
-    /// Returns the time to sleep before the next reading of the clocks.
+    /// Returns the time to sleep before the clocks are read and compared with the deadlines again.
     pub fn next_look(&self, now: Moment) -> Duration {
         let next = if self.terminated { self.deadlines.kill_at } else { self.deadlines.term_at };
         now.until(next).min(self.until_kill(now)).min(LOOK_AT_LEAST_EVERY)
     }
 }
 
-/// Returns whether any clock has reached the moment.
+/// Returns whether any of the three clocks has reached its time in `moment`.
 fn reached(moment: Moment, now: Moment) -> bool {
     now.until(moment).is_zero()
 }
@@ -118,7 +118,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// The wall clock is a day ahead of the boot clock unless a test sets it.
+    /// Lead of the wall clock over the boot clock in milliseconds: a day, unless a test sets it.
     const DAY: u64 = 86_400_000;
 
     fn at(boot: u64) -> Moment {

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 
 use super::process_group::GroupId;
 
-/// A process that is not a zombie.
+/// A process that has not ended. It may be stopped, but it is no zombie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Living {
     pub pid: Pid,

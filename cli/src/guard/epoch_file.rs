@@ -10,12 +10,12 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// The longest wait for a disk that hangs.
+/// Maximum wait for the removal of the epoch file, because the disk may hang.
 const MOST: Duration = Duration::from_secs(1);
 /// Maximum number of random names to try. An attempt fails if a file with the random name exists.
 const NAMES_TRIED: u32 = 10;
 
-/// The path of the file and its epoch.
+/// The path of the epoch file, and the epoch that it contains.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 pub struct EpochFile {
     #[arg(long = "epoch-file", value_name = "PATH", required = false, requires = "epoch")]
@@ -25,7 +25,7 @@ pub struct EpochFile {
 }
 
 impl EpochFile {
-    /// Returns the arguments that pass the file to a child.
+    /// Returns the arguments with which a child process gets the epoch file.
     pub fn arguments(&self) -> [OsString; 2] {
         // The flag and the path are one argument, because the path may begin with a dash.
         let mut file = OsString::from("--epoch-file=");
@@ -41,7 +41,8 @@ impl EpochFile {
             .write_all(format!("{}\n", self.epoch).as_bytes())
             .and_then(|()| fs::rename(&new, &self.path));
         if written.is_err() {
-            // The caller gets the error of the write, so an error of this cleanup is ignored.
+            // The caller gets the error of the write. The error of this cleanup is less useful, so
+            // it is ignored.
             let _ = fs::remove_file(&new);
         }
         written
@@ -93,7 +94,7 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     }
 }
 
-/// The removal of a file on another thread.
+/// The removal of the epoch file on another thread.
 pub struct Removal(mpsc::Receiver<()>);
 
 impl Removal {
@@ -124,7 +125,7 @@ pub fn prepare(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Returns the epoch in the file. Returns `None` if the file does not exist.
+/// Returns the epoch that the file contains. Returns `None` if the file does not exist.
 fn holds(path: &Path) -> Result<Option<u64>, String> {
     match fs::metadata(path) {
         Ok(found) if found.is_file() && found.len() <= 16 => {}
@@ -164,8 +165,8 @@ mod tests {
     }
 
     /// Before the fix, the name of the new file ended with the process number of the guard. A local
-    /// user could predict the name, and create a symbolic link with this name. A guard that ran as
-    /// root then overwrote the target of the link.
+    /// user could predict the name and create a symbolic link with it. A guard that ran as root
+    /// then overwrote the target of the link.
     #[test]
     fn regression_a_link_with_a_predictable_name_is_not_followed() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -27,16 +27,16 @@ pub struct GuardProcess {
     standby: Child,
     orders: pipe::Sender,
     reports: Lines<BufReader<pipe::Receiver>>,
-    /// False after the last report of the guard.
+    /// False after the last report of the guard, so that its pipe is not read again.
     pub reporting: bool,
     exited: bool,
 }
 
-/// A message from the guard, or the end of the pipe or of the standby.
+/// A message from the guard, or the end of its pipe of reports, or the end of the standby.
 #[derive(Debug)]
 pub enum GuardMessage {
     Report(GuardReport),
-    /// The guard has died or has sent a garbled line. No report follows.
+    /// The guard has died, or it has sent a garbled line. No further report follows.
     Silence,
     /// The standby has ended.
     Exit(Option<ExitStatus>),
@@ -69,8 +69,8 @@ impl GuardProcess {
         };
         let mut standby = tenure.command("__standby", &args.arguments(), &args.command);
         standby.fd_mappings(ends.into()).map_err(io::Error::other)?;
-        // These variables are removed, because the guard and CMD inherit the environment of the
-        // standby.
+        // The guard and CMD inherit the environment of the standby, and they must not get these
+        // variables.
         for name in OWN_VARIABLES {
             standby.env_remove(name);
         }
@@ -88,7 +88,7 @@ impl GuardProcess {
         })
     }
 
-    /// Returns the standby, the ancestor of the guard and of CMD.
+    /// Returns the process ID of the standby, which is the ancestor of the guard and of CMD.
     pub fn standby(&self) -> Option<Pid> {
         self.standby.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw)
     }
@@ -99,8 +99,8 @@ impl GuardProcess {
         self.orders.write_all(format!("{order}\n").as_bytes()).await
     }
 
-    /// Returns the next message. Cancel-safe. After this function has returned both `Silence` and
-    /// `Exit`, it waits forever.
+    /// Returns the next message of the guard or the standby. Cancel-safe. After this function has
+    /// returned both `Silence` and `Exit`, it waits forever.
     pub async fn recv(&mut self) -> GuardMessage {
         tokio::select! {
             biased;

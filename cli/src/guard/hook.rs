@@ -23,7 +23,7 @@ pub struct Hook {
     pub limit_ms: u64,
 }
 
-/// A hook that was started and has not been reaped.
+/// A hook that was started. Its child process has not been reaped.
 #[derive(Debug)]
 pub struct RunningHook {
     group: GroupId,
@@ -60,13 +60,13 @@ impl RunningHook {
     }
 }
 
-/// Returns the standard output of a hook: the stderr of this process, because stdout belongs to
+/// Returns the stderr of this process as the standard output of a hook, because stdout belongs to
 /// CMD.
 pub fn to_stderr() -> Stdio {
     stderr().as_fd().try_clone_to_owned().map_or_else(|_| Stdio::null(), Stdio::from)
 }
 
-/// Logs the end of a hook.
+/// Logs the exit status of a hook.
 pub fn log_end(hook: &str, status: ExitStatus) {
     if status.success() {
         debug!("{hook} has ended");

@@ -14,7 +14,7 @@ use super::hook::Hook;
 use super::process_group::GroupId;
 use super::resignation::Resignation;
 
-/// A message from `tenure` to the guard. The end of the pipe means that `tenure` has died.
+/// A message from `tenure` to the guard. If the pipe of these messages ends, `tenure` has died.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GuardOrder {
     /// Watch these deadlines. This is the first order, and it is sent once. The guard answers with
@@ -44,17 +44,17 @@ pub enum GuardOrder {
 /// A message from the guard to `tenure`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuardReport {
-    /// The deadlines are watched.
+    /// The guard watches the deadlines of the last order.
     Watching,
     /// CMD was not started because the lease had ended.
     TooLate,
-    /// CMD runs, in this process group.
+    /// CMD was started. The value is its process group.
     Started(GroupId),
     /// Number of `Signal` orders that the guard has carried out since its previous report.
     Signalled(u32),
     /// The process group of CMD got SIGTERM because the lease was at risk.
     Terminated,
-    /// CMD or at least one of its descendants got SIGKILL.
+    /// CMD or at least one of its descendants got SIGKILL from the guard.
     Killed,
     /// CMD has ended. The value is the wait status that the system reported.
     Ended(i32),
@@ -90,7 +90,7 @@ impl fmt::Display for GuardOrder {
     }
 }
 
-/// Refuses a garbled line. The guard then ends CMD as it does after the death of `tenure`.
+/// Refuses a garbled line. The guard then ends CMD in the same way as after the death of `tenure`.
 impl FromStr for GuardOrder {
     type Err = ();
 

@@ -62,7 +62,7 @@ pub use resignation::{ResignTask, Resignation};
 pub use standby::run as run_standby;
 pub use tenure_binary::{Tenure, own_binary};
 
-/// Optional tasks of a guard, in addition to its main task: to end CMD at the deadlines.
+/// Tasks that a guard has only on demand. Its main task is to end CMD at the deadlines.
 #[derive(Debug, Clone, Default)]
 pub struct Extras {
     /// Time from the deadline for SIGKILL to the end of the lease. A guard that has not acted after
@@ -72,13 +72,13 @@ pub struct Extras {
     pub resignation: Option<Resignation>,
     /// Hook that starts at the same time as CMD.
     pub on_elected: Option<Hook>,
-    /// File that is written before CMD starts and removed when CMD ends or must end.
+    /// File that the guard writes before CMD starts, and removes when CMD ends or must end.
     pub epoch_file: Option<EpochFile>,
-    /// Partition in the log lines of the guard.
+    /// Partition that the log lines of the guard name, for `group run`.
     pub partition: Option<LoggedPartition>,
 }
 
-/// Logs an event with this outcome and this message.
+/// Logs an event: the outcome in one word, and the message.
 pub type Say<'a> = &'a dyn Fn(&'static str, &str);
 
 /// A running CMD and its descendants, watched by a guard.
@@ -140,8 +140,7 @@ impl Group {
     }
 
     fn order(&self, order: GuardOrder) {
-        // The error is ignored: the supervisor has ended, and it ends only after all processes of
-        // CMD.
+        // The send fails only if the supervisor has ended, and then no process of CMD is left.
         let _ = self.orders.send(order);
     }
 

@@ -8,7 +8,7 @@ use std::os::fd::RawFd;
 
 use nix::unistd::close;
 
-/// The file descriptors that the guard inherits.
+/// The file descriptors of the two pipes that the guard inherits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
 pub struct Pipes {
     /// Read end of the pipe of orders.
@@ -20,12 +20,12 @@ pub struct Pipes {
 }
 
 impl Pipes {
-    /// Returns the arguments that pass the descriptors to a child.
+    /// Returns the arguments with which a child process gets the descriptors.
     pub fn arguments(self) -> [String; 2] {
         [format!("--orders={}", self.orders), format!("--reports={}", self.reports)]
     }
 
-    /// Reopens both ends, so that they close on exec and no child inherits them.
+    /// Reopens both descriptors, so that they close on exec and no child process inherits them.
     pub fn open(self) -> io::Result<(File, File)> {
         let path = |number: RawFd| format!("{OPEN_FILES}/{number}");
         // Safe code cannot create a `File` from the number of a descriptor, so this opens the

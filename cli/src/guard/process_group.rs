@@ -1,4 +1,4 @@
-//! The number of a process group, and the signals sent to it.
+//! The number of a process group, and the signals to all processes of the group.
 
 use std::fmt;
 use std::io;
@@ -22,20 +22,20 @@ impl GroupId {
         (leader > 1).then(|| GroupId(Pid::from_raw(leader)))
     }
 
-    /// Returns the group with this child as its leader.
+    /// Returns the process group that this child leads.
     pub fn of(child: &Child) -> io::Result<GroupId> {
         let id = i32::try_from(child.id()).ok().and_then(GroupId::new);
         id.ok_or_else(|| io::Error::other("the child has an invalid process number"))
     }
 
-    /// Returns the leader of the group.
+    /// Returns the process ID of the leader of the group.
     pub fn leader(self) -> Pid {
         self.0
     }
 
     /// Returns whether the group contains at least one process. A zombie counts as a process.
     pub fn exists(self) -> bool {
-        // With EPERM, the group has processes, but all of them belong to another user.
+        // If the error is EPERM, the group exists, but all its processes belong to another user.
         killpg(self.0, None) != Err(Errno::ESRCH)
     }
 

@@ -14,7 +14,7 @@ use tenure::{Moment, Process};
 use super::tenure_binary::Tenure;
 use crate::process::timer::block_for;
 
-/// Maximum run time of the resigning process after the end of the lease.
+/// Maximum time for which the process that resigns may run after the end of the lease.
 const BEYOND_THE_LEASE: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -24,21 +24,21 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// arguments of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resignation {
-    /// URL of the store.
+    /// URL of the store, as a value of `--store`.
     pub store: String,
-    /// A value of `--layout`.
+    /// Layout of the election, as a value of `--layout`.
     pub layout: String,
     pub candidate: String,
     pub validity_ms: u64,
     pub request_timeout_ms: u64,
-    /// A `ResignKey` of the library.
+    /// A `ResignKey` of the library as text, which begins with the epoch.
     pub key: String,
     pub successor: Option<String>,
     /// Time from the deadline for SIGKILL to the end of the lease, in milliseconds.
     pub kill_margin_ms: u64,
 }
 
-/// The JSON that the process reads from its standard input.
+/// The JSON that the process that resigns reads from its standard input.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ResignTask {
     pub resignation: Resignation,
@@ -50,7 +50,7 @@ impl ResignTask {
         ResignTask { resignation, ends_at: [ends_at.boot, ends_at.raw, ends_at.wall] }
     }
 
-    /// Returns the end of the lease.
+    /// Returns the end of the lease that the resigning process has to respect.
     pub fn ends_at(&self) -> Moment {
         let [boot, raw, wall] = self.ends_at;
         Moment::new(boot, raw, wall)
@@ -58,7 +58,7 @@ impl ResignTask {
 }
 
 impl Resignation {
-    /// Returns the end of the lease whose deadline for SIGKILL is `kill_at`.
+    /// Returns the end of the lease. `kill_at` is the deadline for SIGKILL of this lease.
     pub fn lease_end(&self, kill_at: Moment) -> Moment {
         kill_at.plus(Duration::from_millis(self.kill_margin_ms))
     }
@@ -86,7 +86,8 @@ impl Resignation {
         match start(tenure, &ResignTask::new(self, ends_at)) {
             Ok(mut process) => {
                 if !ends_in_time(&mut process, ends_at) {
-                    // The child was not reaped, so the system has not reused its process number.
+                    // This process has not reaped its child, so the system has not reused the
+                    // child's process number.
                     let _ = process.kill();
                     failed("the process that resigns it hung and was killed");
                 }

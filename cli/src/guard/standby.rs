@@ -49,7 +49,7 @@ pub fn run(tenure: &Tenure, args: &GuardArgs, say: Say) -> io::Result<()> {
     Ok(())
 }
 
-/// Kills all descendants until none is left. Returns whether any descendant was killed.
+/// Kills all descendants of this process until none is left. Returns whether any was killed.
 fn end_all() -> bool {
     let mut pace = KillPace::default();
     let mut killed = false;

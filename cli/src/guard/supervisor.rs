@@ -28,10 +28,10 @@ use crate::process::timer::pause;
 /// Time between the first check that finds no living descendant and the kill of the guard, if the
 /// guard does not report the end of all descendants.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
-/// The time without an answer after which the guard counts as stopped. A running guard answers
-/// immediately.
+/// If the guard does not answer an order for this time, it counts as stopped. A running guard
+/// answers immediately.
 const STOPPED_AFTER: Duration = Duration::from_secs(5);
-/// The largest number of unanswered signal orders. Further signals wait.
+/// Maximum number of `Signal` orders that the guard has not answered. Further signals wait.
 const MAX_SIGNALS: u32 = 16;
 const KILL_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
@@ -55,18 +55,19 @@ pub struct Supervisor {
     /// fills. A full pipe would block this task, and this task must kill CMD if the guard is
     /// stopped.
     unanswered: bool,
-    /// Number of signal orders that the guard has not answered.
+    /// Number of `Signal` orders that the guard has not answered.
     signals: u32,
-    /// Signals that this task sends after the guard has answered earlier signal orders.
+    /// Signals that wait until the guard has answered earlier `Signal` orders.
     waiting: Vec<Signal>,
-    /// Time of the first check that found the deadlines unanswered, by the boot clock.
+    /// Time by the boot clock of the first check that found the last deadlines unanswered by the
+    /// guard.
     unanswered_since: Option<Duration>,
-    /// Time of the first check that found no living descendant, by the boot clock.
+    /// Time by the boot clock of the first check that found no living descendant.
     lifeless_since: Option<Duration>,
     abandoned: bool,
-    /// The epoch file. This process removes it if the guard cannot remove it.
+    /// The epoch file. The guard removes it. If the guard cannot, this process removes it.
     epoch_file: Option<EpochFile>,
-    /// Result of the supervision.
+    /// The processes of CMD that are left, set at the end of the supervision.
     left: Option<Left>,
 }
 
@@ -105,7 +106,8 @@ impl Supervisor {
         })
     }
 
-    /// Waits until the guard watches the deadlines. Returns false if the guard has died.
+    /// Sends the first deadlines, and waits until the guard watches them. Returns false if the
+    /// guard has died.
     pub async fn put_under_guard(&mut self, extras: Extras) -> bool {
         let deadlines = *self.deadlines.borrow_and_update();
         self.unanswered = true;
@@ -149,14 +151,14 @@ impl Supervisor {
         };
         debug!(?left, "no process of CMD runs any more");
         if self.guard.standby().is_some() {
-            // A stopped guard would never exit, so this task kills it.
+            // If the guard is stopped, it never exits, so this task kills it.
             self.kill_guard();
         }
         let status = self.status.unwrap_or(ExitStatus::from_raw(Signal::SIGKILL as i32));
         self.phase.send_replace(CmdPhase::Gone(GroupEnd { status, stop: self.stop }, left));
     }
 
-    /// Waits for the next event and handles it.
+    /// Waits for the next message, order or check of the deadlines, and handles it.
     async fn step(&mut self) {
         let next_look = self.look();
         tokio::select! {
@@ -180,7 +182,8 @@ impl Supervisor {
         }
     }
 
-    /// Acts on the deadlines. Returns the time until the next check.
+    /// Sends SIGKILL if a deadline or the loss of the guard requires it. Returns the time until the
+    /// next check.
     fn look(&mut self) -> Duration {
         if self.standby_lost && !self.guard.reporting {
             return self.kill_group();
@@ -245,7 +248,7 @@ impl Supervisor {
         living
     }
 
-    /// Kills the guard and the standby, which are in one group.
+    /// Kills the guard and the standby, which are in one process group.
     fn kill_guard(&self) {
         if let Some(group) = GroupId::new(self.standby.as_raw()) {
             group.signal(Signal::SIGKILL);
@@ -348,8 +351,7 @@ impl Supervisor {
     }
 
     fn remove_epoch_file(&self) {
-        // The result is dropped, so this function does not wait for the thread that removes the
-        // file.
+        // Dropping the result avoids a wait for the thread that removes the file.
         drop(self.epoch_file.as_ref().map(EpochFile::remove));
     }
 
@@ -369,7 +371,8 @@ impl Supervisor {
         }
         self.lose_guard("the standby of the guard");
         self.standby_lost = true;
-        // Without the standby, a living guard still kills all descendants before it ends.
+        // The standby is dead, but a living guard still kills all descendants of CMD before it
+        // ends.
         self.send(GuardOrder::Lease(Deadlines::long_past())).await;
     }
 

@@ -6,12 +6,13 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The executable and the common options for the standby, the guard and the gate.
+/// The executable of `tenure`, and the options that the standby, the guard and the gate have in
+/// common.
 #[derive(Debug)]
 pub struct Tenure {
     /// Path of the executable, see [`own_binary`].
     pub binary: PathBuf,
-    /// Options that each process gets in addition to its own arguments.
+    /// Options that the standby, the guard and the gate get in addition to their own arguments.
     pub options: &'static [&'static str],
 }
 

@@ -1,4 +1,4 @@
-//! The access rules of a server.
+//! The rules that decide which clients may use a server.
 
 use std::fs;
 use std::net::IpAddr;
@@ -42,19 +42,19 @@ fn host_name(text: &str) -> Result<String, String> {
     Ok(text.to_ascii_lowercase())
 }
 
-/// The rules for the requests that a server answers.
+/// The rules that decide which requests a server answers.
 pub struct Access {
     key: Option<Vec<u8>>,
-    /// The allowed names in `Host`, in lower case. `None` disables the check.
+    /// The names in the header `Host` that are allowed, in lower case. `None` allows every name.
     hosts: Option<Vec<String>>,
-    /// True if a browser may send the key as a password.
+    /// True if a browser may send the key as the password of HTTP Basic authentication.
     passwords: bool,
 }
 
 const KEY_LENGTHS: std::ops::RangeInclusive<usize> = 16..=1024;
 
 impl Access {
-    /// Reads the key file. Fails if other machines can reach the address and no key is given.
+    /// Reads the key file. Fails if the server is reachable from other machines and has no key.
     pub fn new(listen: &Listen, args: &AccessArgs) -> Result<Access, Failure> {
         let usage = |why| Failure::new(exit::USAGE, why);
         let key = match &args.access_key_file {
@@ -113,7 +113,7 @@ impl Access {
         Err(Refusal::fixed(401, "unauthorized", why).with_header("www-authenticate", scheme))
     }
 
-    /// Returns the key in the value of `Authorization`.
+    /// Returns the key that a header `Authorization` with this scheme and value contains.
     fn key_of(&self, scheme: &str, value: &str) -> Option<Vec<u8>> {
         if scheme.eq_ignore_ascii_case("bearer") {
             return Some(value.as_bytes().to_owned());
@@ -127,7 +127,7 @@ impl Access {
         Some(pair[colon + 1..].to_owned())
     }
 
-    /// Also accepts the key as the password of a browser, with any user name.
+    /// Also accepts the key as the password of HTTP Basic authentication, with any user name.
     pub fn with_passwords(self) -> Access {
         Access { passwords: true, ..self }
     }
@@ -160,7 +160,8 @@ fn key(text: &str) -> Result<Vec<u8>, String> {
 mod tests {
     use super::*;
 
-    /// In an attack by DNS rebinding, the host name of a web page resolves to a loopback address.
+    /// A web page can attack a local server by DNS rebinding: its host name then resolves to a
+    /// loopback address. Without a key, the server must accept only names of this machine.
     #[test]
     fn regression_only_names_of_this_machine_are_allowed_without_a_key() {
         let hosts = Some(vec!["tenure.internal".to_owned()]);
@@ -184,7 +185,7 @@ mod tests {
         ] {
             assert_eq!(ask(&[own]), Ok(()), "{own}");
         }
-        // Every browser sends `Host`, so a request without it is not from a web page.
+        // Every browser sends the header `Host`, so a request without it is not from a web page.
         assert_eq!(ask(&[]), Ok(()));
         for other in [
             "evil.example",

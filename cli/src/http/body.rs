@@ -31,7 +31,7 @@ pub(super) async fn read(mut body: Incoming, most: usize) -> Result<Bytes, BadBo
     Ok(bytes.into())
 }
 
-/// The body of a reply.
+/// The body of a reply: a whole text, or a stream of events.
 pub(super) enum Body {
     Whole(Option<Bytes>),
     Events { events: BoxStream<'static, String>, stage: watch::Sender<Stage>, place: StreamPlace },
@@ -65,8 +65,8 @@ impl hyper::body::Body for Body {
                 if place.is_closed(cx) {
                     return Poll::Ready(None);
                 }
-                // hyper polls the body only if its buffer has room, so the peer has read earlier
-                // events.
+                // hyper polls the body only if its buffer has room. So the peer has read earlier
+                // events at this point.
                 stage.send_replace(Stage::Streaming);
                 let event = ready!(events.as_mut().poll_next(cx));
                 Poll::Ready(event.map(|event| Ok(Frame::data(event.into()))))

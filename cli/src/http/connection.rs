@@ -18,7 +18,7 @@ use super::streams::{StreamPlace, Streams};
 use super::{Answer, HttpRequest, MOST_BYTES, REQUEST_LIMIT, Reply, Server};
 use crate::process::lock::lock;
 
-/// A stream of bytes to a peer.
+/// A TCP or Unix stream of bytes to a client.
 pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
@@ -45,7 +45,7 @@ pub(super) async fn serve(
         .max_buf_size(MOST_BYTES)
         .keep_alive(false)
         .serve_connection(TokioIo::new(wire), service);
-    // An error of the connection affects only its peer, so the error is ignored.
+    // An error of the connection affects only its client, so the error is ignored.
     tokio::select! {
         _ = connection => {}
         () = overdue(stage.subscribe()) => {}
@@ -104,7 +104,7 @@ fn with_head(status: u16, content_type: &'static str, body: Body) -> Response<Bo
         StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    // The reply describes one moment, so no cache may keep it.
+    // The reply describes the state at one moment, so no cache may keep it.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

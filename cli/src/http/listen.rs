@@ -1,4 +1,4 @@
-//! The address of a server.
+//! The address or the socket file at which a server listens.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ impl fmt::Display for Listen {
     }
 }
 
-/// A server at an address or at a socket file. Dropping this value ends the server.
+/// A running server at an address or at a socket file. Dropping this value ends the server.
 #[derive(Debug)]
 #[must_use = "dropping it ends the server"]
 pub enum ServingAt {

@@ -45,11 +45,12 @@ pub const MOST_STREAMS: usize = 64;
 /// The time limit for receiving the request of a connection. So an idle connection blocks others
 /// for at most this time.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(1);
-/// The time limit for sending the reply.
+/// The time limit for sending the reply of a connection.
 pub const CONNECTION_LIMIT: Duration = Duration::from_secs(5);
-/// The time limit for the handler, between the request and the reply.
+/// The time limit for the handler to return the reply to a request.
 pub const HANDLER_LIMIT: Duration = Duration::from_secs(30);
-/// Maximum length of the request line and the headers in bytes. hyper accepts no smaller limit.
+/// Maximum length in bytes of the request line together with the headers. hyper accepts no smaller
+/// limit.
 const MOST_BYTES: usize = 8 * 1024;
 
 /// The reply to a GET. A HEAD gets the same reply without the body.
@@ -82,7 +83,7 @@ impl Reply {
     }
 }
 
-/// A request with its complete body, or the reason why the body is missing.
+/// A request with its complete body. If the body is missing, `body` contains the reason.
 #[derive(Debug)]
 pub struct HttpRequest {
     pub method: Method,
@@ -92,7 +93,7 @@ pub struct HttpRequest {
     pub body: Result<Bytes, BadBody>,
 }
 
-/// The reason for a missing body.
+/// The reason why the body of a request is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadBody {
     TooLong {
@@ -102,7 +103,7 @@ pub enum BadBody {
     Broken,
 }
 
-/// The answer of a handler.
+/// The answer of a handler to a request: a whole reply, or a stream of events.
 pub enum Answer {
     Whole(Reply),
     /// Lines of server-sent events, sent as the stream yields them. The stream must wake its task
@@ -115,7 +116,7 @@ pub enum Answer {
 /// A function that answers requests. The returned future must not block.
 pub type Handler = Arc<dyn Fn(HttpRequest) -> BoxFuture<'static, Answer> + Send + Sync>;
 
-/// The handler of a server, and the maximum length of a request body in bytes.
+/// The handler of a server, and the maximum length of the request bodies that it accepts, in bytes.
 #[derive(Clone)]
 pub struct Server {
     pub handler: Handler,
@@ -126,7 +127,8 @@ pub struct Server {
 /// The function runs on the threads of the runtime, so it must not block or hold a lock for long.
 pub type Routes = Arc<dyn Fn(&str) -> Option<Reply> + Send + Sync>;
 
-/// Returns a handler that answers GET and HEAD with these routes.
+/// Returns a handler that replies to GET and HEAD as these routes do, and with 405 to other
+/// methods.
 fn handler_of(routes: Routes) -> Handler {
     Arc::new(move |asked| {
         let known = [Method::GET, Method::HEAD].contains(&asked.method);
@@ -139,7 +141,7 @@ fn handler_of(routes: Routes) -> Handler {
     })
 }
 
-/// Routes and their addresses. Routes with the same address share a server.
+/// The routes of each address. Routes with the same address share a server.
 #[derive(Default)]
 pub struct Sites(Vec<Site>);
 
@@ -162,7 +164,7 @@ impl Sites {
         }
     }
 
-    /// Starts a server for each address and logs the address.
+    /// Starts one server for each address, and logs the address.
     pub fn start(self) -> Result<Vec<Serving>, Failure> {
         self.0.into_iter().map(Site::start).collect()
     }

@@ -32,8 +32,8 @@ impl Refusal {
 
     pub const fn with_header(self, name: &'static str, value: &'static str) -> Refusal {
         let header = Some((name, value));
-        // This does not use `..self`, because a constant function cannot move a field out of
-        // `self`.
+        // `Refusal { …, ..self }` is impossible here, because a constant function cannot move a
+        // field out of `self`.
         let mut changed = self;
         changed.header = header;
         changed

@@ -14,9 +14,10 @@ use super::streams::Streams;
 use super::{MOST_CONNECTIONS, Routes, Server, handler_of};
 use crate::process::timer::pause;
 
-/// The pause after a failed accept, for example when no file descriptor is free.
+/// The pause after an accept of a connection has failed, for example because no file descriptor is
+/// free.
 const AFTER_A_FAILURE: Duration = Duration::from_millis(100);
-/// The greatest number of connections in the accept queue, unless the system allows fewer.
+/// The greatest number of connections that wait to be accepted, unless the system allows fewer.
 pub(super) const MOST_QUEUED: u32 = 1024;
 
 /// A running server. Dropping this value ends the server and closes all connections.
@@ -28,7 +29,8 @@ pub struct Serving {
     _accepting: Accepting,
 }
 
-/// The tasks of the server. The tasks end when this value is dropped.
+/// The task that accepts connections, and the tasks of these connections. They end when this value
+/// is dropped.
 #[derive(Debug)]
 pub(super) struct Accepting(JoinHandle<()>);
 
@@ -38,13 +40,15 @@ impl Drop for Accepting {
     }
 }
 
-/// Listens on `address` and answers with these routes. Must be called within the runtime.
+/// Starts a server that listens on `address` and answers with these routes. Must be called within
+/// the runtime.
 pub fn start(address: SocketAddr, routes: Routes) -> io::Result<Serving> {
     Server { handler: handler_of(routes), most_body: 0 }.start(address)
 }
 
 impl Server {
-    /// Listens on `address` and answers requests. Must be called within the runtime.
+    /// Listens on `address`, and answers requests with this handler. Must be called within the
+    /// runtime.
     pub fn start(self, address: SocketAddr) -> io::Result<Serving> {
         let socket = match address {
             SocketAddr::V4(_) => TcpSocket::new_v4()?,
@@ -89,7 +93,7 @@ impl Listener {
 async fn accept(listener: Listener, server: Server) {
     let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let streams = Arc::new(Streams::default());
-    // When this function is cancelled, it drops the set, and this ends the tasks of all
+    // When the task of this function is aborted, it drops this set, which ends the tasks of all
     // connections.
     let mut tasks = JoinSet::new();
     loop {

@@ -7,10 +7,10 @@ use tokio::sync::watch;
 use super::{CONNECTION_LIMIT, HANDLER_LIMIT, REQUEST_LIMIT};
 use crate::process::timer::pause;
 
-/// The stage of a connection.
+/// The stage of a connection, which determines its time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The request is incomplete.
+    /// The server has not received the whole request.
     Reading,
     Answering,
     Writing,
@@ -29,7 +29,7 @@ impl Stage {
     }
 }
 
-/// Waits until a stage has exceeded its time limit.
+/// Waits until the connection has been in one stage for longer than the time limit of the stage.
 pub(super) async fn overdue(mut stage: watch::Receiver<Stage>) {
     loop {
         let limit = stage.borrow_and_update().limit();

@@ -1,4 +1,5 @@
-//! The open streams. A new stream over the limit either closes the oldest stream, or is refused.
+//! The open event streams of a server. A new stream over the limit either closes the oldest stream,
+//! or is refused.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -13,20 +14,20 @@ use tracing::warn;
 use super::MOST_STREAMS;
 use crate::process::lock::lock;
 
-/// The open streams.
+/// The open event streams of a server.
 #[derive(Debug, Default)]
 pub(super) struct Streams(Mutex<Open>);
 
 #[derive(Debug, Default)]
 struct Open {
     opened: u64,
-    /// The open streams, oldest first. Dropping the sender closes the stream.
+    /// The open streams, oldest first. Dropping the sender of a stream closes this stream.
     places: VecDeque<(u64, oneshot::Sender<()>)>,
-    /// The time of the last warning on the boot clock.
+    /// The time on the boot clock of the last warning that a stream was closed for a new one.
     warned: Option<Duration>,
 }
 
-/// Minimum time between two warnings.
+/// Minimum time between two warnings that a stream was closed for a new one.
 const WARN_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// The place of one stream among the open streams. Dropping this value frees the place.

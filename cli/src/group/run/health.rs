@@ -36,11 +36,11 @@ impl GroupHealthArg {
     }
 }
 
-/// The state of one `tenure group run`.
+/// The state of one `tenure group run`, as its probes and systemd see it.
 #[derive(Debug)]
 pub struct GroupHealth {
     member: String,
-    /// Maximum age of the store's last answer while the member is ready.
+    /// If the store's last answer is older than this time, the member is not ready.
     recent: Duration,
     pulse: Pulse,
     state: Mutex<GroupHealthState>,
@@ -64,7 +64,7 @@ struct GroupHealthView {
     store_answered_ms_ago: Option<u64>,
 }
 
-/// A partition with a running CMD.
+/// A partition of which a CMD runs, in the body of `/partitions`.
 #[derive(Debug, Serialize)]
 struct OwnedView {
     partition: String,
@@ -100,7 +100,7 @@ impl GroupHealth {
         lock(&self.state).running.insert(partition.number().0, Arc::clone(partition));
     }
 
-    /// Records that no process of the partition's CMD runs.
+    /// Records that no process of the partition's CMD is left.
     pub fn end(&self, partition: &Partition) {
         lock(&self.state).running.remove(&partition.number().0);
     }
@@ -109,7 +109,7 @@ impl GroupHealth {
         lock(&self.state).running.is_empty()
     }
 
-    /// Runs the main task. Records that the task runs, for `/livez`, and reports this to systemd.
+    /// Runs the main task until its end. While it runs, reports this at `/livez` and to systemd.
     pub async fn of<T>(&self, task: impl Future<Output = T>) -> T {
         self.pulse.of(|| self.service_state(), task).await
     }

@@ -25,10 +25,10 @@ use crate::process::timer::pause;
 /// Maximum number of queued signals for the task of a CMD. If the queue is full, the oldest signals
 /// are dropped.
 const MOST_SIGNALS: usize = 16;
-/// Maximum interval between checks for a renewal or a loss of the session.
+/// Maximum interval between two checks whether the member's session was renewed or lost.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
-/// The work on all partitions that this member owns.
+/// The CMDs of all partitions that this member owns, and their common settings.
 pub struct Works {
     cmd: Cmd,
     app: AppHealth,
@@ -45,17 +45,18 @@ impl Works {
 
     /// Forwards a signal to each CMD. SIGKILL also kills the descendants of each CMD.
     pub fn forward(&self, signal: Signal) {
-        // The only possible error is that no CMD runs.
+        // The send fails only if no CMD runs to receive the signal.
         let _ = self.signals.send(signal);
     }
 
-    /// Returns when the state of a CMD's processes can no longer be determined.
+    /// Waits until a guard and its standby are both dead, so that processes of a CMD may be left
+    /// unseen.
     pub async fn unguarded(&self) {
         self.unguarded.notified().await;
     }
 
-    /// Runs CMD while the partition is owned. All descendants of CMD have ended when this function
-    /// returns.
+    /// Runs CMD while this member owns the partition. When this function returns, all descendants
+    /// of CMD have ended.
     pub async fn work(&self, partition: Partition) -> Result<(), Box<dyn StdError + Send + Sync>> {
         let (name, epoch) = (plain(partition.name()), partition.token().get());
         let span = error_span!(PARTITION_SPAN, partition = %name, epoch);
@@ -122,7 +123,7 @@ impl Works {
     }
 }
 
-/// Interprets the exit status of a CMD. An error means that the work has failed.
+/// Returns an error if the end of CMD means that the work on the partition has failed.
 fn outcome_of(end: GroupEnd, stopping: bool, unhealthy: Option<String>) -> Result<(), String> {
     match (end.stop, unhealthy) {
         (Some(Stop::Unguarded), _) => Err("its guard has died, so CMD was killed".to_owned()),
@@ -144,13 +145,13 @@ struct WorkWatch<'a> {
     /// Checks the health of CMD, and completes with the reason to stop CMD. After a request to end
     /// CMD, never completes.
     app: BoxFuture<'a, String>,
-    /// The reason to stop CMD, if CMD is not healthy.
+    /// The reason to stop CMD, after a check has found CMD unhealthy.
     unhealthy: Option<String>,
     margins: Margins,
     partition: &'a Partition,
     group: &'a Group,
     signals: broadcast::Receiver<Signal>,
-    /// End of the lease from which the guard's deadlines were computed.
+    /// End of the lease from which the current deadlines of the guard were computed.
     ends_at: Moment,
     /// True after CMD got SIGTERM: renewals no longer change its deadlines.
     stopping: bool,

@@ -22,7 +22,7 @@ pub struct GuardArgs {
 }
 
 impl GuardArgs {
-    /// Returns the arguments that pass these values, except the command, to a child.
+    /// Returns the arguments with which a child process gets these values, without CMD.
     pub fn arguments(&self) -> Vec<OsString> {
         let file = self.epoch_file.iter().flat_map(EpochFile::arguments);
         let margin = self.kill_margin_ms.map(|ms| format!("--kill-margin-ms={ms}"));

@@ -13,12 +13,12 @@ use super::super::messages::GuardOrder;
 
 pub enum GuardEvent {
     Order(GuardOrder),
-    /// The pipe of the orders has ended: `tenure` has died.
+    /// The pipe of orders has ended, so `tenure` has died or has closed it.
     HungUp,
-    /// An order is garbled or cannot be read. `tenure` may still live.
+    /// An order is garbled or unreadable. `tenure` may still be alive.
     Garbled,
     Reaped(Pid, i32),
-    /// No child is left. If the guard adopts orphans, no descendant is left either.
+    /// No child is left. If the guard adopts orphans, no descendant of CMD is left either.
     Childless,
 }
 
@@ -50,7 +50,7 @@ pub fn read_orders(from: File, events: Sender<GuardEvent>) -> io::Result<()> {
 pub fn reap_children(events: Sender<GuardEvent>) -> io::Result<()> {
     thread::Builder::new().name("reaper".to_owned()).spawn(move || {
         loop {
-            // This calls rustix, because nix cannot represent the status of a process that a
+            // The function of nix is unsuitable: it cannot represent the status of a process that a
             // real-time signal killed.
             let event = match rustix::process::wait(WaitOptions::empty()) {
                 Ok(Some((pid, status))) => {

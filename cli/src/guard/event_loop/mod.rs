@@ -83,13 +83,13 @@ pub fn run(tenure: &Tenure, args: &GuardArgs, say: Say) -> io::Result<()> {
 }
 
 struct Guard<S> {
-    /// Epoch to resign after `tenure` has died and no process of CMD is left.
+    /// Epoch that the guard resigns after `tenure` has died and no process of CMD is left.
     resignation: Option<Resignation>,
     epoch_file: Option<EpochFile>,
-    /// Present after the removal of the epoch file has started.
+    /// The removal of the epoch file. `None` before it starts.
     removal: Option<Removal>,
     hook: Option<RunningHook>,
-    /// Kills this process if it is still stopped after the deadline for SIGKILL.
+    /// Kills this guard if it is stopped beyond the deadline for SIGKILL.
     alarm: Alarm,
     /// Deadline for SIGKILL of the last known lease.
     kill_at: Moment,
@@ -99,17 +99,18 @@ struct Guard<S> {
     reports: File,
     say: S,
     group: Option<GroupId>,
-    /// Orphans outside the group of CMD that got SIGTERM.
+    /// Orphans outside the process group of CMD to which the guard has sent SIGTERM.
     terminated: HashSet<Pid>,
     /// True after the group of CMD got a signal that asks CMD to end. SIGHUP does not count: many
     /// daemons reload their settings at SIGHUP.
     asked: bool,
-    /// True after the end of CMD, while its descendants get SIGTERM.
+    /// True after the order `EndRest`, so that descendants of CMD get SIGTERM.
     ending: bool,
     hung_up: bool,
-    /// Signals to forward, each once.
+    /// Signals that the guard has to forward to CMD. A signal that several orders request occurs
+    /// once.
     signals: Vec<Signal>,
-    /// Number of orders that requested the signals in `signals`.
+    /// Number of `Signal` orders that requested the signals in `signals`.
     signal_orders: u32,
     killed: bool,
     pace: KillPace,
@@ -179,8 +180,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             }
             Err(error) => {
                 (self.say)("failed", &format!("cannot start a process for CMD: {error}"));
-                // The message is flushed now, because `tenure` may kill this process after the
-                // report `Gone`.
+                // `tenure` may kill this process after the report `Gone`, so the message is flushed
+                // before it.
                 stderr::flush();
                 self.report(GuardReport::Ended(CANNOT_START << 8));
                 self.remove_epoch_file();
@@ -190,7 +191,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
     }
 
-    /// Acts on events and deadlines until no descendant is left.
+    /// Handles events and deadlines until no descendant of CMD is left.
     fn watch(&mut self, events: &Receiver<GuardEvent>) {
         let mut answer = false;
         loop {
@@ -232,7 +233,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
     }
 
-    /// Reports that no descendant is left.
+    /// Reports to `tenure` that no descendant of CMD is left.
     fn gone(&mut self) {
         self.alarm.clear();
         // `tenure` may resign the epoch after this report, so the epoch file must be removed before
@@ -279,7 +280,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
                 self.died = !self.hung_up;
                 self.hang_up();
             }
-            // Any other order, such as a second `Start`, counts as garbled.
+            // Any other order is unexpected here, such as a second `Start`, and counts as garbled.
             GuardEvent::Garbled | GuardEvent::Order(_) => self.hang_up(),
         }
     }
@@ -322,7 +323,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         self.childless && (ADOPTS || !self.group.is_some_and(GroupId::exists))
     }
 
-    /// Acts on the deadlines. Returns the time until the next check.
+    /// Sends the signals that are due at the deadlines. Returns the time until the next check.
     fn look(&mut self) -> Duration {
         if self.is_gone() {
             return LOOK_AT_LEAST_EVERY;
@@ -355,7 +356,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         pause.min(LOOK_FOR_ORPHANS_EVERY)
     }
 
-    /// Kills a hook that has reached its time limit. Returns the time until the next check.
+    /// Kills the hook if its time limit has passed. Returns the time until the next check.
     fn look_at_hook(&self, now: Moment) -> Duration {
         let Some(hook) = &self.hook else { return LOOK_AT_LEAST_EVERY };
         let left = hook.until_kill(now);
@@ -366,7 +367,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         LOOK_FOR_ORPHANS_EVERY
     }
 
-    /// Brings the deadlines of CMD forward, because this process gets no orders any more.
+    /// Moves the deadlines of CMD to the present time, because the guard gets no further orders.
     fn hang_up(&mut self) {
         if std::mem::replace(&mut self.hung_up, true) {
             return;

@@ -3,8 +3,8 @@ use std::io::Read as _;
 use super::super::pipes::Pipes;
 use super::*;
 
-/// Before the fix, the guard checked the deadline only before it wrote the epoch file. In this test
-/// the write lasts until the lease has ended, as on a disk that hangs.
+/// Before the fix, the guard checked the deadline only before it wrote the epoch file. If the disk
+/// hung during this write until the lease had ended, CMD nevertheless started.
 #[test]
 fn regression_cmd_does_not_start_if_its_lease_ends_while_the_epoch_is_written() {
     let now = Process::system().now();

@@ -1,4 +1,4 @@
-//! The parts of a health that `run`, `group run` and `serve` share.
+//! The parts of the health pages that `run`, `group run` and `serve` share.
 
 pub mod pulse;
 
@@ -25,7 +25,7 @@ pub fn denied(failure: Option<&Error>) -> Option<Reply> {
     Some(Reply::text(503, &plain(&failure.to_string())))
 }
 
-/// Returns the 503 reply of `/readyz` if the last answer of the store is older than `recent`.
+/// Returns the 503 reply of `/readyz` if the store has answered `ago`, longer ago than `recent`.
 pub fn answered_lately(ago: Option<Duration>, recent: Duration) -> Option<Reply> {
     silence(ago, recent).map(|silence| Reply::text(503, &silence))
 }

@@ -1,4 +1,4 @@
-//! Reports whether the main task runs, at `/livez` and to systemd.
+//! Reports at `/livez` and to systemd whether the main task of a process runs.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,15 +12,15 @@ use crate::process::lock::lock;
 use crate::process::systemd::{ServiceState, Systemd};
 use crate::process::timer::pause;
 
-/// The pause after which the main task counts as dead. A live task runs every second.
+/// If the main task has not run for this time, it counts as dead. A live task runs every second.
 const STUCK_AFTER: Duration = Duration::from_secs(30);
 pub const EVERY_TURN: Duration = Duration::from_secs(1);
 
-/// The time at which the main task last ran.
+/// The time at which the main task of this process last ran.
 #[derive(Debug)]
 pub struct Pulse {
     clock: Arc<dyn Clock>,
-    /// Time on the boot clock.
+    /// Time on the boot clock at which the main task last ran.
     turned: Mutex<Duration>,
     systemd: Systemd,
     changed: Notify,
@@ -60,7 +60,7 @@ impl Pulse {
         value
     }
 
-    /// Makes the main task report the state to systemd immediately.
+    /// Makes the main task send the state to systemd immediately.
     pub fn change(&self) {
         self.changed.notify_one();
     }

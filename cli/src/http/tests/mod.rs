@@ -35,10 +35,10 @@ async fn open(serving: &Serving) -> TcpStream {
     TcpStream::connect(serving.address).await.expect("the server listens")
 }
 
-/// Returns the text that the server sends before it closes the connection.
+/// Returns all text that the server sends before it closes the connection.
 async fn rest(mut stream: TcpStream) -> String {
     let mut text = Vec::new();
-    // The text may also end with a reset of the connection, so the error is ignored.
+    // A reset of the connection also ends the text, so the error is ignored.
     let _ = stream.read_to_end(&mut text).await;
     String::from_utf8(text).expect("text")
 }
@@ -118,7 +118,7 @@ async fn regression_idle_connections_block_no_request() {
         let said = timeout(CONNECTION_LIMIT / 2, get(&serving, "/hello")).await;
         assert!(said.expect("a reply in time").ends_with("hello\n"));
     }
-    // The newest idle connection is still open, so the server answers its request.
+    // The server has not closed the newest idle connection, so it answers a request on it.
     let mut newest = idle.pop().expect("idle connections");
     newest.write_all(b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("a write");
     assert!(rest(newest).await.ends_with("hello\n"));
@@ -231,7 +231,7 @@ async fn a_stream_stays_open_while_its_peer_reads() {
     for _ in 0..100 {
         stream.read_exact(&mut part).await.expect("the stream continues");
     }
-    // The server still answers other connections, because a stream does not count as a connection.
+    // A stream does not count as a connection, so the server still answers other connections.
     for _ in 0..2 * MOST_CONNECTIONS {
         assert!(get(&serving, "/x").await.ends_with("\r\n\r\n0\n"));
     }

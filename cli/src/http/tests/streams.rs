@@ -1,4 +1,4 @@
-//! Tests of the limit of streams.
+//! Tests of the maximum number of event streams.
 
 use super::*;
 
@@ -34,7 +34,8 @@ async fn continue_all(streams: &mut [TcpStream]) {
     }
 }
 
-/// Before the fix, the server refused each stream over the limit.
+/// Before the fix, if a client opened more streams than the limit, the server refused its new
+/// streams.
 #[tokio::test]
 async fn regression_a_stream_over_the_limit_closes_the_oldest() {
     let serving = streaming(|events| Answer::Events(events, None));
