@@ -7,12 +7,13 @@ use crate::output::print::{FAINT, styled};
 
 /// Maximum width of a line for people, in columns of a terminal.
 pub const WIDTH: usize = 80;
-/// Columns between two cells of a table.
+/// Number of spaces between two cells of a table.
 const GAP: usize = 2;
-/// Minimum width of a shortened column.
+/// Minimum width of a column of a table after it was shortened.
 const LEAST: usize = 6;
 
-/// Returns the columns of a styled text. Characters of some scripts fill two columns.
+/// Returns the width of a styled text in columns of a terminal. Characters of some scripts fill two
+/// columns.
 fn width(text: &str) -> usize {
     strip_str(text).to_string().width()
 }
@@ -43,7 +44,8 @@ pub fn fit(text: &str, columns: usize) -> String {
     cut
 }
 
-/// Returns the start of the escape that contains this position, or the position itself.
+/// Returns the start of the escape, such as `\u{200e}`, that contains the position `end`. Otherwise
+/// returns `end`.
 fn before_escape(text: &str, end: usize) -> usize {
     let Some(start) = text[..end].rfind('\\') else { return end };
     let escape = &text[start..];
@@ -102,7 +104,7 @@ pub fn table<const N: usize>(
     std::iter::once(heading).chain(rows).collect::<Vec<_>>().join("\n")
 }
 
-/// Explains the symbols that a list contains, each on a line.
+/// Returns one line with the meaning of each symbol that occurs in `list`.
 pub fn legend(list: &str, symbols: &[(char, &str)]) -> String {
     let list = strip_str(list).to_string();
     let used = symbols.iter().filter(|(symbol, _)| list.contains(*symbol));
@@ -112,7 +114,7 @@ pub fn legend(list: &str, symbols: &[(char, &str)]) -> String {
     .collect()
 }
 
-/// The meaning of `…` for [`legend`].
+/// The symbol `…` and its meaning, for [`legend`].
 pub const SHORTENED: (char, &str) = ('…', "shortened; --json prints the whole text");
 
 #[cfg(test)]
@@ -132,7 +134,7 @@ mod tests {
         }
     }
 
-    /// Before the fix, the cut of a name could leave the part `\u{20` of an escape.
+    /// Before the fix, the cut of a long name could leave a part such as `\u{20` of an escape.
     #[test]
     fn regression_an_escape_is_not_cut() {
         let name = crate::output::print::plain("a\u{202e}b\nc");

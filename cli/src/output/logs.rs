@@ -51,9 +51,9 @@ impl LogFormat {
         asked
     }
 
-    /// Uses this format for all later lines, including the messages of panics.
+    /// Uses this format for all later lines on stderr, including the messages of panics.
     pub fn choose(self) {
-        // The format is chosen once, at the start. A later choice has no effect.
+        // The format is set once, at the start. A later call of this function has no effect on it.
         let _ = CHOSEN.set(self);
         if self == LogFormat::Json {
             std::panic::set_hook(Box::new(|panic| {
@@ -65,7 +65,7 @@ impl LogFormat {
         }
     }
 
-    /// Returns the options that make helper processes of `run` use this format.
+    /// Returns the options with which the helper processes of `run` use this format.
     pub fn options(self) -> &'static [&'static str] {
         match self {
             LogFormat::Text => &[],
@@ -78,12 +78,13 @@ const OPTION: &str = "--log-format";
 
 static CHOSEN: OnceLock<LogFormat> = OnceLock::new();
 
-/// Returns the format in use.
+/// Returns the format of lines on stderr that was chosen.
 pub fn format() -> LogFormat {
     CHOSEN.get().copied().unwrap_or_default()
 }
 
-/// Starts the logs. Their level is `RUST_LOG`, or `default_level` if `RUST_LOG` is not set.
+/// Starts the logs on stderr. Their level is `RUST_LOG`, or `default_level` if `RUST_LOG` is not
+/// set.
 pub fn start(default_level: &str) {
     let filter = match std::env::var("RUST_LOG") {
         Ok(text) if !text.is_empty() => EnvFilter::try_new(&text).unwrap_or_else(|error| {
@@ -104,7 +105,7 @@ pub fn start(default_level: &str) {
     }
 }
 
-/// Writes a message to stderr, in one line.
+/// Writes a message to stderr as one line in the chosen format.
 pub fn complain(message: &str) {
     match format() {
         LogFormat::Text => write(format!("tenure: {}\n", plain(message))),
@@ -128,7 +129,7 @@ impl LoggedPartition {
         LoggedPartition { partition: plain(name), epoch }
     }
 
-    /// Returns the arguments that pass the partition to a child.
+    /// Returns the arguments with which a child process gets this partition.
     pub fn arguments(&self) -> [String; 2] {
         let LoggedPartition { partition, epoch } = self;
         [format!("--partition={partition}"), format!("--partition-epoch={epoch}")]
@@ -153,7 +154,7 @@ pub fn say(partition: Option<&LoggedPartition>, outcome: &'static str, message: 
     }
 }
 
-/// Writes the reason of a failure to stderr.
+/// Writes the reason and the exit code of a failure to stderr.
 pub fn complain_of(failure: &Failure) {
     let Failure { code, why, .. } = failure;
     match format() {
@@ -164,7 +165,7 @@ pub fn complain_of(failure: &Failure) {
     }
 }
 
-/// Returns the line that reports the number of dropped lines.
+/// Returns the line that replaces this number of dropped lines.
 fn left_out(lines: u64) -> String {
     let message = format!("{lines} lines are left out here: stderr was not read");
     match format() {
@@ -195,7 +196,7 @@ impl Throttle {
     }
 }
 
-/// The writer of logs. Each write contains whole lines.
+/// The destination of the logs. Each write contains whole lines.
 struct Stderr;
 
 impl Write for Stderr {
@@ -302,7 +303,7 @@ where
 /// The name of the span around all work for one partition.
 pub const PARTITION_SPAN: &str = "partition";
 
-/// The text of an event of the command, without the field `outcome`.
+/// The message and the fields of an event of the command as text, without the field `outcome`.
 struct Words(String);
 
 impl Visit for Words {

@@ -1,4 +1,4 @@
-//! Stdout, stderr and logs.
+//! The output of the command: stdout, stderr and logs.
 
 pub mod columns;
 pub mod logs;

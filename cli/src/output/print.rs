@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::exit::{self, Failure};
 use crate::process::timer::pause;
 
-/// State of the reader of stdout.
+/// State of the process that reads stdout, such as a pager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum StdoutReader {
@@ -26,7 +26,7 @@ pub enum StdoutReader {
     HasLeft,
 }
 
-/// Writes lines to stdout and flushes it.
+/// Writes these lines to stdout and flushes stdout.
 pub fn print(lines: &str) -> Result<StdoutReader, Failure> {
     let mut stdout = io::stdout().lock();
     match writeln!(stdout, "{lines}").and_then(|()| stdout.flush()) {
@@ -36,7 +36,7 @@ pub fn print(lines: &str) -> Result<StdoutReader, Failure> {
     }
 }
 
-/// Interval between two checks whether stdout has a reader.
+/// Interval between two checks whether a process still reads stdout.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Returns within 100 ms after the last reader of stdout has left, as in `tenure watch | head -1`.
@@ -59,12 +59,12 @@ pub async fn reader_left() {
     }
 }
 
-/// Returns whether stdout is a terminal. On a terminal, the output has columns.
+/// Returns whether stdout is a terminal. On a terminal, the output is in columns.
 pub fn is_for_the_eye() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Chooses whether stdout has colours.
+/// Chooses whether stdout has colours, as `--color` requests.
 pub fn choose_colours(choice: clap::ColorChoice) {
     let choice = match choice {
         clap::ColorChoice::Auto => ColorChoice::Auto,
@@ -84,7 +84,7 @@ pub fn print_styled(lines: &str) -> Result<StdoutReader, Failure> {
     }
 }
 
-/// Returns the text in the style.
+/// Returns the text with the escape sequences of this style.
 pub fn styled(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")
 }
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<Vec<String>>(&line).expect("JSON"), names);
     }
 
-    /// Before the fix, a terminal with bidi support showed the rest of the line backwards.
+    /// Before the fix, bidi controls in a name made a terminal show the rest of the line backwards.
     #[test]
     fn regression_bidi_controls_are_escaped() {
         assert_eq!(plain("a\u{202e}b\u{2066}c\u{2028}d"), "a\\u{202e}b\\u{2066}c\\u{2028}d");

@@ -13,20 +13,20 @@ use super::logs::complain;
 pub struct Progress {
     what: &'static str,
     is_shown: bool,
-    /// Time of the start on the boot clock.
+    /// Time on the boot clock at which the work began.
     began: Duration,
-    /// Seconds from the start to the last line.
+    /// Seconds from the beginning of the work to the last line that was shown.
     shown: AtomicU64,
 }
 
 impl Progress {
-    /// Starts the reports on the work `what`. Shows no line in the first second.
+    /// Starts the reports about the work that `what` names. Shows no line in the first second.
     pub fn of(what: &'static str) -> Progress {
         let is_shown = io::stderr().is_terminal();
         Progress { what, is_shown, began: Process::system().now().boot, shown: AtomicU64::new(0) }
     }
 
-    /// Reports finished steps: `tenure: reading epochs: 12 of 40, 3 s`.
+    /// Reports the number of finished steps, such as `tenure: reading epochs: 12 of 40, 3 s`.
     pub fn at(&self, done: u64, of: u64) {
         self.say(&format!("{done} of {of}"));
     }

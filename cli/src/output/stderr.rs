@@ -8,20 +8,21 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
 use std::time::Duration;
 
-/// Maximum number of queued writes. Further writes are only counted.
+/// Maximum number of writes that wait for the thread. Further writes are dropped and counted.
 const MOST_WAITING: usize = 1_000;
-/// Maximum time that the process waits for the reader before it exits.
+/// Maximum time that the process waits, before its exit, until the reader of stderr has read all
+/// lines.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
 static THREAD: OnceLock<Option<SyncSender<Message>>> = OnceLock::new();
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
-/// A function that returns the line to write in place of this number of dropped lines.
+/// A function that returns the line to write in place of a number of dropped lines.
 type LeftOut = fn(u64) -> String;
 
 enum Message {
     Lines(Vec<u8>),
-    /// A request for an answer after all earlier messages are written.
+    /// A request to answer when all earlier messages are written.
     Flush(SyncSender<()>),
 }
 
@@ -47,12 +48,13 @@ fn thread(left_out: LeftOut) -> Option<&'static SyncSender<Message>> {
     THREAD.get_or_init(spawn).as_ref()
 }
 
-/// Waits until all lines are written, at most 2 s.
+/// Waits until the thread has written all lines to stderr, at most 2 s.
 pub fn flush() {
     let Some(Some(thread)) = THREAD.get() else { return };
     let (done, is_done) = mpsc::sync_channel(1);
     if thread.try_send(Message::Flush(done)).is_ok() {
-        // The wait fails only if the reader of stderr has stopped reading, so the error is ignored.
+        // The wait times out only if the reader of stderr has stopped reading, so the error is
+        // ignored.
         let _ = is_done.recv_timeout(LAST_WAIT);
     }
 }
@@ -70,7 +72,7 @@ fn put_all(messages: &Receiver<Message>, left_out: LeftOut) {
     }
 }
 
-/// Writes without `eprintln!`, which panics if stderr is closed.
+/// Writes lines to stderr. Unlike `eprintln!`, does not panic if stderr is closed.
 fn put(lines: &[u8]) {
     let _ = io::stderr().write_all(lines);
 }

@@ -34,23 +34,23 @@ pub fn validity(poll: Option<Duration>, longest: Duration) -> Duration {
 /// watch.
 pub type WatchEnd = Option<Failure>;
 
-/// An observed change. `--json` prints the serialized change.
+/// A change that a watch has observed. `--json` prints this value.
 pub trait Change: Serialize {
-    /// Returns the change for CMD, with variables escaped for a terminal.
+    /// Returns the change for the CMD of `--exec`, with variables escaped for a terminal.
     fn for_exec(&self) -> ExecChange;
 
-    /// Returns a line for people.
+    /// Returns a line about the change for people.
     fn for_people(&self) -> String;
 }
 
-/// A running watch.
+/// A running `watch`, `wait` or `group watch`.
 pub struct Watcher {
     json: bool,
     exec: Option<Exec>,
-    /// Ends the watch.
+    /// Completes when the watch must end.
     asked_to_end: Pin<Box<dyn Future<Output = ()>>>,
     has_worked: bool,
-    /// The last failure, until the store answers again.
+    /// The failure of the last read. `None` after the store has answered again.
     failure: Option<Failure>,
     throttle: Throttle,
 }
@@ -81,7 +81,8 @@ impl Watcher {
         end.map_or(Ok(0), Err)
     }
 
-    /// Returns a watcher without CMD. A failure or the end of `asked_to_end` ends the watch.
+    /// Returns a watcher without the CMD of `--exec`. A failure or the end of `asked_to_end` ends
+    /// the watch.
     pub fn until(json: bool, asked_to_end: impl Future<Output = ()> + 'static) -> Watcher {
         Watcher {
             json,
@@ -93,13 +94,13 @@ impl Watcher {
         }
     }
 
-    /// Returns the last failure, unless the store has answered since.
+    /// Returns the failure of the last read, unless the store has answered since.
     pub fn failure(&self) -> Option<Failure> {
         self.failure.clone()
     }
 
-    /// Retries after temporary failures, without a limit. [`failure`](Watcher::failure) returns the
-    /// last one.
+    /// Repeats `attempt` after temporary failures, without a limit. [`failure`](Watcher::failure)
+    /// returns the last failure.
     pub async fn patiently<T>(
         &mut self,
         mut attempt: impl AsyncFnMut() -> Result<T, Failure>,
@@ -155,7 +156,7 @@ impl Watcher {
         }
     }
 
-    /// Passes a change to CMD, and prints it.
+    /// Passes a change to the CMD of `--exec`, and prints the change.
     pub fn emit(&self, change: &impl Change) -> Result<(), WatchEnd> {
         if let Some(exec) = &self.exec {
             exec.handle(change.for_exec());

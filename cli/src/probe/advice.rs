@@ -1,4 +1,4 @@
-//! Warnings about conditions that break no promise, with remedies.
+//! Warnings of the probe, with remedies, about conditions that break no promise of the store.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::clock_skew::Skew;
 use super::metered_store::{Account, RequestKind};
 use super::quantile::quantile;
 
-/// A warning about a condition that breaks no promise, with the remedy.
+/// A warning about a condition that breaks no promise of the store, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Advice {
     pub about: &'static str,
@@ -22,7 +22,7 @@ impl Advice {
     }
 }
 
-/// A setting of a bucket.
+/// A setting of the probed bucket, as the report shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Setting {
     pub name: &'static str,

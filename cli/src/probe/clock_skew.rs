@@ -46,7 +46,7 @@ impl Sighting {
 }
 
 impl Skew {
-    /// Combines the bounds of all answers; `None` if no answer has a date.
+    /// Combines the bounds from all answers of the store. Returns `None` if no answer has a date.
     pub fn of(sightings: &[Sighting]) -> Option<Skew> {
         let least = sightings.iter().map(|one| one.least).reduce(f64::max)?;
         let most = sightings.iter().map(|one| one.most).reduce(f64::min)?;

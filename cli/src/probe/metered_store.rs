@@ -26,13 +26,13 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Pause before another write to the same key, because some stores allow only one write per second
 /// and key. The pauses begin after the first write without a clear answer.
 const PACE: Duration = Duration::from_millis(1_100);
-/// Maximum length of a short body in bytes. A longer body counts as long.
+/// Maximum length in bytes of the body of a short write. A write of a longer body is a `LongWrite`.
 const LONG: usize = 64 * 1024;
 const PAGE: usize = 1_000;
-/// Maximum number of samples per kind, which bounds the memory of a long probe.
+/// Maximum number of latencies per kind of request, which bounds the memory of a long probe.
 const SAMPLES: usize = 200_000;
 
-/// The kind of a request in the account.
+/// The kind of a request in the [`Account`] of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequestKind {
     Create,
@@ -51,7 +51,7 @@ pub enum RequestKind {
 }
 
 impl RequestKind {
-    /// Returns two names of the kind: the name for its latencies, and the name for its counts.
+    /// Returns two names of this kind of request: one for its latencies, and one for its counts.
     pub fn names(self) -> (&'static str, &'static str) {
         match self {
             RequestKind::Create => ("create", "writes"),
@@ -74,15 +74,15 @@ pub struct Account {
     /// Latency of each answered request, by kind.
     pub took: BTreeMap<RequestKind, Vec<Duration>>,
     pub sightings: Vec<Sighting>,
-    /// Number of keys in all deletions.
+    /// Number of keys in all requests for a deletion.
     pub deleted_keys: u64,
     /// Number of requests with an unknown outcome.
     pub in_doubt: u64,
-    /// Keys to delete at the end of the probe.
+    /// Keys that the probe must delete at its end.
     keys: BTreeSet<String>,
 }
 
-/// Counts the requests of a probe.
+/// A store that counts the requests of a probe and measures their latencies.
 #[derive(Debug)]
 pub struct Meter {
     store: Arc<dyn Store>,
@@ -106,7 +106,7 @@ impl Meter {
         Meter { store, start, stop, paced: AtomicBool::new(false), account: Mutex::default() }
     }
 
-    /// Returns the beginning of every key of this probe.
+    /// Returns the text with which every key of this probe begins.
     pub fn start(&self) -> &str {
         &self.start
     }
@@ -183,7 +183,7 @@ impl Meter {
         outcome
     }
 
-    /// Deletes all keys that this probe may have written. Returns the remaining keys.
+    /// Deletes all keys that this probe may have written. Returns the keys that are left.
     pub async fn clean_up(&self) -> Vec<String> {
         let mut keys: BTreeSet<String> = self.account().keys.clone();
         let mut left = Vec::new();
@@ -202,7 +202,7 @@ impl Meter {
             let call = self.store.list(&self.start, "", PAGE);
             match self.send(RequestKind::List, Determinacy::Determinate, call).await {
                 Ok(page) => keys = page.entries.into_iter().map(|entry| entry.key).collect(),
-                // If the listing fails, all keys count as remaining keys.
+                // If the listing fails, all keys that were to be deleted count as left.
                 Err(_) => keys = sought.into_iter().collect(),
             }
             left = self.still_there(&keys).await;
@@ -300,7 +300,7 @@ impl Store for Meter {
 const CLEANINGS: u32 = 4;
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Returns the failure that ends the probe.
+/// Converts the error of a request to the failure that ends the probe.
 pub fn failure(meter: &Meter, error: StoreError) -> Failure {
     let denied = error.kind() == StoreErrorKind::AccessDenied;
     let mut failure = Failure::from(error);

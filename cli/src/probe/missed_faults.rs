@@ -3,10 +3,10 @@
 
 use serde::Serialize;
 
-/// The probability that the races of a probe miss a fault, for one frequency of the fault.
+/// The probability that the races of a probe miss a fault that shows in one of `one_in` races.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Power {
-    /// Average number of races per occurrence of the fault.
+    /// Average number of races per race in which the fault shows.
     pub one_in: u32,
     /// The probability, from 0 to 1, that no race shows the fault.
     pub missed: f64,

@@ -35,9 +35,10 @@ use crate::process::timer::pause;
 use crate::store::open::{IfMissing, Opened, open, prefix};
 use crate::store::url::Place;
 
-/// Maximum number of attempts to check a promise after unclear answers.
+/// Maximum number of attempts to check one promise if the answers are unclear.
 const ATTEMPTS: u32 = 5;
-/// Pause after an unclear answer, multiplied by the number of attempts.
+/// Pause after the first attempt with an unclear answer. The pause after attempt n is n times as
+/// long.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 #[derive(Debug, clap::Args)]
@@ -96,7 +97,7 @@ Exit codes:
 
 pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
     let url = &args.store.store;
-    // The `build` of an election refuses a prefix that no election can have.
+    // The call of `build` refuses a prefix that no election can have.
     let normalised = normalised(prefix(url));
     let Opened { store, prefix } = open(url, IfMissing::Refuse).await?;
     Election::builder(Arc::clone(&store), prefix).build()?;
@@ -172,7 +173,7 @@ async fn clean_up(
     }
 }
 
-/// Interval between two lines of progress.
+/// Interval between two lines about the progress of a probe.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// Returns the approximate number of requests that a probe with this number of rounds sends. The
@@ -181,7 +182,7 @@ fn about(rounds: u32) -> u64 {
     280 + 70 * u64::from(rounds)
 }
 
-/// Returns the prefix as an election uses it: empty, or with a slash at the end.
+/// Returns the prefix in the form that an election uses: empty, or with a slash at the end.
 fn normalised(prefix: &str) -> String {
     match prefix.strip_suffix('/').unwrap_or(prefix) {
         "" => String::new(),
@@ -205,8 +206,8 @@ fn failed(meter: &Meter, error: StoreError, left: &[String]) -> Failure {
     failure
 }
 
-/// Checks the promises in sequence. The races are the last check, because they send the most
-/// requests.
+/// Checks the promises of the store in sequence. The races are the last check, because they send
+/// the most requests.
 async fn ask_all(
     meter: &Arc<Meter>,
     bounds: &Bounds,
@@ -253,7 +254,8 @@ async fn may_delete(meter: &Meter) -> Result<(), CheckFailure> {
     }
 }
 
-/// Checks a promise. Repeats the check up to five times after unclear answers, on new keys.
+/// Checks one promise. After unclear answers, repeats the check on new keys, with at most five
+/// attempts.
 async fn tried(
     meter: &Arc<Meter>,
     check: &Check,

@@ -1,4 +1,4 @@
-//! Quantiles of measured values.
+//! Quantiles of measured values, such as latencies.
 
 /// Returns the smallest value such that at least the fraction `share` of all values is not greater.
 /// Returns `None` if there are no values. The values must be in ascending order.

@@ -24,19 +24,19 @@ pub enum Verdict {
     Inconclusive,
 }
 
-/// The result of the check of one promise.
+/// The result of the checks of one promise of the store.
 #[derive(Debug, Clone, Serialize)]
 pub struct Finding {
     pub name: &'static str,
     pub promise: &'static str,
     pub kept: PromiseStatus,
-    /// The observed violation, or the reason that the result is unknown.
+    /// The violation of the promise that was observed, or the reason why the result is unknown.
     pub seen: Option<String>,
     /// True if an election in this layout relies on this promise of the store.
     pub needed: bool,
-    /// Number of attempts that ended with an unclear answer.
+    /// Number of attempts to check the promise that ended with an unclear answer.
     pub unclear: u32,
-    /// The counts of the races. `None` if the check is not a race.
+    /// The counts of the races. `None` if the promise is not checked by races.
     pub race: Option<Tally>,
 }
 
@@ -60,7 +60,7 @@ struct Latency {
 
 #[derive(Debug, Clone, Serialize)]
 struct Clock {
-    /// Lead of the store's clock over the local clock.
+    /// Lead of the store's clock over the local clock, in milliseconds.
     ahead_ms: f64,
     within_ms: f64,
     answers: usize,
@@ -70,13 +70,13 @@ struct Clock {
 #[derive(Debug, Serialize)]
 pub struct ProbeReport {
     pub verdict: Verdict,
-    /// The reason for the verdict, with its remedy.
+    /// The reason for the verdict, with a remedy.
     pub why: String,
     store: String,
     keys: String,
     rounds: u32,
     writers: usize,
-    /// Body length of the long writes in races, in bytes.
+    /// Length in bytes of the body of a long write in the races.
     long_bytes: Option<usize>,
     power: Vec<Power>,
     pub promises: Vec<Finding>,
@@ -94,7 +94,7 @@ pub struct ProbeReport {
 pub struct Asked {
     pub promises: Vec<Finding>,
     pub long_bytes: Option<usize>,
-    /// The reason why no promise was checked: the store does not support deletions.
+    /// The reason why no promise was checked. It is set if the store does not support deletions.
     pub not_tried: Option<String>,
 }
 
@@ -313,7 +313,7 @@ fn cost(prices: &Prices, requests: &BTreeMap<&'static str, u64>, deleted_keys: u
     (prices.cost(counts) * 1e8).round() / 1e8
 }
 
-/// Formats an amount with three decimals, or more to show two significant digits.
+/// Formats an amount in dollars with three decimals, or with more to show two significant digits.
 fn dollars(usd: f64) -> String {
     let mut decimals = 3;
     while decimals < 8 && usd > 0.0 && usd * 10f64.powi(decimals) < 10.0 {

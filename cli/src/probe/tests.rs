@@ -22,7 +22,7 @@ struct Probed {
     left: Vec<String>,
 }
 
-/// Probes a store and cleans up.
+/// Probes a store, deletes the keys of the probe, and makes the report.
 async fn probed(store: Arc<dyn Store>, layout: LayoutArg) -> Probed {
     let meter = Arc::new(Meter::new(store, "app/", CancellationToken::new()));
     let asked = ask_all(&meter, &rounds(), layout).await.expect("it comes to its end");
@@ -32,7 +32,7 @@ async fn probed(store: Arc<dyn Store>, layout: LayoutArg) -> Probed {
 }
 
 impl Probed {
-    /// Returns the names of broken promises.
+    /// Returns the names of the promises that the store has broken.
     fn broken(&self) -> Vec<&str> {
         let promises = self.report.promises.iter();
         promises.filter(|one| one.kept == PromiseStatus::No).map(|one| one.name).collect()
@@ -45,9 +45,9 @@ async fn faulty(order: impl FnOnce(&FaultStore)) -> Probed {
     probed(Arc::new(store), LayoutArg::EpochFiles).await
 }
 
-/// This store accepts one write per second and key. Before the fix, each check made its five
-/// attempts without pauses, so no promise had a verdict. The races still have no verdict, because
-/// the store admits only one writer of each race.
+/// This store accepts one write per second and key. Before the fix, the five attempts to check a
+/// promise followed each other without pauses, so no promise had a verdict. The races still have no
+/// verdict, because the store admits only one writer of each race.
 #[tokio::test(start_paused = true)]
 async fn regression_promises_have_a_verdict_at_one_write_per_second() {
     let store = OneWriteASecond::new(Arc::new(MemoryStore::new()));
@@ -142,7 +142,8 @@ async fn a_store_with_few_clear_answers_is_inconclusive() {
 
 #[tokio::test(start_paused = true)]
 async fn unclear_answers_in_a_race_do_not_count() {
-    // The store carries out the first 20 creates in races, but answers each of them with 500.
+    // The store carries out the first 20 creates in the races, but answers each of them with the
+    // status 500.
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
     store.on(Call::Create).key("create-race").times(20).fault(Fault::FailAfter);
     let probed = probed(Arc::new(store), LayoutArg::EpochFiles).await;

@@ -51,12 +51,12 @@ pub struct AppHealthArgs {
 
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
 const SHORTEST_DEADLINE: Duration = Duration::from_millis(100);
-/// The text that the name of the partition replaces in a URL or a path.
+/// The placeholder in the URL or the path of `--app-health`. The name of the partition replaces it.
 const PARTITION: &str = "{partition}";
 /// The longest pause between two checks, and the time limit of one check.
 const LONGEST_LOOK: Duration = Duration::from_secs(5);
 
-/// The way in which the application shows that it works.
+/// The way in which the application shows that it works, which `--app-health` sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Check {
     Url(Url),
@@ -96,7 +96,7 @@ impl Check {
         match self {
             Check::Url(url) => {
                 let name = escaped(name);
-                // The parser of URLs may have escaped the braces.
+                // The parser of the URL may have escaped the braces of the placeholder.
                 let text = url.as_str().replace("%7Bpartition%7D", &name);
                 let of_partition = Url::parse(&text.replace(PARTITION, &name));
                 Check::Url(of_partition.unwrap_or_else(|_| url.clone()))
@@ -120,14 +120,14 @@ fn escaped(name: &str) -> String {
     bytes.collect()
 }
 
-/// The state of the application.
+/// The health of the application, according to its signs of health.
 #[derive(Debug)]
 pub struct AppHealth {
-    /// The check of the application. If `None`, the application counts as healthy.
+    /// The check of `--app-health`. If `None`, the application always counts as healthy.
     check: Option<Check>,
     deadline: Duration,
     process: Process,
-    /// The time of the last sign of health, on the boot clock.
+    /// The time on the boot clock of the application's last sign of health.
     worked: Mutex<Option<Duration>>,
     healthy: watch::Sender<bool>,
 }
@@ -183,7 +183,7 @@ impl AppHealth {
         self.healthy.subscribe()
     }
 
-    /// Records a heartbeat. Returns `false` if the check is not `heartbeat`.
+    /// Records a heartbeat of the application. Returns `false` if the check is not `heartbeat`.
     pub fn heartbeat(&self) -> bool {
         let counts = self.check == Some(Check::Heartbeat);
         if counts {
@@ -196,7 +196,7 @@ impl AppHealth {
         self.deadline
     }
 
-    /// Checks the application repeatedly. Never completes.
+    /// Carries out the check of the application repeatedly. Never completes.
     pub async fn run(&self) {
         let looks = async {
             match &self.check {
@@ -215,7 +215,7 @@ impl AppHealth {
         self.process.now().boot
     }
 
-    /// Records a sign of health at the time `at`.
+    /// Records a sign of health that the application gave at the time `at`.
     fn works(&self, at: Duration) {
         *lock(&self.worked) = Some(at);
         self.settle();
@@ -277,8 +277,7 @@ impl AppHealth {
 /// is compared only with other modification times of the same file.
 async fn written(path: &Path) -> Option<SystemTime> {
     let path = path.to_owned();
-    // Another thread reads the modification time, because a disk that hangs must not delay the
-    // renewals.
+    // A hanging disk must not delay the renewals, so another thread reads the modification time.
     let found = on_a_thread(move || std::fs::metadata(path)).await.ok()?;
     found.ok()?.modified().ok()
 }
@@ -321,7 +320,8 @@ async fn addresses(url: &Url) -> Option<Vec<SocketAddr>> {
 mod tests {
     use super::*;
 
-    /// Before the fix, the check panicked, which ended `run`.
+    /// Before the fix, if the system refused a new thread, the check of a URL panicked and ended
+    /// `tenure run`.
     #[test]
     fn regression_a_system_without_threads_fails_the_check() {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -337,8 +337,8 @@ mod tests {
         assert_eq!(runtime.block_on(addresses(&url)), Some(vec![address]));
     }
 
-    /// Before the fix, the check ignored a user and a password, and the name of a partition could
-    /// change the host.
+    /// Before the fix, the check silently ignored a user and a password in the URL, and a
+    /// partition's name could change the host.
     #[test]
     fn regression_a_url_without_effect_is_refused() {
         for (wrong, why) in [

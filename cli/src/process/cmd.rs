@@ -24,11 +24,11 @@ use crate::store::url::StoreUrl;
 /// end within this time.
 const UNTIL_TERM: Duration = Duration::from_millis(200);
 
-/// The command to run, with its environment and margins.
+/// The command of the user to run as CMD, with its environment and margins.
 pub struct Cmd {
     pub tenure: Tenure,
     pub command: Vec<OsString>,
-    /// Variables for CMD in addition to the epoch: the name and the store.
+    /// Variables for CMD: the name of this process and the store. CMD also gets the epoch.
     pub environment: [(&'static str, String); 2],
     pub margins: Margins,
 }
@@ -53,7 +53,7 @@ pub fn inside_run() -> (&'static str, String) {
     (INSIDE_RUN, "1".to_owned())
 }
 
-/// Returns the executable of this command, and the options for the standby, the guard and the gate.
+/// Returns the executable of this process, and the options for the standby, the guard and the gate.
 pub fn own() -> io::Result<Tenure> {
     Ok(Tenure { binary: own_binary()?, options: logs::format().options() })
 }
@@ -86,20 +86,20 @@ fn is_executable(file: &Path) -> bool {
     access(file, AccessFlags::X_OK).is_ok() && !file.is_dir()
 }
 
-/// A task that waits for a future and watches the group of CMD during the wait.
+/// A task that watches CMD and its descendants while it waits for a future.
 pub trait GroupWatch<'a> {
     fn group(&self) -> &'a Group;
 
-    /// Returns the time from SIGTERM to SIGKILL.
+    /// Returns the time from the SIGTERM for CMD to the SIGKILL.
     fn grace(&self) -> Duration;
 
-    /// Returns whether the group was killed, or got SIGTERM, because the lease ends.
+    /// Returns whether CMD was killed, or got SIGTERM, because the lease ends.
     fn lost(&self) -> bool;
 
-    /// Waits for the future, and watches the group during the wait.
+    /// Waits for the future `what`, and watches CMD and its descendants during the wait.
     async fn until<T>(&mut self, what: impl Future<Output = T>) -> T;
 
-    /// Ends the processes that CMD left behind. Called after the end of CMD.
+    /// Ends the descendants that CMD left behind. Called after the end of CMD.
     async fn end_descendants(&mut self) -> Left {
         if let Some(left) = self.gone_within(UNTIL_TERM).await {
             return left;

@@ -26,7 +26,7 @@ pub struct ExecArg {
     pub exec: Option<String>,
 }
 
-/// Parses a command argument.
+/// Parses the value of `--exec`.
 pub fn command(text: &str) -> Result<String, String> {
     if text.trim().is_empty() {
         return Err("the command must have at least one word".to_owned());
@@ -34,23 +34,25 @@ pub fn command(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// The time from SIGTERM to SIGKILL when `watch` ends.
+/// The time from the SIGTERM for CMD to the SIGKILL when `watch` ends.
 const GRACE: Duration = Duration::from_secs(10);
-/// The interval between checks whether the process group of CMD has ended.
+/// The interval between two checks whether the process group of CMD has ended.
 const LOOK: Duration = Duration::from_millis(20);
 /// Maximum length of a variable's value in bytes. A longer value is replaced by an empty value,
 /// because Linux cannot start a process with a value of 128 KiB.
 const LONGEST_VALUE_BYTES: usize = 100_000;
 
-/// A change, and the environment and the stdin that CMD gets for this change.
+/// A change that `watch` has observed, with the environment and the standard input of the CMD for
+/// it.
 #[derive(Debug)]
 pub struct ExecChange {
-    /// Number of the changed partition. A watch of an election always uses the same number.
+    /// Number of the partition that has changed. A watch of an election always uses the same
+    /// number.
     pub of: u32,
-    /// Description of the change for the log.
+    /// Text that names the change in log lines.
     pub what: String,
     pub environment: Vec<(&'static str, String)>,
-    /// JSON that CMD gets on stdin.
+    /// JSON of the change, which CMD gets on its standard input.
     pub json: String,
 }
 
@@ -70,14 +72,15 @@ impl Exec {
     }
 
     pub fn handle(&self, change: ExecChange) {
-        // The error is ignored: the send fails only if the task has ended.
+        // The send fails only if the task that runs CMD has ended, so the error is ignored.
         let _ = self.changes.send(change);
     }
 
-    /// Ends a running CMD and waits for its end. Starts no other CMD.
+    /// Ends a running CMD and waits for its end. Does not run CMD for changes that still wait.
     pub async fn end(self) {
         drop(self.changes);
-        // The error is ignored: the task has panicked, and the panic hook has logged the panic.
+        // The await fails only if the task has panicked. The panic hook has already logged the
+        // panic.
         let _ = self.running.await;
     }
 }
@@ -91,8 +94,8 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Returns the next change for CMD. Returns `None` when `watch` ends, even if changes still
-    /// wait.
+    /// Returns the change for which CMD runs next. Returns `None` when `watch` ends, even if
+    /// changes still wait.
     async fn next(&mut self) -> Option<ExecChange> {
         while let Ok(change) = self.changes.try_recv() {
             self.add(change);
@@ -112,7 +115,7 @@ impl Waiting {
         }
     }
 
-    /// Collects changes, and returns when `watch` ends.
+    /// Collects later changes while CMD runs, and returns when `watch` ends.
     async fn over(&mut self) {
         while let Some(change) = self.changes.recv().await {
             self.add(change);
@@ -137,7 +140,8 @@ async fn run_all(command: String, changes: UnboundedReceiver<ExecChange>) {
     }
 }
 
-/// Runs CMD and returns its status. Returns `None` if CMD was ended because `watch` ends.
+/// Runs CMD for this change and returns its exit status. Returns `None` if CMD was ended because
+/// `watch` ends.
 async fn run(
     command: &str,
     change: &ExecChange,
@@ -178,7 +182,7 @@ fn start(command: &str, change: &ExecChange) -> io::Result<Child> {
 
 async fn end(mut child: Child) -> io::Result<()> {
     let group = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
-    // Errors of `killpg` are ignored: the call fails only if the group has ended.
+    // `killpg` fails only if the process group has ended, so its errors are ignored.
     let signal = |signal| group.map(|group| killpg(group, signal));
     signal(Signal::SIGTERM);
     let all_ended = async {

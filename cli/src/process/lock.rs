@@ -1,4 +1,4 @@
-//! Locks without poisoning.
+//! Locks mutexes, although a panic may have poisoned them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -10,10 +10,10 @@ use crate::output::print::in_ms;
 
 const SHORTEST_KILL_MARGIN: Duration = Duration::from_millis(200);
 
-/// The margins of one run, which [`Margins::with`] has checked.
+/// The grace and the kill margin of one run, which [`Margins::with`] has checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Margins {
-    /// Time from SIGTERM to SIGKILL.
+    /// Time from the SIGTERM for CMD to the SIGKILL.
     pub grace: Duration,
     /// Time from SIGKILL to the end of the lease. This time allows for delays of the kernel and the
     /// guard.
@@ -58,7 +58,8 @@ impl Margins {
         ))
     }
 
-    /// Returns the times of SIGTERM and SIGKILL for a lease that is not renewed.
+    /// Returns the times of SIGTERM and SIGKILL for CMD if the lease is not renewed before
+    /// `lease_end`.
     pub fn deadlines(self, lease_end: Moment) -> Deadlines {
         let kill_at = lease_end.minus(self.kill_margin);
         Deadlines { term_at: kill_at.minus(self.grace), kill_at }

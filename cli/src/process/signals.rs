@@ -34,7 +34,7 @@ impl Signals {
         Ok(Signals(streams))
     }
 
-    /// Returns the next signal. Cancel-safe.
+    /// Returns the next signal that has arrived. Cancel-safe.
     pub async fn next(&mut self) -> Signal {
         std::future::poll_fn(|context| {
             for (signal, stream) in &mut self.0 {

@@ -25,7 +25,7 @@ pub const OWN_VARIABLES: [&str; 3] = [SOCKET, "WATCHDOG_PID", WATCHDOG];
 const SOCKET: &str = "NOTIFY_SOCKET";
 const WATCHDOG: &str = "WATCHDOG_USEC";
 
-/// Maximum length of a status text in characters. systemd drops a message of 4 KiB.
+/// Maximum length of a status text in characters. systemd drops messages of 4 KiB or more.
 const MOST_TEXT: usize = 400;
 
 /// The state of this process, as systemd shows it.
@@ -34,20 +34,20 @@ pub struct ServiceState {
     /// True if this process does its work. After the first `true`, systemd considers the service
     /// ready until the service ends.
     pub ready: bool,
-    /// A line such as `held: leading epoch 7, 42s left`.
+    /// The status text, such as `held: leading epoch 7, 42s left`.
     pub text: String,
 }
 
-/// The connection to systemd, if systemd has started this process.
+/// The socket and the watchdog of systemd, if systemd has started this process.
 #[derive(Debug)]
 pub struct Systemd {
     socket: Option<OsString>,
-    /// The time without a message after which systemd restarts this process.
+    /// If systemd receives no message for this time, it restarts this process.
     watchdog: Option<Duration>,
     sent: Mutex<Sent>,
 }
 
-/// The values that systemd has received.
+/// The values that systemd has received, and whether the last notification of systemd has failed.
 #[derive(Debug, Default)]
 struct Sent {
     ready: bool,
@@ -56,7 +56,7 @@ struct Sent {
 }
 
 impl Systemd {
-    /// Returns the connection that the environment of this process describes.
+    /// Returns the socket and the watchdog that the environment variables of this process describe.
     pub fn of_this_process() -> Systemd {
         let is_for_us =
             env::var("WATCHDOG_PID").map_or(true, |pid| pid.parse() == Ok(std::process::id()));
@@ -111,10 +111,10 @@ impl Systemd {
         }
     }
 
-    /// Announces the end of this process.
+    /// Reports to systemd that this process is about to end.
     pub fn notify_stopping(&self) {
         if let Some(socket) = &self.socket {
-            // The error is ignored, because systemd also notices the end of the process.
+            // systemd also notices the end of the process, so the error is ignored.
             let _ = send(socket, "STOPPING=1");
         }
     }
@@ -165,7 +165,8 @@ mod tests {
         assert_eq!(&message[..length], b"READY=1\nSTATUS=held");
     }
 
-    /// Before the fix, only the first failure was reported.
+    /// Before the fix, only the first failed notification of systemd was logged, and not a failure
+    /// after a later success.
     #[test]
     fn regression_each_failure_after_a_success_is_reported() {
         let dir = tempfile::tempdir().expect("a directory");

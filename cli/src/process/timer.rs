@@ -1,4 +1,4 @@
-//! Sleeps of async and blocking code.
+//! Sleeps for async code and for threads.
 
 use std::thread;
 use std::time::Duration;

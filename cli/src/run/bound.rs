@@ -36,11 +36,11 @@ pub async fn try_once(
     })
 }
 
-/// The bound of `--wait`. It includes the work before the campaign.
+/// The limit of `--wait`. The time before the campaign counts toward it.
 #[derive(Debug, Clone, Copy)]
 pub struct Bound {
     pub limit: Duration,
-    /// The rest of the limit.
+    /// The part of `limit` that has not passed yet.
     pub left: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The hooks of `run`, and the file that holds the epoch.
+//! The hooks `--on-elected` and `--on-lost`, and the file of `--epoch-file`.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -97,7 +97,8 @@ impl HooksArgs {
             signal = signals.next() => Some(signal),
             () = pause(self.hook_timeout) => None,
         };
-        // The hook was not reaped, so the system has not reused its process number.
+        // This process has not reaped the hook, so the system has not reused the hook's process
+        // number.
         let _ = group.map(|group| killpg(group, Signal::SIGKILL));
         let _ = hook.wait().await;
         let limit = in_ms(self.hook_timeout);

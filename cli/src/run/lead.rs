@@ -30,14 +30,15 @@ use crate::process::cmd::{Cmd, GroupWatch, inside_run, shown};
 use crate::process::signals::{self, Signals};
 use crate::process::timer::pause;
 
-/// Minimum time for a resignation. After this time, a signal stops the wait for the resignation.
+/// Minimum time that a resignation gets. After this time, a signal ends the wait for the
+/// resignation.
 const HURRIED_RESIGNATION: Duration = Duration::from_secs(1);
 
 /// The value of `TENURE_LOSS` for an epoch that was not resigned. Other candidates wait until the
 /// lease of the epoch lapses.
 const NOT_RESIGNED: &str = "not_resigned";
 
-/// CMD and its supervision in one leadership.
+/// CMD in one leadership, and all values that its supervision needs.
 pub struct Job {
     pub cmd: Cmd,
     pub app: AppHealth,
@@ -145,7 +146,8 @@ pub async fn lead(
     Ok(Outcome::Lost { why, asked_to_end, unhealthy: is_unhealthy })
 }
 
-/// Starts CMD. Breaks the control flow if the leadership ends before CMD has started.
+/// Starts CMD. Breaks the control flow with an outcome if the leadership ends before CMD has
+/// started.
 async fn start(
     job: &Job,
     environment: &[(&str, String)],
@@ -183,13 +185,14 @@ fn environment(job: &Job, epoch: Epoch, turn: Option<&Turn>) -> Vec<(&'static st
     environment
 }
 
-/// Watches the group of CMD: forwards signals, and sends new deadlines after each renewal.
+/// Watches CMD of a leader: forwards signals to CMD, and sends new deadlines to the guard after
+/// each renewal.
 struct LeadWatch<'a, E> {
     job: &'a Job,
     leadership: &'a Leadership,
     group: &'a Group,
     events: E,
-    /// Proclaims each change of the data file. Never completes.
+    /// Proclaims the data after each change of the data file. Never completes.
     data: BoxFuture<'a, Infallible>,
     /// Checks the health of CMD, and completes with the reason to stop CMD. After a request to end
     /// CMD, never completes.
@@ -198,7 +201,8 @@ struct LeadWatch<'a, E> {
     /// True after the loss of the leadership. Renewals then no longer change the deadlines.
     lost: bool,
     at_risk: bool,
-    /// The reason to stop CMD, if CMD is not healthy. Renewals then no longer change the deadlines.
+    /// The reason to stop CMD, after a check has found CMD unhealthy. Renewals then no longer
+    /// change the deadlines.
     unhealthy: Option<String>,
     /// True if a signal has asked `tenure` to end. SIGHUP does not count, because many daemons
     /// reload their settings at SIGHUP.

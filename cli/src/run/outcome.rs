@@ -8,7 +8,7 @@ use crate::exit::{self, Failure};
 use crate::guard::Stop;
 use crate::output::print::plain;
 
-/// The outcome of one leadership.
+/// The outcome of one leadership of `tenure run`.
 pub enum Outcome {
     /// CMD was not started, because a signal arrived, or because this host must not run CMD in the
     /// period. Contains the exit code.
@@ -27,7 +27,7 @@ pub enum Outcome {
         why: String,
         /// True if a signal asked `tenure` to end before CMD ended.
         asked_to_end: bool,
-        /// True if CMD was not healthy.
+        /// True if CMD was stopped because it was not healthy.
         unhealthy: bool,
     },
 }

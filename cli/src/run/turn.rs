@@ -13,7 +13,7 @@ use crate::process::signals::{self, Signals};
 use crate::process::timer::pause;
 use crate::store::patience::{AT_START, patiently};
 
-/// Minimum pause of a service before its next campaign.
+/// Minimum pause of a service between the end of CMD and its next campaign.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum pause of a service after a CMD that was not healthy. If two poll intervals are longer,
 /// the pause is two poll intervals.

@@ -1,4 +1,4 @@
-//! The paths of the API.
+//! The paths of the HTTP API of a sidecar.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,16 +18,17 @@ use crate::http::{Answer, HttpRequest, Reply};
 use crate::output::print::millis;
 use crate::process::app_health::AppHealth;
 
-/// The OpenAPI description of the API.
+/// The OpenAPI description of the sidecar's HTTP API.
 const OPENAPI: &str = include_str!("../../openapi.json");
 /// Maximum length of a request body in bytes. A body with the longest data of a record is shorter.
 pub const MOST_BODY: usize = 64 * 1024;
 
-/// The API: its access rules, the application's health, the elections and the groups.
+/// The HTTP API of a sidecar: its access rules, the application's health, the elections and the
+/// groups.
 pub struct Api {
     pub access: Access,
     pub app: Arc<AppHealth>,
-    /// The elections and groups. The value is set after the stores are open.
+    /// The elections and groups of the sidecar. The value is set after all stores are open.
     pub served: OnceLock<Served>,
 }
 
@@ -37,7 +38,7 @@ pub struct Served {
     pub members: Vec<Arc<Member>>,
 }
 
-/// The resource of a path.
+/// The resource of the API that a path names.
 enum ApiTarget<'a> {
     OfGroups(groups::GroupTarget<'a>),
     Elections,
@@ -48,8 +49,8 @@ enum ApiTarget<'a> {
     Data(&'a str),
     Heartbeat,
     OpenApi,
-    /// The paths of two older sidecars. The module [`shapes`](super::shapes) describes their
-    /// replies.
+    /// The paths that two older sidecars also had. The module [`shapes`](super::shapes) describes
+    /// their replies.
     Root,
     RootEvents,
 }

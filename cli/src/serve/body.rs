@@ -16,7 +16,7 @@ use crate::process::timer::pause;
 const LONGEST_WRITE: Duration = Duration::from_secs(25);
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
 
-/// Waits for the outcome of a write.
+/// Waits for the outcome of a write to the store, for at most [`LONGEST_WRITE`].
 pub async fn within<T>(outcome: oneshot::Receiver<Result<T, Refusal>>) -> Result<T, Refusal> {
     tokio::select! {
         outcome = outcome => outcome.unwrap_or(Err(Refusal::UNKNOWN_OUTCOME)),

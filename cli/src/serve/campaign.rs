@@ -16,12 +16,12 @@ use crate::output::logs::Throttle;
 use crate::output::print::{in_ms, plain};
 use crate::process::timer::pause;
 
-/// The reason for the end of a leadership.
+/// The reason for the end of a leadership of this sidecar.
 enum LeadershipOver {
     /// The application has ended its work and ordered this process to resign.
     Resign(ResignOrder, OrderReply<Resigned>),
     Unhealthy,
-    /// This process must end.
+    /// This process must end, so the application gets its grace.
     Ending,
     /// The lease was lost, or is about to end.
     Lost,
@@ -58,8 +58,8 @@ impl Machine for Candidacy {
 }
 
 impl ServedTask<Candidacy> {
-    /// Waits until elected. Returns `None` if the process ends, the application is unhealthy, or
-    /// the campaign fails.
+    /// Campaigns until elected. Returns `None` if the process ends, the application becomes
+    /// unhealthy, or the campaign fails.
     async fn campaign(&mut self) -> Option<Leadership> {
         self.machine.enter(ServedRole::Seeking);
         let election = &self.machine.election;
@@ -90,7 +90,7 @@ impl ServedTask<Candidacy> {
         }
     }
 
-    /// Leads until the leadership ends. Returns the pause before the next campaign.
+    /// Serves as the leader until the leadership ends. Returns the pause before the next campaign.
     async fn lead(&mut self, leadership: Leadership) -> Option<Duration> {
         let epoch = leadership.epoch();
         // From this call on, replies report the leadership, until the lease ends or this task gives
@@ -211,7 +211,7 @@ async fn resign(leadership: Leadership, successor: Option<String>) -> bool {
             info!(outcome = "resigned", "resigned epoch {epoch}");
             true
         }
-        // The epoch is already sealed, or its lease has ended, so there is no leadership to resign.
+        // The epoch is already sealed, or its lease has ended, so nothing is left to resign.
         Err(error) if error.kind() == ErrorKind::LeadershipLost => {
             let why = plain(&error.to_string());
             warn!(outcome = "not_resigned", "epoch {epoch} is not resigned: {why}");
@@ -243,7 +243,7 @@ fn other_epoch(epoch: u64) -> Refusal {
     )
 }
 
-/// Returns the refusal for an error of `proclaim`.
+/// Returns the reply to the client for an error of `proclaim`.
 fn of(error: &Error) -> Refusal {
     match error.kind() {
         ErrorKind::InvalidInput => Refusal::new(413, "data_too_long", plain(&error.to_string())),

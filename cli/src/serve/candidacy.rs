@@ -23,11 +23,11 @@ pub struct Candidacy {
 #[derive(Debug)]
 struct CandidacyState {
     role: ServedRole,
-    /// The lease of a leader.
+    /// The lease of this candidate while it leads.
     lease: Option<Lease>,
-    /// The lease of the last leadership, which may still run.
+    /// The lease of the last leadership that this candidate gave up. It may not have ended yet.
     given_up: Option<Lease>,
-    /// The data that this leader has proclaimed with success.
+    /// The data that this candidate has proclaimed as the leader.
     data: Value,
     lost: Option<LostLeadership>,
 }
@@ -37,7 +37,7 @@ struct CandidacyState {
 pub struct LostLeadership {
     pub epoch: u64,
     pub reason: &'static str,
-    /// Time on the boot clock.
+    /// Time on the boot clock at which the leadership ended.
     pub at: Duration,
 }
 
@@ -49,16 +49,16 @@ pub struct CandidacyNow {
     pub role: ServedRole,
     /// The epoch that this candidate leads, and a lower bound of the time left of its lease.
     pub leads: Option<(u64, Duration)>,
-    /// True if less than a quarter of the validity is left.
+    /// True if this candidate leads and less than a quarter of the validity is left of its lease.
     pub at_risk: bool,
-    /// The data that this leader has proclaimed.
+    /// The data that this candidate has proclaimed as the leader.
     pub data: Value,
     /// The last observation of the election. `None` if this candidate has given up the observed
     /// epoch.
     pub seen: Option<LastSeen>,
     pub answered_ago: Option<Duration>,
     pub lost: Option<LostLeadership>,
-    /// Time on the boot clock.
+    /// Time on the boot clock at which this state was computed.
     pub at: Duration,
 }
 
@@ -73,7 +73,7 @@ pub enum ElectionOrder {
 /// The options of a resignation.
 #[derive(Debug, Clone, Default)]
 pub struct ResignOrder {
-    /// The name of the candidate that may campaign first.
+    /// The name of the candidate that may campaign before all others.
     pub successor: Option<String>,
     /// Time for which this candidate does not campaign. `None` means the default.
     pub pause: Option<Duration>,
@@ -122,13 +122,13 @@ impl Candidacy {
         self.common.changes.notify();
     }
 
-    /// Sets the data that this leader has proclaimed.
+    /// Records data that this candidate has proclaimed as the leader.
     pub fn proclaimed(&self, data: Value) {
         lock(&self.state).data = data;
         self.common.changes.notify();
     }
 
-    /// Returns the state at this moment.
+    /// Returns the state of the candidacy at this moment.
     pub fn now(&self) -> CandidacyNow {
         let at = self.common.boot();
         let mut state = lock(&self.state);
@@ -164,7 +164,8 @@ impl Candidacy {
         self.leads(&mut lock(&self.state), at)
     }
 
-    /// Records the end of the leadership and its reason. All later replies report both.
+    /// Records the end of the leadership and its reason, unless it has ended. Later replies contain
+    /// both.
     pub fn give_up(&self, reason: &'static str) {
         let at = self.common.boot();
         let mut state = lock(&self.state);
@@ -213,7 +214,7 @@ mod tests {
     const MARGIN: Duration = Duration::from_secs(2);
     const TIMES: Times = Times { validity: VALIDITY, margin: MARGIN, recent: VALIDITY };
 
-    /// Returns an elected candidacy with a connection to the store that can fail on demand.
+    /// Returns a candidacy that leads. Its connection to the store fails when the test demands it.
     async fn leading(world: &World, name: &str) -> (Arc<Candidacy>, tenure::Leadership) {
         let election = world.node(name).build().expect("settings that fit");
         let process = Process::system().with_clock(Arc::new(world.clock.clone()));
@@ -244,7 +245,7 @@ mod tests {
         assert!(lease.check().is_ok(), "the lease runs");
         let lost = candidacy.now().lost.expect("the leadership is lost");
         assert_eq!((lost.epoch, lost.reason), (1, NOT_RENEWED));
-        // A renewal that succeeds after the end does not revive the leadership.
+        // A renewal that succeeds after the end of the leadership does not restore it.
         world.store.heal();
         wait(millis(1_500)).await;
         assert!(lease.check().is_ok() && lease.remaining() > MARGIN, "{:?}", lease.remaining());
@@ -264,7 +265,7 @@ mod tests {
         let (candidacy, leadership) = leading(&world, "a").await;
         let mut changes = candidacy.common.changes.subscribe();
         changes.mark_unchanged();
-        // The machine sleeps, so no task observes the end of the lease before the next line.
+        // The machine sleeps here, so no task observes the end of the lease before the next line.
         world.clock.suspend(VALIDITY);
         assert_eq!(candidacy.leadership(), None);
         assert!(changes.has_changed().expect("the channel is open"), "the streams are woken");

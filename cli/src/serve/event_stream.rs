@@ -26,7 +26,7 @@ pub fn follow<S: Machine>(
     let (source, changes) = (Arc::clone(source), source.common().changes.subscribe());
     let state = (source, changes, 0);
     let step = move |(source, mut changes, mut looks): (Arc<S>, watch::Receiver<u64>, u32)| {
-        // The stream is polled only when the connection has room, so the text describes the latest
+        // The connection polls the stream only when it has room, so the text describes the latest
         // state.
         let text = next(&source);
         async move {
@@ -63,7 +63,7 @@ pub fn events<S: Machine>(
 
 #[cfg(test)]
 pub mod testing {
-    //! Records the times of events in paused Tokio time.
+    //! Records the events of streams and their times in paused Tokio time.
 
     use std::sync::Mutex;
 
@@ -73,15 +73,15 @@ pub mod testing {
     use super::*;
     use crate::process::lock::lock;
 
-    /// The maximum delay of an event that docs/reference/http-api.md promises.
+    /// The maximum delay of an event, as docs/reference/http-api.md promises.
     pub const SOON: Duration = Duration::from_millis(100);
 
-    /// The events of several streams and their times.
+    /// The events of several streams, each with its time.
     pub struct EventLogs(Vec<Arc<Texts>>);
 
     type Texts = Mutex<Vec<(Duration, String)>>;
 
-    /// Follows several streams that poll at different times.
+    /// Opens several streams that poll at different times, and records their events.
     pub async fn follow_events(
         clock: &TestClock,
         open: impl Fn() -> BoxStream<'static, String>,
@@ -101,7 +101,7 @@ pub mod testing {
     }
 
     impl EventLogs {
-        /// Returns for each stream the time from `after` to its first event with the name `event`.
+        /// Returns for each stream the delay from `after` to its next event with the name `event`.
         pub fn delays(&self, event: &str, after: Duration) -> Vec<Option<Duration>> {
             let event = format!("event: {event}\n");
             let first = |log: &Arc<Texts>| {
@@ -112,7 +112,7 @@ pub mod testing {
             self.0.iter().map(first).collect()
         }
 
-        /// Asserts that each stream has sent the event between `after` and `after + within`.
+        /// Asserts that each stream has sent this event between `after` and `after + within`.
         #[track_caller]
         pub fn said(&self, event: &str, after: Duration, within: Duration) {
             let delays = self.delays(event, after);

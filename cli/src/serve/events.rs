@@ -18,18 +18,19 @@ use crate::output::print::json_line;
 struct SentElection {
     leads: Option<u64>,
     at_risk: bool,
-    /// The state of the election, and the name, epoch and data of the leader.
+    /// The state of the election as the stream has sent it, and the name, epoch and data of the
+    /// leader.
     leader: Option<(LeaseState, Option<String>, Option<u64>, Value)>,
 }
 
-/// Returns the events of an election, beginning with its current state.
+/// Returns the event stream of an election. The first events describe its current state.
 pub fn events(candidacy: &Arc<Candidacy>) -> BoxStream<'static, String> {
     let mut sent = SentElection::default();
     event_stream::events(candidacy, move |candidacy| sent.update(&ElectionView::of(candidacy)))
 }
 
 impl SentElection {
-    /// Returns the events for the difference between the sent state and this view.
+    /// Returns the text of the events for the difference between the sent state and this view.
     fn update(&mut self, view: &ElectionView) -> String {
         let mut text = String::new();
         let mut push = |event: &str| {
@@ -83,7 +84,7 @@ mod tests {
         }
     }
 
-    /// Sends the views in their order. Returns for each view the names of its events.
+    /// Returns for each of these consecutive views the names of the events that a stream sends.
     fn sent(views: &[ElectionView]) -> Vec<String> {
         let mut sent = SentElection::default();
         let names = |view: &ElectionView| {
@@ -156,7 +157,8 @@ mod tests {
             (candidacy, leadership)
         }
 
-        /// A change by this process wakes each stream, even in the middle of its poll interval.
+        /// A change that a task of this process makes wakes each stream, even in the middle of its
+        /// poll interval.
         #[tokio::test(start_paused = true)]
         async fn a_change_by_a_task_is_sent_immediately() {
             let world = World::new();
@@ -170,7 +172,8 @@ mod tests {
             drop(leadership);
         }
 
-        /// No task reports a change that only the passage of time causes, so a stream must poll.
+        /// If only the passage of time changes the state, no task wakes the stream, so the stream
+        /// must poll.
         #[tokio::test(start_paused = true)]
         async fn a_change_by_time_is_sent_soon() {
             let world = World::new();
@@ -190,7 +193,8 @@ mod tests {
             assert!(leadership.check().is_ok(), "its lease runs");
         }
 
-        /// After a suspend of the machine, a stream polls as soon as its timer fires.
+        /// The machine is suspended during the lapse of the lease. A stream polls as soon as its
+        /// timer fires.
         #[tokio::test(start_paused = true)]
         async fn a_lapse_during_a_suspend_is_sent_soon() {
             let world = World::new();

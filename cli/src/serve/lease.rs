@@ -1,4 +1,4 @@
-//! The settings of the leases.
+//! The lease settings that all elections and groups of a sidecar have in common.
 
 use std::time::Duration;
 

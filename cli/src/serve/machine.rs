@@ -21,12 +21,12 @@ use crate::store::patience::{AFTER_A_FAILURE, caught};
 /// The longest time between two readings of the clocks by the task. One long timer would not
 /// suffice, because a timer stops while the machine sleeps.
 pub const LOOK: Duration = Duration::from_millis(500);
-/// The greatest number of orders that wait for the task. A further order is refused.
+/// The greatest number of orders of clients that wait for the task. A further order is refused.
 const MOST_ORDERS: usize = 64;
 
 /// The reason for giving up a leadership or a session that was not renewed in time.
 pub const NOT_RENEWED: &str = "not_renewed";
-/// The text for people about the reason [`NOT_RENEWED`].
+/// The explanation of the reason [`NOT_RENEWED`] for people.
 pub const TOO_LATE: &str = "its lease is about to end without a renewal";
 
 pub type OrderReply<T> = oneshot::Sender<Result<T, Refusal>>;
@@ -35,13 +35,13 @@ pub type OrderReply<T> = oneshot::Sender<Result<T, Refusal>>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServedRole {
     Starting,
-    /// This process does not campaign or join, for this reason.
+    /// This process does not campaign or join the group. The field is the reason.
     Standby(&'static str),
     /// This process campaigns or joins the group.
     Seeking,
-    /// The campaign or the join failed with an error of this kind, and is retried.
+    /// The campaign or the join failed and is retried. The field is the kind of the error.
     Failed(&'static str),
-    /// This process leads or is a member.
+    /// This process leads the election, or is a member of the group.
     Holding,
     /// This process takes no more partitions, and ends its session once it owns no partition.
     Leaving,
@@ -71,7 +71,7 @@ impl ServedRole {
     }
 }
 
-/// The counter of changes in one election or group. Each change wakes the streams and the task.
+/// Counts the changes of one election or group. Each change wakes its streams and its task.
 #[derive(Debug)]
 pub struct Changes(watch::Sender<u64>);
 
@@ -80,7 +80,7 @@ impl Changes {
         self.0.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// Returns the number of changes.
+    /// Returns the number of changes so far.
     pub fn count(&self) -> u64 {
         *self.0.borrow()
     }
@@ -96,18 +96,18 @@ pub struct Times {
     pub validity: Duration,
     /// How long before the end of its lease a leadership or session is reported as ended.
     pub margin: Duration,
-    /// Maximum age of the store's last answer while an election or a group is ready.
+    /// If the store's last answer is older than this time, the election or group is not ready.
     pub recent: Duration,
 }
 
 /// The state that elections and groups have in common.
 #[derive(Debug)]
 pub struct Common<O> {
-    /// The name in the API.
+    /// The name of the election or group in the API.
     pub name: String,
     pub times: Times,
     process: Process,
-    /// The error of [`ServedRole::Failed`] as text for people.
+    /// The error of the role [`ServedRole::Failed`], as text for people.
     pub failure: Mutex<String>,
     /// The changes that this process makes. Changes that another process or the passage of time
     /// causes are not counted.
@@ -129,12 +129,13 @@ impl<O> Common<O> {
         (common, received)
     }
 
-    /// Returns the time on the boot clock.
+    /// Returns the current time on the boot clock.
     pub fn boot(&self) -> Duration {
         self.process.now().boot
     }
 
-    /// Returns the wall-clock time for people, and for comparing the logs of several processes.
+    /// Returns the wall-clock time, for people and for comparisons of the logs of several
+    /// processes.
     pub fn time_of_day(&self) -> String {
         self.process.now().time_of_day().format("%FT%T%.3fZ").to_string()
     }
@@ -153,11 +154,12 @@ impl<O> Common<O> {
         left + self.times.margin <= self.times.validity / 4
     }
 
-    /// Passes an order to the task.
+    /// Passes an order of a client to the task of the election or group.
     pub fn order(&self, order: O) -> Result<(), Refusal> {
         self.orders.try_send(order).map_err(|error| match error {
             TrySendError::Full(_) => Refusal::BUSY,
-            // The task has ended, although other tasks of this process still run.
+            // The task of this election or group has ended, although others of this process still
+            // run.
             TrySendError::Closed(_) => Refusal::ENDING,
         })
     }
@@ -166,12 +168,12 @@ impl<O> Common<O> {
 /// An election or a group of a sidecar. Its task changes the role. A reply combines the role and
 /// the current lease.
 pub trait Machine: Sized + Send + Sync + 'static {
-    /// The type of the orders of clients to the task.
+    /// An order of a client to the task.
     type Order: Send;
 
-    /// The subject of the log line about a failed campaign or join.
+    /// The first words of the log line about a failed campaign or join.
     const SEEKING: &str;
-    /// The subject of the log line about the role `Standby`.
+    /// The first words of the log line about the role `Standby`.
     const NO_SEEKING: &str;
     /// The reason for the role `Standby` after the application has resigned or left.
     const GIVEN_UP: &str;
@@ -180,17 +182,18 @@ pub trait Machine: Sized + Send + Sync + 'static {
 
     fn enter(&self, role: ServedRole);
 
-    /// Watches the election or the group, so that a standby can reply with its state.
+    /// Observes the election or the group, so that a reply of a standby can contain its state.
     fn follow(&self) -> impl Future<Output = ()> + Send;
 
-    /// Refuses an order that only a leader or a member carries out.
+    /// Replies with a refusal to an order that only a leader or a member carries out.
     fn refuse(order: Self::Order);
 
-    /// Campaigns and leads, or joins and takes part. Returns the pause before the next turn.
+    /// Campaigns and leads, or joins and takes part, until that ends. Returns the pause before the
+    /// next campaign or join.
     fn seek_and_hold(task: &mut ServedTask<Self>) -> impl Future<Output = Option<Duration>> + Send;
 }
 
-/// The settings that all tasks share.
+/// The settings that the tasks of all elections and groups of a sidecar share.
 pub struct Shared<'a> {
     pub lease: &'a ServeLeaseArgs,
     pub times: Times,
@@ -199,7 +202,7 @@ pub struct Shared<'a> {
     pub ending: watch::Receiver<bool>,
 }
 
-/// The task of one election or group.
+/// The task that campaigns in one election, or that joins one group.
 pub struct ServedTask<M: Machine> {
     pub machine: Arc<M>,
     pub orders: mpsc::Receiver<M::Order>,
@@ -252,8 +255,8 @@ impl<M: Machine> ServedTask<M> {
         }
     }
 
-    /// Pauses campaigns or joins for `time`. If `time` is `None`, pauses them until the application
-    /// is healthy.
+    /// Takes the role `Standby` with the reason `why`, for `time` or, if `time` is `None`, until
+    /// the application is healthy.
     async fn stand_by(&mut self, why: &'static str, time: Option<Duration>) {
         self.machine.enter(ServedRole::Standby(why));
         let no = M::NO_SEEKING;
@@ -307,7 +310,7 @@ impl<M: Machine> ServedTask<M> {
     }
 }
 
-/// Refuses each order while this process does not lead or is not a member.
+/// Refuses each order of a client. Used while this process does not lead or is not a member.
 pub async fn refuse_all<M: Machine>(orders: &mut mpsc::Receiver<M::Order>) -> Infallible {
     while let Some(order) = orders.recv().await {
         M::refuse(order);
@@ -321,7 +324,7 @@ pub async fn until(flag: &mut watch::Receiver<bool>, value: bool) {
     let _ = flag.wait_for(|now| *now == value).await;
 }
 
-/// Returns the stable word that the field `reason` contains for a failed election or group.
+/// Returns the stable word for the field `reason` of a failed election or group.
 fn code_of(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::AccessDenied => "access_denied",

@@ -156,7 +156,7 @@ pub async fn serve(args: ServeArgs) -> Result<u8, Failure> {
     pulse.of(|| service_state(api.served.get()), task).await
 }
 
-/// Opens the stores, then campaigns and joins until a signal.
+/// Opens the stores. Then campaigns and joins groups until a signal.
 async fn campaign_and_join(
     args: &ServeArgs,
     name: &str,
@@ -227,7 +227,8 @@ fn check(args: &ServeArgs, name: &str) -> Result<Duration, Failure> {
     Ok(margin)
 }
 
-/// Fails if an `--election` is a group, or a `--group` is an election.
+/// Fails if an `--election` names the place of a group, or a `--group` names the place of an
+/// election.
 async fn refuse_other_kinds(args: &ServeArgs, opened: &[Opened]) -> Result<(), Failure> {
     let (elections, groups) = opened.split_at(args.elections.len());
     let elections = elections.iter().map(async |Opened { store, prefix }| {

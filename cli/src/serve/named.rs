@@ -6,7 +6,7 @@ use crate::exit::Failure;
 use crate::store::open::{IfMissing, Opened, open, prefix};
 use crate::store::url::{Place, StoreUrl, store_url};
 
-/// An election or a group, with its name in the API.
+/// An election or a group of the sidecar: its name in the API, and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     pub name: String,

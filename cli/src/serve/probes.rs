@@ -1,4 +1,4 @@
-//! `/livez` and `/readyz`, and the state for systemd.
+//! The replies of `/livez` and `/readyz` of a sidecar, and its state for systemd.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The error replies of elections, and of both elections and groups.
+//! The error replies of the API for elections, and for both elections and groups.
 
 use crate::http::refusal::Refusal;
 

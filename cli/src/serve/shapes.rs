@@ -18,7 +18,7 @@ use super::event_stream::follow;
 use super::view::ElectionView;
 use crate::output::print::json_line;
 
-/// The reply: the leader, or an empty name if no leader is known.
+/// The reply of `/`: the name of the leader, or an empty name if no leader is known.
 #[derive(Debug, Clone, Serialize)]
 pub struct Leader {
     name: String,
@@ -33,7 +33,7 @@ pub fn leader_of(candidacy: &Candidacy) -> Leader {
     of(&ElectionView::of(candidacy))
 }
 
-/// Returns the leader as events: the current leader, then each change.
+/// Returns a stream of events: the current leader, and then the leader after each change.
 pub fn events(candidacy: &Arc<Candidacy>) -> BoxStream<'static, String> {
     let mut sent = None;
     follow(candidacy, move |candidacy| {

@@ -1,4 +1,4 @@
-//! The JSON views of an election.
+//! The JSON bodies about an election in the replies of a sidecar.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -17,9 +17,9 @@ pub struct ElectionView {
     pub election: String,
     /// The state of the election.
     pub state: LeaseState,
-    /// The role of this candidate.
+    /// The role of this candidate in one word.
     pub role: &'static str,
-    /// The reason for the role `standby` or `failed`.
+    /// The reason for the role `standby` or `failed` in one word.
     pub reason: Option<&'static str>,
     pub this_candidate_leads: bool,
     pub candidate: String,
@@ -27,11 +27,11 @@ pub struct ElectionView {
     /// has ended.
     pub leader: Option<String>,
     pub epoch: Option<u64>,
-    /// The data that the leader has proclaimed.
+    /// The data that the leader of the election has proclaimed.
     pub data: Value,
-    /// Time for which this candidate leads if no renewal follows.
+    /// Time for which this candidate still leads if it does not renew its lease.
     pub lease_remaining_ms: Option<u64>,
-    /// Time until the lease of another leader lapses if no renewal follows.
+    /// Time until the lease of another leader lapses if that leader does not renew it.
     pub lapses_in_ms: Option<u64>,
     /// Age of the store's last answer, and so of the fields about another leader.
     pub store_answered_ms_ago: Option<u64>,
@@ -60,7 +60,7 @@ pub struct ElectionTokenView {
 }
 
 impl ElectionView {
-    /// Returns the view at this moment.
+    /// Returns the view of the candidacy at this moment.
     pub fn of(candidacy: &Candidacy) -> ElectionView {
         let CandidacyNow { state, role, leads, at_risk, data, seen, answered_ago, lost, at } =
             candidacy.now();

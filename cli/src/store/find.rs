@@ -9,7 +9,7 @@ use tenure::store::{Determinacy, Store, StoreError, StoreErrorKind};
 
 use crate::process::timer::pause;
 
-/// The kind of a place below the prefix.
+/// The kind of a place that a search finds: an election in one of two layouts, a group or a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FoundKind {
     EpochFiles,
@@ -19,7 +19,7 @@ pub enum FoundKind {
 }
 
 impl FoundKind {
-    /// Returns the layout of an election.
+    /// Returns the layout if this kind is an election.
     pub fn layout(self) -> Option<Layout> {
         match self {
             FoundKind::EpochFiles => Some(Layout::EpochFiles),
@@ -29,7 +29,7 @@ impl FoundKind {
     }
 }
 
-/// An election, a group or a job, and its prefix.
+/// An election, a group or a job that a search has found: its prefix and its kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Found {
     pub prefix: String,
@@ -39,9 +39,9 @@ pub struct Found {
 /// Maximum number of LISTs of one search. Each LIST returns up to 1,000 keys.
 const MOST_PAGES: usize = 200;
 const PAGE: usize = 1_000;
-/// Time limit of [`has`].
+/// Time limit of the LIST that [`has`] sends.
 const SOON: Duration = Duration::from_secs(6);
-/// Time limit of a LIST of a search, and of opening a store.
+/// Time limit of each LIST of a search, and of opening a store.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 /// The result of a search.
@@ -82,7 +82,8 @@ pub async fn search(store: &Arc<dyn Store>, prefix: &str) -> Result<Search, Stor
 /// Returns false if the store does not answer soon, or refuses the request.
 pub async fn has(store: &Arc<dyn Store>, prefix: &str, kind: FoundKind) -> bool {
     let below = below(prefix);
-    // The first key of this kind is the first key above this text.
+    // All keys of this kind are greater than `start`, and the first greater key shows whether one
+    // exists.
     let start = match kind {
         FoundKind::EpochFiles => "lock-",
         FoundKind::SingleObject => "lock.jso",
@@ -99,7 +100,7 @@ pub async fn has(store: &Arc<dyn Store>, prefix: &str, kind: FoundKind) -> bool 
     first.is_some_and(|(found, _)| found.kind == kind && self::below(&found.prefix) == below)
 }
 
-/// Returns the start of all keys at this prefix.
+/// Returns the text with which all keys under this prefix begin.
 fn below(prefix: &str) -> String {
     match prefix.trim_end_matches('/') {
         "" => String::new(),
@@ -159,7 +160,8 @@ fn is_numbered(name: &str, start: &str) -> bool {
     number.is_some_and(|number| number.len() == 10 && number.bytes().all(|it| it.is_ascii_digit()))
 }
 
-/// Returns the prefix of the group if `folder` is the folder of a session.
+/// Returns the prefix of the group that the session belongs to, if `folder` is the folder of a
+/// session.
 fn session_of(folder: &str) -> Option<&str> {
     let (members, id) = folder.rsplit_once('/')?;
     let is_id = id.len() == 32 && id.bytes().all(|it| it.is_ascii_hexdigit());

@@ -12,7 +12,7 @@ use crate::args::common::LayoutArg;
 use crate::exit::{self, Failure};
 use crate::output::print::plain;
 
-/// The treatment of a missing directory. A missing bucket or table is never created.
+/// The treatment of a missing directory of a store. A missing bucket or table is never created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfMissing {
     /// Create the directory, because a candidate may be the first process of an election.
@@ -24,7 +24,7 @@ pub enum IfMissing {
 }
 
 impl IfMissing {
-    /// Returns the noun for the expected contents of the store in an error message.
+    /// Returns the noun for the expected contents of the store, for an error message.
     fn what(self) -> &'static str {
         match self {
             IfMissing::Create | IfMissing::Refuse => "an election",
@@ -33,7 +33,7 @@ impl IfMissing {
     }
 }
 
-/// A store, and the prefix of the election in it.
+/// An opened store, and the prefix of the election or group in it.
 pub struct Opened {
     pub store: Arc<dyn Store>,
     pub prefix: String,
@@ -153,14 +153,13 @@ fn layout_option(layout: LayoutArg) -> String {
     format!("--layout {}", name.get_name())
 }
 
-/// Returns the prefix of the election in its store, for checks before the store is opened.
+/// Returns the prefix of the election or group in the URL, for checks before the store is opened.
 pub fn prefix(url: &StoreUrl) -> &str {
     url.prefix()
 }
 
 fn refuse_missing(path: &Path, url: &StoreUrl, if_missing: IfMissing) -> Result<(), Failure> {
-    // Only a missing directory is refused here, because the store reports all other errors of the
-    // path.
+    // Only a missing directory is refused here. The store reports all other errors of the path.
     let is_missing = |path: &Path| matches!(path.try_exists(), Ok(false));
     if let Some(link) = path.ancestors().find(|part| part.is_symlink() && is_missing(part)) {
         let why =

@@ -35,7 +35,7 @@ pub async fn on_a_thread<T: Send + 'static>(
     started.await.map_err(|error| error.to_string())
 }
 
-/// Time limit of the retries at the start of a verb.
+/// Maximum duration of the retries of temporary failures at the start of a verb.
 pub const AT_START: Duration = Duration::from_secs(10);
 /// Minimum time limit of the retries after a refusal by the machine's metadata service. The library
 /// uses the same value.
@@ -92,7 +92,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn regression_the_metadata_service_is_retried_for_a_minute() {
-        // Only the sixth attempt succeeds. It begins 15.5 s after the first attempt.
+        // The attempts begin after 0, 0.5, 1.5, 3.5, 7.5 and 15.5 s. Only the sixth attempt
+        // succeeds.
         for (during, passes) in [(Duration::ZERO, false), (AT_START, true)] {
             let mut tried = 0;
             let ended = patiently(Some(during), async || {

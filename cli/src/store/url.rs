@@ -40,13 +40,13 @@ pub fn store_url(text: &str) -> Result<StoreUrl, String> {
     }
 }
 
-/// Returns the URL of a directory.
+/// Returns the `file` URL of the directory at this path.
 fn url_of(path: &str) -> Result<String, String> {
     let mut whole = env::current_dir().map_err(|error| format!("no working directory: {error}"))?;
     let mut has_name = false;
     for part in Path::new(path).components() {
         match part {
-            // The name before the `..` may be a symbolic link, so programs could interpret the path
+            // If the name before the `..` is a symbolic link, programs interpret the path
             // differently.
             Component::ParentDir if has_name => {
                 return Err("the path must not contain `..` after a name".to_owned());
@@ -91,7 +91,8 @@ mod tests {
         }
     }
 
-    /// Before the fix, the URL in the hint had a second prefix: `s3://bucket/orders/PREFIX`.
+    /// Before the fix, the URL in the hint of an error had a second prefix:
+    /// `s3://bucket/orders/PREFIX`.
     #[test]
     fn regression_the_hint_keeps_the_prefix() {
         let why = store_url("bucket/orders").expect_err("no scheme");
@@ -114,7 +115,8 @@ mod tests {
         }
     }
 
-    /// Before the fix, a candidate created `/.tenure` before it failed.
+    /// Before the fix, if the store was the root directory, a candidate created `/.tenure` before
+    /// it failed.
     #[test]
     fn regression_the_root_directory_is_refused() {
         for text in ["/", "//", "/.", "file:///"] {
@@ -123,7 +125,8 @@ mod tests {
         }
     }
 
-    /// Before the fix, a candidate created a directory named `~`.
+    /// Before the fix, if no shell had replaced the `~` in the URL, a candidate created a directory
+    /// named `~`.
     #[test]
     fn regression_a_home_that_no_shell_replaced_is_refused() {
         for text in ["~/x/", "~/x", "~", "~anna/x/"] {

@@ -1,4 +1,4 @@
-//! The cards of the page, and their changes.
+//! The cards that all open pages of `tenure ui` show, and the changes of these cards.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -28,32 +28,33 @@ pub struct Board {
 
 #[derive(Debug, Default)]
 struct Cards {
-    /// Number of changes so far.
+    /// Number of changes of cards so far.
     version: u64,
-    /// Version of the last removal of a card.
+    /// The value of `version` after the last removal of a card.
     removed: u64,
     cards: BTreeMap<String, Card>,
     stores: Vec<(Arc<ReadCounts>, Option<Prices>)>,
-    /// Samples: a time, and the numbers of requests that each store had counted at this time.
+    /// Samples of the request counts: a time, and the numbers of LISTs and GETs of each store up to
+    /// this time.
     samples: VecDeque<(u64, Vec<(u64, u64)>)>,
 }
 
-/// Maximum number of samples.
+/// Maximum number of samples of the request counts.
 const MOST_SAMPLES: usize = 30;
 
-/// The newest JSON of a card, and the version in which it changed.
+/// The newest JSON of a card, and the value of `version` at its last change.
 #[derive(Debug)]
 struct Card {
     version: u64,
-    /// JSON of the card.
+    /// JSON of the card, as the page receives it.
     json: String,
 }
 
-/// The regular event: the current time, and the cost of the page.
+/// The event `tick`, which a page receives regularly: the current time, and the cost of the page.
 #[derive(Debug, Serialize)]
 struct Tick {
     now: u64,
-    /// Time by the wall clock, in milliseconds since 1970.
+    /// Wall-clock time in milliseconds since 1970.
     wall: u64,
     /// Age of the last answer of a store, in milliseconds, above which a card is late.
     late: u64,
@@ -70,7 +71,7 @@ impl Board {
         Board { show_tokens, poll, started, cards: Mutex::default(), changes }
     }
 
-    /// Returns the current time of the page.
+    /// Returns the time since the start of this process in milliseconds, which all cards use.
     pub fn now(&self) -> u64 {
         millis(Process::system().now().boot.saturating_sub(self.started))
     }
@@ -102,7 +103,7 @@ impl Board {
         }
     }
 
-    /// Returns a receiver that is notified of each change.
+    /// Returns a receiver that is notified of each change of a card.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -127,13 +128,13 @@ impl Board {
         (text, cards.version)
     }
 
-    /// Returns the regular event.
+    /// Returns the text of the event `tick`.
     pub fn tick(&self) -> String {
         format!("event: tick\ndata: {}\n\n", json_line(&self.cost()))
     }
 
-    /// Records the current numbers of requests. The rate of the last minutes is computed from these
-    /// samples.
+    /// Records the numbers of requests so far as a sample. [`tick`](Board::tick) computes the rate
+    /// of the last minutes from the samples.
     pub fn sample(&self) {
         let now = self.now();
         let mut cards = lock(&self.cards);
@@ -174,7 +175,7 @@ impl Board {
 }
 
 impl Cards {
-    /// Returns the numbers of LISTs and GETs of each store.
+    /// Returns the numbers of LISTs and GETs of each store so far.
     fn counts(&self) -> Vec<(u64, u64)> {
         self.stores.iter().map(|(counted, _)| counted.counts()).collect()
     }
@@ -207,7 +208,8 @@ mod tests {
         assert_eq!(board.events_since(seen), (String::new(), seen));
     }
 
-    /// Before the fix, the board kept the key of each removed card.
+    /// Before the fix, the board kept the key of each removed card, and so needed more memory
+    /// forever.
     #[test]
     fn regression_removed_cards_need_no_memory() {
         let board = Board::new(false, Duration::ZERO);

@@ -10,7 +10,7 @@ use tenure::store::{
     StoreErrorKind,
 };
 
-/// Numbers of requests since the start.
+/// Numbers of LISTs and GETs that a store has received since the start.
 #[derive(Debug, Default)]
 pub struct ReadCounts {
     lists: AtomicU64,

@@ -1,4 +1,4 @@
-//! The card of an election.
+//! The card of one election on the page of `tenure ui`.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -17,11 +17,11 @@ use crate::election::watch::observer;
 use crate::output::print::{json_line, millis, plain};
 use crate::process::timer::pause;
 
-/// Number of epochs in the timeline.
+/// Maximum number of epochs in the timeline of an election's card.
 const EPOCHS: usize = 50;
-/// Maximum length of the data that is shown, in characters.
+/// Maximum length of the leader's data on the card, in characters.
 const SHOWN_DATA: usize = 2_000;
-/// Interval of the checks for changes that no event reports.
+/// Interval of the checks for changes that only the passage of time causes, such as a lapse.
 const LOOK: Duration = Duration::from_secs(1);
 const RETRY_EVERY: Duration = Duration::from_secs(10);
 /// Minimum difference between two different times, in milliseconds. A smaller difference results
@@ -37,17 +37,17 @@ struct ElectionCard {
     leader: Option<String>,
     data: Option<String>,
     validity_ms: Option<u64>,
-    /// Time at which the lease lapses if no renewal follows.
+    /// Time of the page at which the lease lapses if no renewal follows.
     lapses_at: Option<u64>,
     answered_at: Option<u64>,
-    /// End of the newest epoch, if it has ended.
+    /// The way in which the newest epoch ended, or null if it is held.
     ended: Option<String>,
     error: Option<String>,
     /// The newest epochs, in ascending order.
     epochs: Vec<EpochSpan>,
 }
 
-/// An epoch of the timeline, with times of the store's clock.
+/// An epoch in the timeline of the card, with times by the store's clock.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct EpochSpan {
     epoch: u64,
@@ -83,9 +83,10 @@ impl EpochSpan {
 #[derive(Debug, Default)]
 struct Timeline {
     epochs: BTreeMap<u64, EpochSpan>,
-    /// The newest epoch at the last reading, and the state of this epoch at that time.
+    /// The newest epoch at the last reading of the timeline, and whether it was sealed and held
+    /// then.
     read: Option<NewestEpoch>,
-    /// The error of the last reading, and the time of the next attempt.
+    /// The error of the last reading of the timeline, and the time of the next attempt.
     failed: Option<(String, u64)>,
 }
 
@@ -165,7 +166,7 @@ pub async fn follow(place: Place, layout: Layout) {
     }
 }
 
-/// Observes the election until an error occurs.
+/// Observes the election, and updates its card, until an error occurs.
 async fn observe(
     election: &Election,
     place: &Place,
@@ -222,7 +223,7 @@ impl ElectionCard {
         }
     }
 
-    /// Updates the card to the state that the observer knows at the time `now`.
+    /// Updates the card to the state that the observer of the election knows at the time `now`.
     fn update(
         &mut self,
         observation: &Observation,
@@ -295,7 +296,7 @@ mod tests {
         }
     }
 
-    /// Begins and ends this number of epochs.
+    /// Makes a candidate lead and resign this number of epochs, one after the other.
     async fn lead(place: &Place, epochs: u64) {
         let builder = Election::builder(Arc::clone(&place.store), "p").check_store(false);
         let election = builder.build().expect("valid settings");
@@ -315,8 +316,8 @@ mod tests {
         }
     }
 
-    /// Before the fix, epochs that began between a poll and its reading displaced older ones, which
-    /// the page then never showed.
+    /// Before the fix, if epochs began between a poll and the reading after it, they displaced
+    /// older epochs, which the page then never showed.
     #[tokio::test]
     async fn regression_epochs_after_the_poll_displace_no_others() {
         let (place, mut timeline) = (place(), Timeline::default());
@@ -327,7 +328,8 @@ mod tests {
         }
     }
 
-    /// Before the fix, the page showed the epochs of both elections as one history.
+    /// Before the fix, if the objects of an election were deleted and a new election began, the
+    /// page showed the epochs of both as one history.
     #[tokio::test]
     async fn regression_a_new_election_replaces_the_deleted_one() {
         let (mut place, mut timeline) = (place(), Timeline::default());

@@ -1,4 +1,4 @@
-//! The card of a partition group.
+//! The card of one partition group on the page of `tenure ui`.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -31,13 +31,13 @@ struct GroupCard {
     members: Vec<MemberRow>,
     /// Names of the partitions, in the order of their numbers.
     partitions: Vec<String>,
-    /// For each partition the index of its owner, or -1.
+    /// For each partition, the index of its owner in `members`, or -1.
     owners: Vec<i64>,
-    /// For each partition the index of its next owner, or -1.
+    /// For each partition, the index in `members` of the member that gets it next, or -1.
     targets: Vec<i64>,
-    /// Partitions with marks: the index, and the marks.
+    /// For each partition with operators' marks, its index in `partitions` and the marks.
     marks: Vec<(usize, String)>,
-    /// Tokens of the partitions, with `--show-tokens`.
+    /// Token of each partition. Null without `--show-tokens`.
     tokens: Option<Vec<Option<u64>>>,
     answered_at: Option<u64>,
     error: Option<String>,
@@ -47,11 +47,12 @@ struct GroupCard {
 struct MemberRow {
     name: String,
     session: String,
-    /// `live`, `lapsed`, `missing`, `unknown`, or the end of the session.
+    /// The state of the member's session: `live`, `lapsed`, `missing`, `unknown`, or the way in
+    /// which it ended.
     state: String,
-    /// True if the member may still work.
+    /// True if the member may still work, according to the state of its session.
     alive: bool,
-    /// `coordinator`, `deputy` or null.
+    /// The role of the member: `coordinator`, `deputy` or null.
     role: Option<&'static str>,
     weight: u32,
     validity_ms: u64,

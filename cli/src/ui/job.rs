@@ -1,4 +1,4 @@
-//! The card of a job: the periods of `run --once-per`.
+//! The card of one job on the page of `tenure ui`: the periods of `run --once-per`.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::cron::{PeriodRow, RecordPlace};
 use crate::output::print::plain;
 use crate::process::timer::pause;
 
-/// Minimum interval of the reads of the record, 1 GET each.
+/// Minimum interval between two reads of the period record. Each read is 1 GET.
 const LEAST_INTERVAL: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -17,7 +17,7 @@ struct JobCard {
     kind: &'static str,
     name: String,
     period_ms: Option<u64>,
-    /// The last 30 periods, in ascending order.
+    /// The last 30 periods that the record contains, in ascending order.
     periods: Vec<JobPeriod>,
     error: Option<String>,
 }
@@ -30,7 +30,7 @@ struct JobPeriod {
     started: i64,
     ended: Option<i64>,
     exit_code: Option<u8>,
-    /// Number of missed periods before this one.
+    /// Number of missed periods, which no host has begun, before this one.
     missed: u64,
 }
 

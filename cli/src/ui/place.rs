@@ -1,4 +1,5 @@
-//! The task of one store: it searches for elections, groups and jobs, and follows each.
+//! The task of `tenure ui` for one store: it searches for elections, groups and jobs, and follows
+//! each.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,27 +21,27 @@ use crate::store::open::{IfMissing, Opened, open};
 use crate::store::patience::{caught, on_a_thread};
 use crate::store::url::{self, StoreUrl};
 
-/// Maximum number of followed elections, groups and jobs of all stores.
+/// Maximum number of elections, groups and jobs in all stores together that the page follows.
 pub const MOST_FOLLOWED: usize = 500;
 /// Interval of the searches for new elections, groups and jobs.
 const SEARCH_EVERY: Duration = Duration::from_secs(60);
-/// Maximum number of names on the card of a store.
+/// Maximum number of names on the card of a store. It limits the field `others`.
 const MOST_NAMED: usize = 1_000;
 /// Interval of the searches while the store has no election, group or job.
 const SEARCH_AGAIN: Duration = Duration::from_secs(5);
 /// Pause before a retry after a failure, such as a failed search.
 const RETRY_EVERY: Duration = Duration::from_secs(5);
 
-/// The card of a store.
+/// The card of one store on the page of `tenure ui`.
 #[derive(Debug, Serialize)]
 struct StoreCard<'a> {
     kind: &'static str,
     store: &'a str,
-    /// The error of the last search.
+    /// The error of the last search in the store.
     error: Option<String>,
     followed: usize,
     not_followed: usize,
-    /// The names of the first places that are not followed.
+    /// The names of the first elections, groups and jobs that the page does not follow.
     others: Vec<String>,
     /// False if the search ended at its maximum number of LISTs.
     complete: bool,
@@ -54,7 +55,7 @@ pub struct Place {
     pub prefix: String,
     /// Name of the place for people: the URL of the store, and the prefix.
     pub name: String,
-    /// Key of the card.
+    /// Key of the card of this place on the board.
     pub id: String,
     pub poll: Duration,
 }
@@ -149,11 +150,12 @@ fn name_of(url: &str, searched: &str, prefix: &str) -> String {
     if rest.is_empty() { url.to_owned() } else { plain(&format!("{url}/{rest}")) }
 }
 
-/// The tasks that follow the elections, groups and jobs of a store.
+/// The tasks that follow the elections, groups and jobs of one store.
 struct Followers {
     tasks: JoinSet<()>,
     running: BTreeMap<Found, AbortHandle>,
-    /// The free slots, which the followers of all stores share.
+    /// One permit for each place that may still be followed. The followers of all stores share
+    /// these permits.
     slots: Arc<Semaphore>,
 }
 
@@ -194,7 +196,8 @@ impl Followers {
     }
 }
 
-/// The card of a follower. Dropping this value at the end of the task removes the card.
+/// The card of a place that is followed. Dropping this value at the end of the task removes the
+/// card.
 struct ShownCard {
     board: Arc<Board>,
     id: String,
@@ -235,7 +238,8 @@ mod tests {
         Search { found: prefixes.iter().map(job).collect(), complete: true }
     }
 
-    /// Before the fix, each store had its own maximum number of followers.
+    /// Before the fix, each store had its own maximum number of followed places, and several stores
+    /// together could exceed the limit of the page.
     #[tokio::test]
     async fn regression_all_stores_share_the_bound() {
         let slots = Arc::new(Semaphore::new(3));
@@ -258,7 +262,7 @@ mod tests {
         assert!(one.update(&found(&["a", "b"]), "0", place).is_empty());
         assert_eq!(two.update(&found(&["c", "d", "e"]), "1", place), ["d", "e"]);
         one.update(&found(&["b"]), "0", place);
-        // The end of a follower frees its slot.
+        // The task that followed `a` ends, and frees its slot.
         while slots.available_permits() == 0 {
             tokio::task::yield_now().await;
         }

@@ -1,4 +1,5 @@
-//! Effects of a bucket's versioning and lifecycle rules on elections under a prefix.
+//! The effects that a bucket's versioning and lifecycle rules have on elections and groups under a
+//! prefix.
 
 use tenure::store::{
     BucketSettings, LifecycleRule, S3Store, StoreError, StoreErrorKind, Versioning,
@@ -6,21 +7,20 @@ use tenure::store::{
 
 use super::advice::{Advice, Setting};
 
-/// Maximum length of a record in bytes.
+/// Maximum length of an epoch's or a session's record in bytes.
 const MOST_BYTES: i64 = 64 * 1024;
 /// Maximum length of an assignment in bytes.
 const MOST_OF_ASSIGNMENTS: i64 = 4 * 1024 * 1024;
-/// Minimum length of a record in bytes: the length of `{"expired":false}`.
+/// Minimum length of an epoch's record in bytes: the length of `{"expired":false}`.
 const LEAST_BYTES: i64 = 17;
 
-/// Returns the settings, and warnings with remedies.
+/// Returns the settings of the bucket, and warnings about them with remedies.
 pub async fn look(store: &S3Store, prefix: &str) -> (Vec<Setting>, Vec<Advice>) {
     check(&store.bucket_settings().await, prefix)
 }
 
 fn check(settings: &BucketSettings, prefix: &str) -> (Vec<Setting>, Vec<Advice>) {
-    // The beginnings of the keys to check: epoch objects and the single object, assignments, and
-    // sessions.
+    // The starts of the keys to check: epochs and the single object, assignments, and sessions.
     let keys = ["lock", "assignment-", "members/"].map(|key| format!("{prefix}{key}"));
     let (mut lines, mut advice) = (Vec::new(), Vec::new());
     let rules = settings.lifecycle.as_ref().map(|rules| {

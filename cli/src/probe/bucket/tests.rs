@@ -33,8 +33,8 @@ fn a_rule_that_deletes_current_epochs_causes_a_warning() {
     }
 }
 
-/// Before the fix, the probe checked only the keys of elections. It did not warn of a rule that
-/// deletes the assignments of a group.
+/// Before the fix, the probe checked only the keys of elections. It did not warn of a lifecycle
+/// rule that deletes the assignments of a group.
 #[test]
 fn regression_a_rule_that_deletes_assignments_causes_a_warning() {
     for prefix in ["app/a", "app/assignment-", "app/assignment-0000000001.json", "app/members/"] {

@@ -36,12 +36,12 @@ impl HealthArg {
     }
 }
 
-/// The state of one `tenure run`, as its probes report it.
+/// The state of one `tenure run`, as its probes and systemd see it.
 #[derive(Debug)]
 pub struct ElectionHealth {
     candidate: String,
     margins: Margins,
-    /// Maximum age of the store's last answer while the candidate is ready.
+    /// If the store's last answer is older than this time, the candidate is not ready.
     recent: Duration,
     clock: Arc<dyn Clock>,
     /// Records when the task that campaigns and watches CMD last ran.
@@ -51,7 +51,7 @@ pub struct ElectionHealth {
 
 #[derive(Debug, Clone)]
 struct ElectionHealthState {
-    /// The election, once the store is open.
+    /// The election. `None` until the store is open.
     election: Option<Election>,
     phase: CandidatePhase,
     /// The error of the last campaign. The next campaign clears it when it succeeds or follows a
@@ -59,7 +59,7 @@ struct ElectionHealthState {
     failed: Option<Error>,
 }
 
-/// The phase of this candidate.
+/// The phase of this candidate, from its start to the end of CMD.
 #[derive(Debug, Clone)]
 pub enum CandidatePhase {
     Starting,
@@ -77,7 +77,7 @@ pub enum CandidatePhase {
 /// The body of `/leader`.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 struct ElectionHealthView {
-    /// The state of the election.
+    /// The state of the election, as far as this candidate knows it.
     state: LeaseState,
     /// The role of this candidate.
     role: &'static str,
@@ -129,12 +129,12 @@ impl ElectionHealth {
         self.pulse.change();
     }
 
-    /// Records the error of a campaign that has failed and is retried.
+    /// Records the error with which a campaign has failed. The campaign is retried.
     pub fn failed(&self, error: &Error) {
         lock(&self.state).failed = Some(error.clone());
     }
 
-    /// Runs the main task. Records that the task runs, for `/livez`, and reports this to systemd.
+    /// Runs the main task until its end. While it runs, reports this at `/livez` and to systemd.
     pub async fn of<T>(&self, task: impl Future<Output = T>) -> T {
         self.pulse.of(|| self.service_state(), task).await
     }
@@ -199,7 +199,8 @@ impl ElectionHealth {
         };
         if let Some(lease) = &lease {
             let term_at = self.margins.deadlines(lease.ends_at()).term_at;
-            // The deadline may have passed before the main task has handled it.
+            // The SIGTERM for CMD may be due although the main task has not handled the deadline
+            // yet.
             if lease.check().is_err() || self.clock.now().until(term_at).is_zero() {
                 view.role = "ending";
             }

@@ -1,4 +1,4 @@
-//! Tests of the probes, on a manual clock.
+//! Tests of the health pages of `tenure run`, on a manual clock.
 
 use serde_json::Value;
 use tenure::store::MemoryStore;

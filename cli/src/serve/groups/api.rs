@@ -1,4 +1,4 @@
-//! The paths of groups.
+//! The paths of the API below `/v1/groups`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -25,7 +25,8 @@ pub enum GroupTarget<'a> {
     Events(&'a str),
     Assignment(&'a str),
     Leave(&'a str),
-    /// The token of a partition.
+    /// The path of the token of a partition. The fields are the names of the group and the
+    /// partition.
     Token(&'a str, Cow<'a, str>),
     Release(&'a str, Cow<'a, str>),
 }

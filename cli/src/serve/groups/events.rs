@@ -14,9 +14,9 @@ use crate::serve::event_stream;
 /// is sent, and contains at most one partition.
 #[derive(Debug, Default)]
 struct SentMember {
-    /// The number of changes at the last poll, and whether the member was at risk.
+    /// At the last poll, the number of changes of the member, and whether it was at risk.
     change: Option<(u64, bool)>,
-    /// The owned partitions by number.
+    /// The partitions that the member owns according to the sent events, by number.
     owned: BTreeMap<u32, OwnedNow>,
     at_risk: bool,
     /// The last role that was sent, with its reason and the session. In this field, a member at
@@ -29,14 +29,14 @@ struct SentMember {
 /// own 100,000 partitions.
 const MOST_AT_ONCE: usize = 64 * 1024;
 
-/// The result of one poll: all events, or only the events that the limit allows.
+/// Whether the events of one poll are complete, or cut by the maximum length.
 #[derive(Debug, PartialEq, Eq)]
 enum Batch {
     Complete,
     Partial,
 }
 
-/// Returns the events of a group, beginning with its current state.
+/// Returns the event stream of a group. The first events describe its current state.
 pub fn events(member: &Arc<Member>) -> BoxStream<'static, String> {
     let mut sent = SentMember::default();
     event_stream::events(member, move |member| {
@@ -58,7 +58,8 @@ pub fn events(member: &Arc<Member>) -> BoxStream<'static, String> {
 }
 
 impl SentMember {
-    /// Returns the events for the difference between the sent state and the current state.
+    /// Returns the text of the events for the difference between the sent state and the current
+    /// state.
     fn update(
         &mut self,
         view: &MemberView,
@@ -144,7 +145,8 @@ mod tests {
         all.iter().map(one).collect()
     }
 
-    /// Returns the names of the events, each with its partition, token and reason.
+    /// Returns the names of the events that a stream sends, each with its partition, token and
+    /// reason.
     fn said(sent: &mut SentMember, view: &MemberView, all: &[(u32, u64, bool)]) -> String {
         said_at(sent, view, view.role == "at_risk", all)
     }
@@ -191,7 +193,8 @@ mod tests {
         let over = view("ending", None);
         assert_eq!(said(&over, &[]), "lost p1 3 released, role_changed");
         assert_eq!(said(&view("joining", None), &[]), "role_changed");
-        // This process is a new member with a new session, so the stream sends no `safe`.
+        // This process is a new member with a new session. So the event `safe`, about the old
+        // session, is not sent.
         assert_eq!(said(&view("member", Some("t")), &[]), "role_changed");
     }
 
@@ -209,8 +212,8 @@ mod tests {
         assert_eq!(next, "lost p1 4 released, lost p2 6, granted p1 7, granted p2 9, revoked p2 9");
     }
 
-    /// Before the fix, a stream sent `safe` for a member that began to leave while its renewals
-    /// failed.
+    /// Before the fix, if a member began to leave while its renewals failed, a stream sent `safe`
+    /// for it.
     #[test]
     fn regression_a_member_that_leaves_at_risk_is_not_safe() {
         let mut sent = SentMember::default();

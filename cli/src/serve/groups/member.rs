@@ -24,7 +24,8 @@ const BACK_OFF: Duration = Duration::from_secs(1);
 pub struct Member {
     pub common: Common<GroupOrder>,
     pub group: Group,
-    /// Time for which the partitions stay reserved for the name of this member after it has left.
+    /// Time for which the group reserves the partitions of this member after it has left, for its
+    /// name.
     pub leave_for: Option<Duration>,
     state: Mutex<MemberState>,
 }
@@ -32,11 +33,11 @@ pub struct Member {
 #[derive(Debug)]
 struct MemberState {
     role: ServedRole,
-    /// The session. `None` after its end was recorded.
+    /// The session of this member. `None` after its end was recorded.
     session: Option<Session>,
-    /// The owned partitions by name.
+    /// The partitions that this member owns, by name.
     owned: HashMap<Arc<str>, ServedPartition>,
-    /// The token and the reason of the last loss, for each partition that this member has lost.
+    /// For each partition that this member has lost, the token and the reason of the last loss.
     ends: HashMap<Arc<str>, (u64, &'static str)>,
     lost: Option<LostSession>,
 }
@@ -45,7 +46,7 @@ struct MemberState {
 struct Session {
     id: String,
     lease: Lease,
-    /// The reason for leaving, if this member leaves.
+    /// The reason why this member is leaving. `None` if it stays.
     leaves: Option<&'static str>,
 }
 
@@ -60,7 +61,7 @@ struct ServedPartition {
 pub struct LostSession {
     pub session: String,
     pub reason: &'static str,
-    /// Time on the boot clock.
+    /// Time on the boot clock at which the session ended.
     pub at: Duration,
 }
 
@@ -68,12 +69,12 @@ pub struct LostSession {
 #[derive(Debug)]
 pub struct MemberNow {
     pub role: ServedRole,
-    /// The session, and a lower bound of the time left of its lease.
+    /// The id of the session, and a lower bound of the time left of its lease.
     pub session: Option<(String, Duration)>,
-    /// True if less than a quarter of the validity is left.
+    /// True if less than a quarter of the validity is left of the session's lease.
     pub at_risk: bool,
     pub lost: Option<LostSession>,
-    /// Time on the boot clock.
+    /// Time on the boot clock at which this state was computed.
     pub at: Duration,
 }
 
@@ -91,8 +92,8 @@ pub struct OwnedNow {
 /// An order of a client to the task of this member.
 #[derive(Debug)]
 pub enum GroupOrder {
-    /// Leaves the group. The reply is the number of partitions that the application must release
-    /// first.
+    /// Makes the member leave the group. The reply is the number of partitions that the application
+    /// must release first.
     Leave {
         order: Leave,
         reply: OrderReply<usize>,
@@ -105,7 +106,8 @@ pub enum GroupOrder {
 /// The options of an order to leave.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Leave {
-    /// Time for which the owned partitions stay reserved for the name of this member.
+    /// Time for which the group reserves the partitions of this member after it has left, for its
+    /// name.
     pub keep: Option<Duration>,
     /// Time for which this member does not join again. `None` means the default.
     pub pause: Option<Duration>,
@@ -125,7 +127,7 @@ impl Member {
         (Member { common, group, leave_for: None, state: Mutex::new(state) }, orders)
     }
 
-    /// Returns a value that changes if a stream has new events to send.
+    /// Returns a value that changes whenever a stream may have new events to send.
     pub fn change(&self) -> (u64, bool) {
         let at_risk = self.now().at_risk;
         (self.common.changes.count(), at_risk)
@@ -158,14 +160,14 @@ impl Member {
         self.common.changes.notify();
     }
 
-    /// Returns the state at this moment.
+    /// Returns the state of the member at this moment.
     pub fn now(&self) -> MemberNow {
         let at = self.common.boot();
         let mut state = lock(&self.state);
         self.now_of(&mut state, at)
     }
 
-    /// Returns the state at this moment and the owned partitions by number.
+    /// Returns the state of the member at this moment, and its owned partitions by number.
     pub fn all(&self) -> (MemberNow, Vec<OwnedNow>) {
         let at = self.common.boot();
         let mut state = lock(&self.state);
@@ -184,7 +186,7 @@ impl Member {
         MemberNow { role: state.role, session: id.zip(left), at_risk, lost: state.lost.clone(), at }
     }
 
-    /// Returns a lower bound of the time left of the session.
+    /// Returns a lower bound of the time left of the session's lease.
     pub fn remaining(&self) -> Option<Duration> {
         let at = self.common.boot();
         self.left(&mut lock(&self.state), at)

@@ -1,4 +1,4 @@
-//! Partition groups: this process is a member on behalf of its application.
+//! The groups of a sidecar: this process is a member of each on behalf of its application.
 
 pub mod api;
 mod events;
@@ -40,10 +40,10 @@ pub struct GroupsArgs {
     member: MemberArgs,
 }
 
-/// The value of `--partitions`.
+/// One value of `--partitions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Partitions {
-    /// The name of the group. `None` means the only group.
+    /// The name of the group. `None` means the only `--group` of the sidecar.
     group: Option<String>,
     names: Names,
 }
@@ -61,7 +61,7 @@ fn partitions(text: &str) -> Result<Partitions, String> {
 }
 
 impl GroupsArgs {
-    /// Refuses invalid settings before a store is opened.
+    /// Refuses invalid settings of groups before any store is opened.
     pub fn check(&self, lease: &LeaseArgs, name: &str) -> Result<(), Failure> {
         let usage = |why: String| Failure::new(exit::USAGE, why);
         self.refuse_without_groups().map_err(usage)?;
@@ -106,7 +106,7 @@ impl GroupsArgs {
         }
     }
 
-    /// Returns the partitions of this group.
+    /// Returns the partitions that `--partitions` sets for this group.
     fn partitions_of(&self, group: &str) -> Result<&Names, String> {
         let several = self.groups.len();
         let mut given = self.partitions.iter().filter(|it| match &it.group {
@@ -141,7 +141,7 @@ impl GroupsArgs {
         Ok(self.member.builder(lease, partitions, name, store, prefix)?.build()?)
     }
 
-    /// Returns the member of this group and its task.
+    /// Returns the member of this group, and the task that joins the group.
     pub fn start(
         &self,
         named: &Named,

@@ -1,4 +1,4 @@
-//! The error replies of the group paths.
+//! The error replies of the API for groups.
 
 use crate::http::refusal::Refusal;
 

@@ -1,4 +1,5 @@
-//! Joins one group and tracks the owned partitions until the process ends.
+//! The task of a sidecar in one group: joins the group and tracks the owned partitions until the
+//! process ends.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,18 +19,18 @@ use crate::serve::machine::{
     Common, LOOK, Machine, ServedRole, ServedTask, TOO_LATE, refuse_all, until,
 };
 
-/// The reason for the end of a membership.
+/// The reason for the end of a membership of this sidecar.
 enum MembershipOver {
-    /// The session has ended or is about to end. The application may still work.
+    /// The session has ended or is about to end. The application may still work on partitions.
     Lost,
-    /// This member has left the group, and does not join again for this time.
+    /// This member has left the group. The field is the pause before it joins again.
     Left(Duration),
     /// This process gives up the session. The field is the reason: `ending` if the grace of the
     /// application has ended, `app_unhealthy` if the application is not healthy.
     GivenUp(&'static str),
 }
 
-/// A membership, and whether this member leaves.
+/// A membership in a group, and whether this member is leaving.
 struct Following<'a> {
     task: &'a mut ServedTask<Member>,
     membership: Membership,
@@ -107,7 +108,7 @@ impl ServedTask<Member> {
         }
     }
 
-    /// Runs the membership until the session ends. Returns the pause before the next join.
+    /// Follows the membership until the session ends. Returns the pause before the next join.
     async fn take_part(&mut self, membership: Membership) -> Option<Duration> {
         let (session, lease) = (membership.session(), membership.lease());
         info!(outcome = "joined", "joined: session {session}");
@@ -155,7 +156,8 @@ impl Following<'_> {
         }
     }
 
-    /// Gives the application the grace to end its work, and renews the session during the grace.
+    /// Starts the grace in which the application ends its work. The session is renewed during the
+    /// grace.
     fn drain(&mut self) {
         let ServedTask { machine: member, grace, .. } = &*self.task;
         let leave_for = member.leave_for;
@@ -223,7 +225,7 @@ impl Following<'_> {
 
     /// Handles the event `Lost`, the last event of a membership.
     fn ended(&mut self, loss: &Loss) -> MembershipOver {
-        // Records the reason for the end, unless a reason is already recorded.
+        // Records this reason for the end of the session, unless a reason is already recorded.
         self.task.machine.give_up(loss.outcome());
         match (loss, self.defer_for) {
             (Loss::Resigned, Some(time)) => {

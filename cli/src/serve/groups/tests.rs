@@ -19,7 +19,7 @@ const TIMES: Times = Times { validity: VALIDITY, margin: MARGIN, recent: VALIDIT
 const GRACE: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(600);
 
-/// A sidecar that serves one group, without its HTTP server.
+/// A sidecar that is a member of one group, without its HTTP server.
 struct Sidecar {
     member: Arc<Member>,
     healthy: watch::Sender<bool>,
@@ -65,7 +65,7 @@ impl Sidecar {
         Sidecar { member, healthy, ending, task }
     }
 
-    /// Returns the numbers and the tokens of the partitions for which the reply to `/token` is 200.
+    /// Returns the number and the token of each partition for which the API would return a token.
     fn tokens(&self) -> BTreeMap<u32, u64> {
         let names = (0..4).map(|number| number.to_string());
         let owned = names.filter_map(|name| self.member.token(&name));
@@ -92,7 +92,7 @@ impl Sidecar {
     }
 }
 
-/// Waits until `holds` is true. Asserts in each round that no partition has two owners.
+/// Waits until `holds` returns true. Meanwhile asserts that no partition has two owners.
 async fn until(condition: &str, all: &[&Sidecar], holds: impl Fn() -> bool) {
     let mut waited = Duration::ZERO;
     while !holds() {
@@ -113,7 +113,7 @@ fn one_owner(all: &[&Sidecar]) {
     }
 }
 
-/// Returns whether a session is sealed in the store.
+/// Returns whether a session of a member is sealed in the store.
 async fn is_sealed(world: &World, session: &str) -> bool {
     let key = format!("app/members/{session}/lock.json");
     let found = world.store.inner().get(&key, None, usize::MAX).await.expect("the store works");
@@ -172,7 +172,8 @@ async fn a_session_ends_for_good_before_its_lease() {
     assert!(world.clock.now().boot <= ends + millis(10));
     assert_eq!((a.lost(), a.tokens().len()), (Some("not_renewed"), 0));
     way.heal();
-    // After the loss of its session, this process joins again as a new member with another session.
+    // The member has lost its session, so this process joins again as a new member with another
+    // session.
     until("all are owned", &[&a, &b], || a.tokens().len() + b.tokens().len() == 4).await;
     assert_ne!(a.member.now().session.expect("a session").0, session);
 }
@@ -284,7 +285,8 @@ async fn an_unhealthy_application_loses_all_partitions_after_the_margin() {
     assert_eq!(b.tokens().len(), 0);
     wait(millis(100)).await;
     assert!(is_sealed(&world, &session).await);
-    // The session was resigned, so the other member does not wait for the whole validity.
+    // The member has resigned its session, so the other member does not wait for the whole
+    // validity.
     wait(VALIDITY / 2).await;
     assert_eq!((b.tokens().len(), a.role()), (4, ServedRole::Standby("app_unhealthy")));
     a.healthy.send_replace(true);
@@ -328,7 +330,7 @@ async fn events_are_sent_in_time() {
         logs.said(first, Duration::ZERO, Duration::MAX);
     }
     logs.has_not_said("lost");
-    // A change by this process wakes the streams immediately.
+    // The release is a change by this process, so it wakes the streams immediately.
     let known = world.clock.now().boot;
     a.member.release(&a.revoked()[0], None, None).expect("the partition is owned");
     wait(millis(1)).await;
@@ -367,16 +369,17 @@ fn partitions_belong_to_the_only_group_or_a_named_group() {
     let read = |text: &str| partitions(text).map(|it| (it.group, it.names.0.join(" ")));
     assert_eq!(read("0..3"), Ok((None, "0 1 2".to_owned())));
     assert_eq!(read("g=a,b"), Ok((Some("g".to_owned()), "a b".to_owned())));
-    // The first `=` ends the name of the group.
+    // The first `=` ends the name of the group in `--partitions`.
     assert_eq!(read("g=a=b"), Ok((Some("g".to_owned()), "a=b".to_owned())));
     assert!(read("g=").is_err());
-    // The `=` of a range does not end a name.
+    // The `=` of a range such as `0..=2` does not end the name of a group.
     assert_eq!(read("0..=2"), Ok((None, "0 1 2".to_owned())));
     assert_eq!(read("g=0..=2"), Ok((Some("g".to_owned()), "0 1 2".to_owned())));
     assert!(read("=0..4").is_err_and(|why| why.contains("the name of the group")));
 }
 
-/// The task retries the seal of the session only until the end of the lease.
+/// The store hangs, so the task cannot seal its session. It tries this only until the end of the
+/// lease.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_hangs_does_not_delay_the_exit() {
     let world = World::new();

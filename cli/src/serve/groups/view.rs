@@ -1,4 +1,4 @@
-//! The JSON views of a group.
+//! The JSON bodies about a group in the replies of a sidecar.
 
 use serde::Serialize;
 use tenure_groups::GroupSnapshot;
@@ -7,7 +7,7 @@ use super::member::{Member, MemberNow, OwnedNow};
 use crate::group::GroupStatus;
 use crate::output::print::millis;
 
-/// The state of this member. A field that does not apply is null.
+/// The state of this member of a group. A field that does not apply is null.
 #[derive(Debug, Clone, Serialize)]
 pub struct MemberView {
     /// The time of this view by the wall clock of this process. An event may be old when the client
@@ -15,14 +15,14 @@ pub struct MemberView {
     pub at: String,
     pub group: String,
     pub role: &'static str,
-    /// The reason for the role `standby` or `failed`.
+    /// The reason for the role `standby` or `failed` in one word.
     pub reason: Option<&'static str>,
     /// The name of this member.
     pub member: String,
     pub session: Option<String>,
-    /// Time for which this member keeps the session and its partitions if no renewal follows.
+    /// Time for which this member keeps its session and its partitions if no renewal follows.
     pub lease_remaining_ms: Option<u64>,
-    /// Age of the known assignment.
+    /// Age of the store's last answer, and so of the assignment that this member knows.
     pub store_answered_ms_ago: Option<u64>,
     pub lost: Option<LostSessionView>,
 }
@@ -41,9 +41,9 @@ pub struct PartitionView {
     pub partition: String,
     pub number: u32,
     pub token: u64,
-    /// True if the partition must move to another member.
+    /// True if the partition is revoked, so that the application must release it.
     pub revoked: bool,
-    /// The reason for the loss.
+    /// The reason why this member has lost the partition.
     pub reason: Option<&'static str>,
 }
 
@@ -52,11 +52,11 @@ pub struct PartitionView {
 pub struct GroupView {
     #[serde(flatten)]
     pub member: MemberView,
-    /// The owned partitions by number.
+    /// The partitions that this member owns, by number.
     pub partitions: Vec<PartitionView>,
 }
 
-/// The data of an event.
+/// The data of an event of a group: the member, and the partition that the event is about.
 #[derive(Debug, Clone, Serialize)]
 pub struct EventView<'a> {
     #[serde(flatten)]
@@ -114,7 +114,7 @@ impl MemberView {
 }
 
 impl GroupView {
-    /// Returns the view at this moment.
+    /// Returns the view of the member at this moment.
     pub fn of(member: &Member) -> GroupView {
         let (now, owned) = member.all();
         let partitions = owned.iter().map(PartitionView::of).collect();

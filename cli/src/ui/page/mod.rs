@@ -1,4 +1,4 @@
-//! The page and its stream of events.
+//! The page of `tenure ui`, and its stream of events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,9 +27,9 @@ const SCRIPT: &str = concat!(
     include_str!("job.js"),
     include_str!("live.js"),
 );
-/// Interval of the regular event, by which a page detects a dead connection.
+/// Interval of the event `tick`, by which a page detects a dead connection.
 const TICK: Duration = Duration::from_secs(2);
-/// Pause between two events. Changes during the pause are sent as one event.
+/// Minimum pause between two events. Changes during the pause are sent as one event.
 const PACE: Duration = Duration::from_millis(200);
 
 pub struct Page {
@@ -94,7 +94,7 @@ fn full() -> String {
     format!("retry: 10000\nevent: full\ndata: {}\n\n", json_line(&why))
 }
 
-/// Returns the events of a page: all cards, then each change, and a regular event.
+/// Returns the event stream of a page: all cards, then each change of a card, and regular ticks.
 fn events(board: &Arc<Board>) -> BoxStream<'static, String> {
     let first = format!("retry: 1000\n\n{}", board.tick());
     let state = (Arc::clone(board), board.subscribe(), 0);
