@@ -16,7 +16,7 @@ use tenure_testkit::command::{later, now};
 use crate::TENURE;
 use crate::bench::{Bench, tenure};
 
-/// Returns whether the object of the epoch contains these words.
+/// Returns whether the object of this epoch contains these words.
 fn says(bench: &Bench, epoch: u64, words: &str) -> bool {
     let path = bench.path("store").join(format!("lock-{epoch:010}.json"));
     fs::read_to_string(path).expect("the epoch object exists").contains(words)
@@ -36,7 +36,8 @@ fn the_successor_in_the_seal_leads_next() {
     assert!(says(&bench, 1, r#""successor": "b""#));
     run(&["--name", "b", "--priority-delay", "1s"]);
     assert!(says(&bench, 2, r#""candidate": "b""#) && !says(&bench, 2, "successor"));
-    // Other candidates wait for the named successor only for a limited time.
+    // If the named successor does not campaign, other candidates wait for it only for a limited
+    // time.
     run(&["--name", "c", "--priority-delay", "1s"]);
     assert!(says(&bench, 3, r#""candidate": "c""#));
 }
@@ -51,7 +52,7 @@ fn an_invalid_successor_is_refused_before_the_first_write() {
     assert_eq!(bench.objects(), Vec::<String>::new());
 }
 
-/// A unit test shows that the bound is exact.
+/// A unit test shows that the limit of `--wait` is exact.
 #[test]
 fn the_wait_for_the_lease_is_bounded() {
     let scene = Scene::new(TENURE);
@@ -86,13 +87,13 @@ fn regression_the_bound_includes_the_work_before_the_campaign() {
     let scene = Scene::new(TENURE);
     let mut leader = scene.script("a", &["--validity", "60s"], "echo >leads; sleep 300");
     scene.wait_for_file("leads");
-    // Without the bound, the wait for the CMD of a predecessor takes 13 s.
+    // Without `--wait`, the candidate waits for 13 s until the CMD of its predecessor has ended.
     let deadline = later(Duration::from_secs(8));
     let unique = ["--unique-name", "--validity", "60s", "--wait", "500ms"];
     let mut second = scene.script("a", &unique, "echo >ran");
     assert_eq!(second.code(), 76, "{}", second.said());
     assert!(second.said().contains("waited for 500ms"), "{}", second.said());
-    // Without the bound, the store is retried for 10 s.
+    // Without `--wait`, the candidate retries a missing store for 10 s.
     let file = format!("file://{}", scene.path("leads").display());
     tenure(&["run", "--store", &file, "--wait", "500ms", "true"]).fails(69, &["leads"]);
     assert!(now().boot < deadline.boot, "the waits are not bounded");
