@@ -39,6 +39,9 @@ pub struct PeriodRecord {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EarlierPeriod {
     pub start: DateTime<Utc>,
+    /// Length of the period. `None` in an old record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub period_ms: Option<u64>,
     pub attempts: u32,
     /// The first characters of the name of the candidate that made the last attempt.
     pub candidate: String,
@@ -117,6 +120,7 @@ impl PeriodRecord {
     pub fn periods(&self) -> Vec<EarlierPeriod> {
         let newest = EarlierPeriod {
             start: self.period_start,
+            period_ms: Some(self.period_ms),
             attempts: self.attempts,
             candidate: self.candidate.clone(),
             started_at: self.started_at,
@@ -140,9 +144,12 @@ impl PeriodRecord {
         let periods = self.periods();
         let newest = periods.len() - 1;
         let row = |(place, period): (usize, EarlierPeriod)| {
-            let before = previous.replace(period.start).unwrap_or(period.start);
-            let state = state_of(period.exit_code, runs && place == newest);
-            PeriodRow { state, missed: self.missed(before, period.start), period }
+            let length = period.period_ms.unwrap_or(self.period_ms);
+            let before = previous.replace((period.start, length));
+            // If the length has changed, only the longer periods are certainly missed.
+            let missed = before
+                .map_or(0, |(start, earlier)| missed(start, period.start, length.max(earlier)));
+            PeriodRow { state: state_of(period.exit_code, runs && place == newest), missed, period }
         };
         periods.into_iter().enumerate().map(row).collect()
     }
@@ -150,12 +157,7 @@ impl PeriodRecord {
     /// Returns the number of missed periods, which no host has begun, after the newest period and
     /// before `now`.
     pub fn missed_until(&self, now: DateTime<Utc>) -> u64 {
-        self.missed(self.period_start, now)
-    }
-
-    fn missed(&self, from: DateTime<Utc>, until: DateTime<Utc>) -> u64 {
-        let since = u64::try_from((until - from).num_milliseconds()).unwrap_or_default();
-        (since / self.period_ms.max(1)).saturating_sub(1)
+        missed(self.period_start, now, self.period_ms)
     }
 
     /// Returns the record after the end of CMD.
@@ -193,4 +195,10 @@ impl PeriodRecord {
         let json = serde_json::to_vec(self);
         json.expect("a record has string keys, dates and whole numbers, which JSON can hold")
     }
+}
+
+/// Returns the number of whole periods of this length between a period and the time `until`.
+fn missed(from: DateTime<Utc>, until: DateTime<Utc>, period_ms: u64) -> u64 {
+    let since = u64::try_from((until - from).num_milliseconds()).unwrap_or_default();
+    (since / period_ms.max(1)).saturating_sub(1)
 }

@@ -294,3 +294,17 @@ fn regression_a_foreign_record_shows_at_most_30_short_rows() {
     assert_eq!(rows.len(), 30);
     assert!(rows.iter().all(|row| row.period.candidate.len() <= 64));
 }
+
+/// Before the fix, the length of the newest period was also that of all earlier ones.
+#[test]
+fn regression_a_shorter_period_makes_no_earlier_one_missed() {
+    let mut record = None::<PeriodRecord>;
+    for (hour, length, missed) in [(0, 24, 0), (24, 24, 0), (72, 24, 1), (97, 1, 0), (99, 1, 1)] {
+        let own = Period { start: s(hour * HOUR), length: s(length * HOUR) };
+        let begun = PeriodRecord::begin(record.as_ref(), own, 1, ("a", 1), own.start);
+        assert_eq!(begun.rows(false).last().map(|row| row.missed), Some(missed), "{hour}");
+        record = Some(begun);
+    }
+    let rows = record.expect("a record").rows(false);
+    assert_eq!(rows.iter().map(|row| row.missed).collect::<Vec<_>>(), [0, 0, 1, 0, 1]);
+}

@@ -58,7 +58,7 @@ pub fn of(record: &PeriodRecord, periods: &[PeriodRow], now: DateTime<Utc>) -> S
 }
 
 fn row(PeriodRow { period, state, .. }: &PeriodRow) -> [String; 6] {
-    let EarlierPeriod { start, attempts, candidate, started_at, ended_at, exit_code } = period;
+    let EarlierPeriod { start, attempts, candidate, started_at, ended_at, exit_code, .. } = period;
     let same_day = start.date_naive() == started_at.date_naive();
     let took = ended_at.map(|ended| (ended - *started_at).to_std().unwrap_or_default());
     let style = if ["completed", "running"].contains(state) { GOOD } else { ATTENTION };
