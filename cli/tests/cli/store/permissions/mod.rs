@@ -79,11 +79,13 @@ async fn campaigns_in_both(store: Arc<S3Store>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Observes the leader of an election in each layout.
+/// Observes the leader of an election in each layout, and reads the record of periods, as `status`
+/// does.
 async fn observes(store: Arc<S3Store>) -> Result<(), Failure> {
     for layout in LAYOUTS {
         let leader = election(store.clone(), "watching", layout)?.leader().await?;
         assert_eq!(leader.expect("somebody leads").name(), "leading");
+        store.get(&format!("{}/once-per.json", place(layout)), None, 1_000).await?;
     }
     Ok(())
 }
