@@ -41,7 +41,7 @@ def verbs(text):
 
 
 def options(text):
-    """Yields the flag with its value, the summary and the default of each option."""
+    """Yields the flag with its value, the summary, the default and the whole help of each option."""
     sections = re.findall(r"^([A-Z][A-Za-z ]*):\n((?: .*\n|\n)+)", text, re.M)
     below = "\n".join(lines for heading, lines in sections if heading not in ("Commands", "Exit codes"))
     for block in re.findall(r"^ {2,6}((?:-., )?(?:--|<|\[).*(?:\n(?: {10}.*)?)*)", below, re.M):
@@ -51,7 +51,7 @@ def options(text):
         body = re.sub(r"\s+", " ", re.split(r"Possible values:|\n\s*\n", rest.strip())[0])
         default = re.search(r"\[default(?:, and at most)?: ([^\]]*)\]", re.sub(r"\s+", " ", rest))
         sentence = re.split(r"(?<=[a-z)`0-9])\. (?=[A-Z`])", re.sub(r"\[[^\]]*\]", "", body).strip())[0]
-        yield flag, sentence.rstrip(".").strip(), default.group(1).strip() if default else ""
+        yield flag, sentence.rstrip(".").strip(), default.group(1).strip() if default else "", rest
 
 
 out = ["# The command", "", "<!-- Written by scripts/docs/command-page.py from `tenure VERB --help`. -->", ""]
@@ -78,11 +78,12 @@ def write(verb, depth):
         for name in below:
             write([*verb, name], depth + 1)
         return
-    for flag, sentence, default in options(text):
+    for flag, sentence, default, rest in options(text):
         name = re.search(r"--[a-z-]+", flag)
         if name and name.group(0) in common:
             continue
-        if name and name.group(0) in settings:
+        # A setting has a variable. Another option may have the name of a setting.
+        if name and name.group(0) in settings and "[env: " in rest:
             continue
         if (flag, sentence) in seen:
             # Each verb shows its positional arguments, because a call without them fails.
