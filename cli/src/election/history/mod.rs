@@ -77,16 +77,21 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
     let objects = history.spans.iter().map(|span| (span.epoch, span.unreadable.as_deref()));
     refuse_unreadable(objects, ("epoch object", "lock"))?;
     history.requests += 1;
-    let record = RecordPlace::new(store, &prefix).observe().await.unwrap_or_else(|failure| {
-        complain_of(&failure);
-        None
-    });
-    let record = record.as_ref();
+    let record = RecordPlace::new(store, &prefix).observe().await;
+    // The epochs are shown, but the exit code reports that the periods are missing.
+    let incomplete = record.as_ref().map_or_else(
+        |failure| {
+            complain_of(failure);
+            failure.code
+        },
+        |_| 0,
+    );
+    let record = record.as_ref().ok().and_then(Option::as_ref);
     let rows = record.map(|record| record.rows(periods::is_running(record, &history)));
     let rows = rows.unwrap_or_default();
     let epochs = history.spans.iter().map(|span| json::EpochLine::of(span, &history));
     let epochs = epochs.map(|line| HistoryLine::Epoch(Box::new(line)));
-    show(
+    let shown = show(
         (args.json, args.svg.as_deref()),
         || picture::of(&history, &format!("Leaders of {}", args.store.store), record.is_some()),
         || {
@@ -95,7 +100,8 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
         },
         epochs.chain(rows.iter().map(|row| HistoryLine::Period(periods::PeriodLine::of(row)))),
         &json::EpochsSummary::of(&history),
-    )
+    )?;
+    Ok(shown.max(incomplete))
 }
 
 /// Fails if `--json` and `--svg -` are both given, because both write to stdout.

@@ -64,6 +64,10 @@ fn regression_an_observer_reports_periods_that_it_may_not_read() {
     assert!(out.starts_with("period     unreadable: ") && out.contains("403"), "{out}");
     assert_eq!(err, "");
     assert!(status(&["--json"])[1].contains("once-per.json"));
+    server.put_raw("app/lock-0000000001.json", r#"{"expired":true}"#);
+    let said = tenure(&["history"]).output().expect("the command runs");
+    assert_eq!(said.status.code(), Some(77), "{said:?}");
+    assert!(String::from_utf8_lossy(&said.stdout).contains("epoch"), "{said:?}");
 
     let mut watch = tenure(&["watch", "--metrics-addr", "127.0.0.1:0"]);
     let mut watch = watch.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
