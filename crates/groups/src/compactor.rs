@@ -354,7 +354,7 @@ impl fmt::Display for GroupReport {
     /// Prints the [`Report`], with the counts of the sessions before the count of the requests.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let SessionsReport { listed, deleted, kept, failed } = self.sessions;
-        let text = self.assignments.to_string();
+        let text = self.assignments.to_string().replace(" epochs", " assignments");
         let requests = text.rfind(&format!("; {} requests", self.assignments.requests));
         let (assignments, requests) = text.split_at(requests.unwrap_or(text.len()));
         let would = if self.assignments.dry_run { "would delete" } else { "deleted" };

@@ -54,7 +54,7 @@ fn a_group_is_compacted() {
     );
     let said = bench.run("compact", &["--group", "--keep", "1", "--min-age", "0s"]);
     assert_eq!((said.code, said.err.as_str()), (0, ""));
-    assert!(said.out.starts_with("deleted 2 of 3 epochs ("), "{said:?}");
+    assert!(said.out.starts_with("deleted 2 of 3 assignments ("), "{said:?}");
     assert!(said.out.contains("newest 3; deleted 1 of 1 sessions, kept 0; "), "{said:?}");
     assert!(bench.objects().contains(&"assignment-0000000003.json".to_owned()));
     assert!(!bench.objects().contains(&"assignment-0000000002.json".to_owned()));
