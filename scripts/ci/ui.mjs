@@ -139,6 +139,11 @@ await until("the job is shown", async () =>
 await until("the hostile name is text", () =>
   shows("hostile", "<img src=x onerror=alert(1)>\\u{202e}"),
 );
+const job = (text) => async () => (await page.locator("#jobs").innerText()).includes(text);
+const lost = start("run", "--store", `${store}/lost`, "--once-per", "1d", "--", "sleep", "3600");
+await until("a job runs", job("… running"), 90);
+lost.kill("SIGKILL");
+await until("a job without a result is unfinished", job("✕ unfinished"), 90);
 check((await page.locator("main img").count()) === 0, "no element comes from a name");
 const size = await card("shards").locator(".grid").boundingBox();
 check(size.height < 700 && size.width < 1280, "1,000 partitions fit on a screen");
@@ -153,8 +158,8 @@ async function release(process) {
       (reply) => reply.json(),
       () => ({}),
     );
-    for (const { partition, token, state } of partitions) {
-      if (state === "revoked")
+    for (const { partition, token, revoked } of partitions) {
+      if (revoked)
         await fetch(`${group}/partitions/${partition}/release?token=${token}`, { method: "POST" });
     }
     await sleep(200);

@@ -17,6 +17,8 @@ struct JobCard {
     kind: &'static str,
     name: String,
     period_ms: Option<u64>,
+    /// Interval of the reads of the period record.
+    read_every_ms: u64,
     /// The last 30 periods that the record contains, in ascending order.
     periods: Vec<JobPeriod>,
     error: Option<String>,
@@ -51,10 +53,12 @@ impl JobPeriod {
 /// Follows a job until the future is dropped. Shows each error on the card, and retries.
 pub async fn follow(place: Place) {
     let record = RecordPlace::new(place.store.clone(), &place.prefix);
+    let interval = place.poll.max(LEAST_INTERVAL);
     let mut card = JobCard {
         kind: "job",
         name: place.name.clone(),
         period_ms: None,
+        read_every_ms: u64::try_from(interval.as_millis()).unwrap_or(u64::MAX),
         periods: Vec::new(),
         error: None,
     };
@@ -69,6 +73,6 @@ pub async fn follow(place: Place) {
             Err(failure) => card.error = Some(plain(&failure.why)),
         }
         place.board.show(&place.id, &card);
-        pause(place.poll.max(LEAST_INTERVAL)).await;
+        pause(interval).await;
     }
 }

@@ -45,6 +45,16 @@ function drawJob(view, card) {
   judgeJob(view, card);
 }
 
+// Returns whether a host may run the job: the election of the job is held, or was until the last
+// two reads of the record, which may lack the result.
+function mayRun(view, card) {
+  const held = (it) =>
+    it.kind === kinds.election && it.key === card.name && it.card.state !== "vacant";
+  if (view.heldAt === undefined || [...cards.values()].some(held))
+    view.heldAt = performance.now();
+  return performance.now() - view.heldAt < 2 * card.read_every_ms;
+}
+
 function judgeJob(view, card) {
   const last = card.periods[card.periods.length - 1];
   if (!last)
@@ -58,15 +68,14 @@ function judgeJob(view, card) {
         ? `The next period began ${length(overdue)} ago and no host has started it.`
         : `The next period begins in ${length(-overdue)}.`),
   );
-  const failed = last.exit_code !== null && last.exit_code !== 0;
-  const level =
-    card.error || failed || late > 0 ? "bad" : last.exit_code === null ? "warn" : "good";
-  const word = failed
-    ? `✕ exit code ${last.exit_code}`
-    : late > 0
-      ? `✕ ${late} missed`
-      : last.exit_code === null
-        ? "… running"
-        : "✓ completed";
-  judge(view, level, card.error ? "✕ unreadable" : word);
+  const state = stateOfJob(last, late, mayRun(view, card));
+  judge(view, ...(card.error ? ["bad", "✕ unreadable"] : state));
+}
+
+function stateOfJob(last, late, runs) {
+  if (last.exit_code !== null && last.exit_code !== 0)
+    return ["bad", `✕ exit code ${last.exit_code}`];
+  if (late > 0) return ["bad", `✕ ${late} missed`];
+  if (last.exit_code === 0) return ["good", "✓ completed"];
+  return runs ? ["warn", "… running"] : ["bad", "✕ unfinished"];
 }
