@@ -2,10 +2,8 @@
 //!
 //! If the newest assignment names a member whose session is missing, a coordinator waits for the
 //! validity of the session, because the member may still be alive (R1). So the compactor keeps the
-//! sessions that the newest assignment names. It reads this assignment after the sessions, because
-//! an earlier assignment may lack a member that joined in between. A session may have seen an
-//! assignment with a number greater than the newest in the store. Somebody deleted this assignment
-//! then, and the session is the evidence that coordinators need (D7).
+//! sessions that the newest assignment names. It reads this assignment after the sessions. It also
+//! keeps the sessions that are evidence of a deleted assignment with a greater number (D7).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -82,9 +80,8 @@ pub struct SessionsReport {
     pub listed: u64,
     /// Number of sessions that this run deleted, or in a dry run would have deleted.
     pub deleted: u64,
-    /// Number of kept sessions. A session is kept if it is alive, the newest assignment names it,
-    /// it has seen a later assignment that was deleted, or it is younger than
-    /// [`Report::min_age_ms`].
+    /// Number of kept sessions. A session is kept if it is alive, in the newest assignment, evidence
+    /// of a later assignment that was deleted, or younger than [`Report::min_age_ms`].
     pub kept: u64,
     /// Number of sessions that the store did not delete. The next run tries them again.
     pub failed: u64,

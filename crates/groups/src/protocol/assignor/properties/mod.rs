@@ -169,8 +169,7 @@ impl Group {
 
     /// Returns the distance of these counts from the balance that [`StickyAssignor`] promises. The
     /// first number is the number of shares above the ceilings plus the number missing below the
-    /// floors. The second number is the sum of count² / weight, times twelve because 12 is a
-    /// multiple of each weight.
+    /// floors. The second number is the sum of 12 × count² / weight. Each weight divides 12.
     fn imbalance(&self, counts: &[usize]) -> (usize, usize) {
         let proportions = self.proportions(counts.iter().sum());
         let each = counts.iter().zip(proportions).zip(&self.seats);
