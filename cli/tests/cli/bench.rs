@@ -38,7 +38,8 @@ impl Said {
         lines.map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
     }
 
-    /// Fails unless each line fits into a terminal of 80 columns, and no character moves the cursor.
+    /// Fails unless each line fits into a terminal of 80 columns, and no character moves the
+    /// cursor.
     #[track_caller]
     pub fn fits_into_80_columns(&self) {
         assert_eq!((self.code, self.err.as_str()), (0, ""), "{self:?}");

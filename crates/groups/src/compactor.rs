@@ -80,8 +80,8 @@ pub struct SessionsReport {
     pub listed: u64,
     /// Number of sessions that this run deleted, or in a dry run would have deleted.
     pub deleted: u64,
-    /// Number of kept sessions. A session is kept if it is alive, in the newest assignment, evidence
-    /// of a later assignment that was deleted, or younger than [`Report::min_age_ms`].
+    /// Number of kept sessions. A session is kept if it is alive, in the newest assignment,
+    /// evidence of a later assignment that was deleted, or younger than [`Report::min_age_ms`].
     pub kept: u64,
     /// Number of sessions that the store did not delete. The next run tries them again.
     pub failed: u64,

@@ -113,7 +113,8 @@ struct PageKeys<'a> {
 }
 
 impl PageKeys<'_> {
-    /// Reads the folder `base` and its subfolders. Returns `None` if a folder does not stop changing.
+    /// Reads the folder `base` and its subfolders. Returns `None` if a folder does not stop
+    /// changing.
     fn read(mut self, top: &Folder, base: &str, walks: Walks) -> Result<Option<Self>, StoreError> {
         let mut folders = vec![base.to_owned()];
         while let Some(path) = folders.pop() {

@@ -68,8 +68,8 @@ impl Locked {
         Locked::acquire(work, Mode::Alone, THREAD_WAIT)
     }
 
-    /// Acquires the shared lock of a reader, which excludes writers. Returns `None` if no process has
-    /// written, or if this process may not open the lock file.
+    /// Acquires the shared lock of a reader, which excludes writers. Returns `None` if no process
+    /// has written, or if this process may not open the lock file.
     pub(super) fn shared(root: &Folder) -> Result<Option<Locked>, StoreError> {
         let work = find_work_folder(root);
         let locked = work.and_then(|work| {

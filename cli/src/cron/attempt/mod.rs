@@ -59,7 +59,8 @@ const LEASES: u32 = 3;
 impl Watched {
     /// Starts to watch a leader for a renewal. Returns `None` if the leader seems to be alive.
     fn start(leader: &Leader, snapshot: &Snapshot, now: Duration) -> Option<Watched> {
-        // A leader without a validity has a lease that never lapses, so no process can take it over.
+        // A leader without a validity has a lease that never lapses, so no process can take it
+        // over.
         let validity = leader.validity?;
         let current = snapshot.leader.as_ref().filter(|seen| seen.epoch == leader.epoch)?;
         let over = snapshot.end.is_some() || snapshot.lapsed || snapshot.age.is_none();

@@ -31,8 +31,8 @@ pub struct StatusArgs {
     pub json: bool,
     /// Print only this field of the JSON object.
     ///
-    /// A string is printed without quotes, null as an empty line, and other values as JSON. `leader`
-    /// is the candidate while the state is held, else an empty line.
+    /// A string is printed without quotes, null as an empty line, and other values as JSON.
+    /// `leader` is the candidate while the state is held, else an empty line.
     #[arg(long, value_name = "NAME", conflicts_with = "json")]
     #[arg(value_parser = PossibleValuesParser::new(FIELDS.into_iter().chain(["leader"])))]
     pub field: Option<String>,

@@ -1,5 +1,5 @@
-//! Tests of `tenure run`: `--successor`, `--priority-delay` and `--wait`. The modules test its other
-//! options, and services that survive transient failures.
+//! Tests of `tenure run`: `--successor`, `--priority-delay` and `--wait`. The modules test its
+//! other options, and services that survive transient failures.
 
 mod health;
 mod once_per;

@@ -1,5 +1,5 @@
-//! Sessions that a group keeps after the end of their members, and faults of the store that last for
-//! minutes and affect the session of only one member.
+//! Sessions that a group keeps after the end of their members, and faults of the store that last
+//! for minutes and affect the session of only one member.
 
 use std::time::Duration;
 

@@ -39,8 +39,8 @@ fn regression_the_draft_of_an_old_object_is_no_leftover() {
     scene.is_on_the_disk("a", "it was read");
 }
 
-/// Another program may delete the lock file, so that two processes hold a lock. Before the fix, each
-/// of them could create the same object: in an attack, 1 of 400 objects.
+/// Another program may delete the lock file, so that two processes hold a lock. Before the fix,
+/// each of them could create the same object: in an attack, 1 of 400 objects.
 #[test]
 fn regression_a_new_object_replaces_no_object() {
     let scene = Scene::new();
