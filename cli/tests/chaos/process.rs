@@ -77,7 +77,7 @@ impl Process {
         self.stopped.push(Stopped { pid, until_ns, guards });
     }
 
-    /// Continues the stopped processes whose stop has lasted long enough, and returns them.
+    /// Continues the processes that have been stopped for long enough, and returns them.
     pub fn let_go_on(&mut self) -> Vec<Stopped> {
         let now_ns = now_ns();
         let due = self.stopped.extract_if(.., |stopped| stopped.until_ns <= now_ns);

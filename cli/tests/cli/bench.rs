@@ -30,7 +30,7 @@ pub fn difficult_names() -> [String; 5] {
 }
 
 impl Said {
-    /// Returns the lines of a successful run, each of which is JSON.
+    /// Returns the lines of a successful run. Each line is JSON.
     #[track_caller]
     pub fn json_lines(&self) -> Vec<Value> {
         assert_eq!((self.code, self.err.as_str()), (0, ""), "{self:?}");
@@ -51,7 +51,7 @@ impl Said {
 }
 
 impl Bench {
-    /// Creates a bench whose store is an empty directory.
+    /// Creates a bench with an empty directory as its store.
     pub fn new() -> Bench {
         let bench = Bench { dir: tempfile::tempdir().expect("a directory") };
         fs::create_dir(bench.path("store")).expect("a new directory");

@@ -1,4 +1,4 @@
-//! Generations of objects, whose keys contain the epoch of their writer.
+//! Generations of objects. The key of each generation contains the epoch of its writer.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -256,7 +256,7 @@ impl Folder {
             .map_err(|errno| failed("open", &self.path_of(name), Determinacy::Determinate, errno))
     }
 
-    /// Creates a symbolic link. Its content is complete at once, and all users may read it.
+    /// Creates a symbolic link. The link is never incomplete, and all users may read it.
     pub(super) fn new_link(&self, name: &str, target: &str) -> Result<(), StoreError> {
         symlinkat(target, &self.file, name)
             .map_err(|errno| failed("make", &self.path_of(name), Determinacy::Determinate, errno))

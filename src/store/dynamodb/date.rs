@@ -149,8 +149,8 @@ mod tests {
         assert_eq!(heard.at(moment(160, 4_000)), date(60), "the wall clock went back");
     }
 
-    /// Two DynamoDB servers, whose clocks differ by several seconds, respond alternately. A record
-    /// that is written after a response of the slow server must not get an earlier date than
+    /// Two DynamoDB servers with clocks that differ by several seconds respond alternately. A
+    /// record that is written after a response of the slow server must not get an earlier date than
     /// older records.
     #[test]
     fn regression_a_server_with_a_slow_clock_does_not_move_dates_back() {

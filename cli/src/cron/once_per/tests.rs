@@ -202,7 +202,7 @@ async fn a_completion_is_retried_while_the_lease_is_valid() {
     assert!(read(&store).await.expect("a record").is_completed());
 }
 
-/// A host returns the exit code of its own failed CMD unless another host completes the period.
+/// If CMD fails, the host exits with the code of CMD, unless another host completes the period.
 #[tokio::test]
 async fn a_failure_is_forgotten_only_if_another_host_completes_the_period() {
     for (code, expected) in [(3, 9), (0, 0)] {

@@ -22,7 +22,7 @@ pub struct PeriodRules {
     pub tolerance: Option<Duration>,
     /// Maximum number of further attempts in a period after the first attempt.
     pub retries: u32,
-    /// Maximum time by which this host's clock may be ahead of other clocks.
+    /// Greatest assumed lead of this host's clock over other clocks.
     pub clock_ahead_max: Duration,
 }
 

@@ -295,7 +295,7 @@ fn regression_a_foreign_record_shows_at_most_30_short_rows() {
     assert!(rows.iter().all(|row| row.period.candidate.len() <= 64));
 }
 
-/// Before the fix, the length of the newest period was also that of all earlier ones.
+/// Before the fix, missed periods were counted with the length of the newest period alone.
 #[test]
 fn regression_a_shorter_period_makes_no_earlier_one_missed() {
     let mut record = None::<PeriodRecord>;

@@ -22,7 +22,7 @@ const AT_ONCE: usize = 8;
 pub struct GroupHistory {
     /// Changes of each assignment, in ascending order.
     pub changes: Vec<AssignmentChange>,
-    /// Ranges of numbers whose assignments have no object.
+    /// Ranges of numbers without an assignment in the store.
     pub missing: Vec<RangeInclusive<Epoch>>,
     /// Number of older assignments that were not read.
     pub left_out: u64,

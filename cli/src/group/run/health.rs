@@ -64,7 +64,7 @@ struct GroupHealthView {
     store_answered_ms_ago: Option<u64>,
 }
 
-/// A partition of which a CMD runs, in the body of `/partitions`.
+/// A partition with a running CMD, in the body of `/partitions`.
 #[derive(Debug, Serialize)]
 struct OwnedView {
     partition: String,

@@ -151,7 +151,7 @@ struct WorkWatch<'a> {
     partition: &'a Partition,
     group: &'a Group,
     signals: broadcast::Receiver<Signal>,
-    /// End of the lease from which the current deadlines of the guard were computed.
+    /// The lease end behind the current deadlines of the guard.
     ends_at: Moment,
     /// True after CMD got SIGTERM: renewals no longer change its deadlines.
     stopping: bool,

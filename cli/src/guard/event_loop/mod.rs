@@ -99,7 +99,7 @@ struct Guard<S> {
     reports: File,
     say: S,
     group: Option<GroupId>,
-    /// Orphans outside the process group of CMD to which the guard has sent SIGTERM.
+    /// Orphans outside the process group of CMD that have got SIGTERM from the guard.
     terminated: HashSet<Pid>,
     /// True after the group of CMD got a signal that asks CMD to end. SIGHUP does not count: many
     /// daemons reload their settings at SIGHUP.

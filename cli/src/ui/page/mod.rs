@@ -27,7 +27,7 @@ const SCRIPT: &str = concat!(
     include_str!("job.js"),
     include_str!("live.js"),
 );
-/// Interval of the event `tick`, by which a page detects a dead connection.
+/// Interval of the event `tick`. A page without this event detects a dead connection.
 const TICK: Duration = Duration::from_secs(2);
 /// Minimum pause between two events. Changes during the pause are sent as one event.
 const PACE: Duration = Duration::from_millis(200);

@@ -230,7 +230,7 @@ impl FenceLayer {
     }
 
     /// Checks each token with this gate first, so that the service remembers its token across
-    /// restarts. The requests of each check are those of [`DurableGate::admit`].
+    /// restarts. Each check sends the requests of [`DurableGate::admit`].
     #[must_use]
     pub fn durable(mut self, gate: DurableGate) -> FenceLayer {
         self.durable = Some(gate);

@@ -26,7 +26,7 @@ pub(super) struct KnownSessions {
     pub(super) listing: Option<(Listed, Moment)>,
     /// The greatest assignment epoch that any session has seen.
     pub(super) seen: Option<Epoch>,
-    /// Sessions whose reads have failed since the last answered read of any session.
+    /// Sessions with a failed read after the last answered read of any session.
     pub(super) unreadable: BTreeSet<SessionId>,
     /// Lapsed sessions that could not be sealed. The first is tried next.
     pub(super) stuck: VecDeque<Session>,

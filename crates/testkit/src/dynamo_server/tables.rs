@@ -32,7 +32,7 @@ pub struct Table {
     schema: Value,
     creating: usize,
     items: BTreeMap<Key, Item>,
-    /// Items as they were before the last write. An eventually consistent read returns them.
+    /// Items before the last write. An eventually consistent read returns them.
     before: BTreeMap<Key, Item>,
 }
 

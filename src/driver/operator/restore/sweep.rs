@@ -28,8 +28,8 @@ pub(super) enum Below {
     Held(RestoreHold),
 }
 
-/// The time for which a successor waits, or a leader whose record does not limit this time. An
-/// operator must depose such a leader by force.
+/// The time for which a successor waits. The error is a leader with a record that does not limit
+/// this time. An operator must depose such a leader by force.
 pub(super) type HeldFor = Result<Duration, Leader>;
 
 /// The epochs around a held epoch.

@@ -1,5 +1,5 @@
-//! Rules of what applications see: the lease, the reason of a loss, the fenced resource, and the
-//! leaders that an observer reports.
+//! Rules for the answers to applications: the lease, the reason of a loss, the fenced resource, and
+//! the leaders that an observer reports.
 
 use std::collections::BTreeMap;
 
