@@ -271,15 +271,15 @@ impl<E> LeadWatch<'_, E> {
         self.unhealthy = Some(why);
     }
 
-    /// Ends CMD after the loss of the leadership. If the leader was deposed, CMD gets SIGTERM and
-    /// its grace. After any other loss CMD is killed immediately.
+    /// Ends CMD after the loss of the leadership. If the leader was deposed, CMD gets SIGTERM, and
+    /// SIGKILL shortly before the end of the lease. After any other loss CMD is killed immediately.
     fn lose(&mut self, loss: &Loss) {
         self.lost = true;
         self.app = pending().boxed();
         self.job.health.enter(CandidatePhase::Ending(self.leadership.lease()));
         if let Loss::Sealed { ended: EpochEnd::Deposed, .. } = loss {
-            // After a deposition, the next leader waits for the end of the old lease, so CMD can
-            // have its grace.
+            // After a deposition, the next leader waits for the end of the old lease, so CMD has
+            // this time to end.
             let Deadlines { term_at, .. } = Deadlines::long_past();
             let Deadlines { kill_at, .. } =
                 self.job.cmd.margins.deadlines(self.leadership.ends_at());

@@ -50,6 +50,7 @@ mod write;
 /// - *One machine.* The lock and the clock belong to one kernel. On Linux, [`open`](DirStore::open)
 ///   refuses NFS, SMB and other file systems that several machines may share. On other systems it
 ///   accepts them without a warning. Containers may share a directory of their host.
+/// - *Links.* The file system must support hard and symbolic links. FAT and exFAT do not.
 /// - *No changes by other programs while processes run.* Other programs may read at any time. If a
 ///   program edits an object in place, a reader may see a partial write. If it deletes the newest
 ///   object, the epochs start again. If it deletes `.tenure`, two processes may write concurrently,
