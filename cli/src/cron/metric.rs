@@ -1,6 +1,5 @@
 //! The metric for the start of the last completed period of a job.
 
-use std::mem::replace;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -28,19 +27,22 @@ pub fn set(place: &RecordPlace, last_completed: Option<DateTime<Utc>>) {
     gauge!(LAST_COMPLETED, "election" => place.election()).set(start.timestamp() as f64);
 }
 
+/// Number of failed reads for each LIST that shows whether a record exists.
+const READS_PER_LIST: u32 = 60;
+
 /// Reads the record every minute. A failed read does not change the metric. The first failure that
-/// an operator must correct is logged.
+/// an operator must correct is logged, within an hour of the job's first run.
 pub async fn follow(place: RecordPlace) {
-    let mut has_failed = false;
+    let (mut is_logged, mut failures) = (false, 0_u32);
     loop {
         match place.read().await {
             Ok(record) => set(&place, record.and_then(|record| record.last_completed)),
-            Err(failure)
-                if failure.code != exit::UNAVAILABLE && !replace(&mut has_failed, true) =>
-            {
+            Err(failure) if failure.code != exit::UNAVAILABLE && !is_logged => {
                 // An election that is not a job has no record of periods, so it needs no permission
                 // to read one.
-                if place.exists().await {
+                is_logged = failures.is_multiple_of(READS_PER_LIST) && place.exists().await;
+                failures = failures.wrapping_add(1);
+                if is_logged {
                     let why = plain(&failure.why);
                     warn!(outcome = "failed", "the periods have no metric: {why}");
                 }
@@ -48,5 +50,34 @@ pub async fn follow(place: RecordPlace) {
             Err(_) => {}
         }
         pause(EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tenure::store::{MemoryStore, Store as _};
+    use tenure_testkit::fault_store::{Call, Fault, FaultStore};
+
+    use super::*;
+
+    /// Before the fix, an observer that started before the job's first run never reported that it
+    /// may not read the record.
+    #[tokio::test(start_paused = true)]
+    async fn regression_a_denied_record_is_reported_after_the_first_run() {
+        let store = FaultStore::new(Arc::new(MemoryStore::new()));
+        store.on(Call::Get).always().fault(Fault::Denied);
+        let follower = follow(RecordPlace::new(Arc::new(store.clone()), "a"));
+        let follower = tokio::spawn(follower);
+        let lists = async || {
+            pause(EVERY * READS_PER_LIST).await;
+            store.take_calls().iter().filter(|call| **call == Call::List).count()
+        };
+        assert_eq!(lists().await, 1, "no record exists");
+        store.create("a/once-per.json", "{}".into()).await.expect("a new key");
+        assert_eq!(lists().await, 1, "the record exists");
+        assert_eq!(lists().await, 0, "the failure is logged");
+        follower.abort();
     }
 }

@@ -46,7 +46,7 @@ impl RecordPlace {
     /// Returns whether a period record exists. Returns false if the store does not answer. Sends 1
     /// LIST.
     pub async fn exists(&self) -> bool {
-        has(&self.store, self.prefix(), FoundKind::Job).await
+        has(&self.store, self.prefix(), FoundKind::Job).await == Some(true)
     }
 
     fn prefix(&self) -> &str {

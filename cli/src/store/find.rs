@@ -79,8 +79,8 @@ pub async fn search(store: &Arc<dyn Store>, prefix: &str) -> Result<Search, Stor
 }
 
 /// Returns whether an object of this kind exists at the prefix. Sends one LIST, for one key.
-/// Returns false if the store does not answer soon, or refuses the request.
-pub async fn has(store: &Arc<dyn Store>, prefix: &str, kind: FoundKind) -> bool {
+/// Returns `None` if the request fails, or the store does not answer soon.
+pub async fn has(store: &Arc<dyn Store>, prefix: &str, kind: FoundKind) -> Option<bool> {
     let below = below(prefix);
     // All keys of this kind are greater than `start`, and the first greater key shows whether one
     // exists.
@@ -94,10 +94,11 @@ pub async fn has(store: &Arc<dyn Store>, prefix: &str, kind: FoundKind) -> bool 
     let page = tokio::select! {
         biased;
         page = store.list(&below, &after, 1) => page,
-        () = pause(SOON) => return false,
+        () = pause(SOON) => return None,
     };
-    let first = page.ok().and_then(|page| classify(&page.entries.first()?.key));
-    first.is_some_and(|(found, _)| found.kind == kind && self::below(&found.prefix) == below)
+    let page = page.ok()?;
+    let first = page.entries.first().and_then(|entry| classify(&entry.key));
+    Some(first.is_some_and(|(found, _)| found.kind == kind && self::below(&found.prefix) == below))
 }
 
 /// Returns the text with which all keys under this prefix begin.
@@ -227,9 +228,9 @@ mod tests {
         }
         let store: Arc<dyn Store> = Arc::new(store);
         for prefix in ["a", "a/"] {
-            assert!(has(&store, prefix, FoundKind::Group).await);
+            assert_eq!(has(&store, prefix, FoundKind::Group).await, Some(true));
             for kind in [FoundKind::EpochFiles, FoundKind::SingleObject, FoundKind::Job] {
-                assert!(!has(&store, prefix, kind).await, "{kind:?}");
+                assert_eq!(has(&store, prefix, kind).await, Some(false), "{kind:?}");
             }
         }
         for (key, kind) in [
@@ -238,7 +239,7 @@ mod tests {
             ("a/once-per.json", FoundKind::Job),
         ] {
             store.create(key, Bytes::new()).await.expect("a new key");
-            assert!(has(&store, "a", kind).await, "{kind:?}");
+            assert_eq!(has(&store, "a", kind).await, Some(true), "{kind:?}");
         }
     }
 

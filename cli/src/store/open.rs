@@ -72,7 +72,7 @@ pub async fn refuse_other_layout(
         LayoutArg::EpochFiles => LayoutArg::SingleObject,
         LayoutArg::SingleObject => LayoutArg::EpochFiles,
     };
-    if !has(store, prefix, election_in(other)).await {
+    if has(store, prefix, election_in(other)).await != Some(true) {
         return Ok(());
     }
     let option = layout_option(other);
@@ -94,14 +94,15 @@ pub async fn refuse_all_else(
 
 /// Fails if the prefix has a partition group and no election. An election and a group may share a
 /// prefix, but the first process of an election most likely has the wrong prefix. Sends one LIST,
-/// and another one if there is a group.
+/// and another one if there is a group. A LIST that fails refuses nothing.
 pub async fn refuse_group(
     store: &Arc<dyn Store>,
     prefix: &str,
     layout: LayoutArg,
     command: &str,
 ) -> Result<(), Failure> {
-    if !has(store, prefix, FoundKind::Group).await || has(store, prefix, election_in(layout)).await
+    if has(store, prefix, FoundKind::Group).await != Some(true)
+        || has(store, prefix, election_in(layout)).await != Some(false)
     {
         return Ok(());
     }
@@ -117,17 +118,17 @@ pub async fn refuse_election(url: &StoreUrl, command: &str) -> Result<(), Failur
 }
 
 /// Fails if the prefix has an election and no partition group. Sends one LIST, and up to two more
-/// if there is no group.
+/// if there is no group. A LIST that fails refuses nothing.
 pub async fn refuse_election_at(
     store: &Arc<dyn Store>,
     prefix: &str,
     command: &str,
 ) -> Result<(), Failure> {
-    if has(store, prefix, FoundKind::Group).await {
+    if has(store, prefix, FoundKind::Group).await != Some(false) {
         return Ok(());
     }
     for layout in [LayoutArg::EpochFiles, LayoutArg::SingleObject] {
-        if has(store, prefix, election_in(layout)).await {
+        if has(store, prefix, election_in(layout)).await == Some(true) {
             let option = match layout {
                 LayoutArg::EpochFiles => String::new(),
                 LayoutArg::SingleObject => format!(" {}", layout_option(layout)),
@@ -175,4 +176,34 @@ fn refuse_missing(path: &Path, url: &StoreUrl, if_missing: IfMissing) -> Result<
     };
     let why = format!("{url}: the directory does not exist; {maker} creates it");
     Err(Failure::new(exit::UNAVAILABLE, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure::store::MemoryStore;
+    use tenure_testkit::fault_store::{Call, Fault, FaultStore};
+
+    use super::*;
+
+    /// Before the fix, a failed LIST counted as an empty one. So a service on a prefix with an
+    /// election and a group ended with 64 if the LIST of its own kind failed.
+    #[tokio::test]
+    async fn regression_a_failed_list_refuses_no_prefix() {
+        let faults = FaultStore::new(Arc::new(MemoryStore::new()));
+        let store: Arc<dyn Store> = Arc::new(faults.clone());
+        let refused = async || {
+            [
+                refuse_group(&store, "a", LayoutArg::EpochFiles, "x").await.is_err(),
+                refuse_election_at(&store, "a", "x").await.is_err(),
+            ]
+        };
+        store.create("a/assignment-0000000001.json", "{}".into()).await.expect("a new key");
+        assert_eq!(refused().await, [true, false], "a group");
+        store.create("a/lock-0000000001.json", "{}".into()).await.expect("a new key");
+        assert_eq!(refused().await, [false, false], "both");
+        for list in [0, 1, 2] {
+            faults.on(Call::List).skip(list).times(1).fault(Fault::Denied);
+            assert_eq!(refused().await, [false, false], "the LIST {list} fails");
+        }
+    }
 }
