@@ -236,11 +236,12 @@ async fn lead_until_done(
                 bound::try_once(election, poll, busy, signals).await?
             }
             Some(limit) => {
-                let campaign = campaign(election, signals, &job.health, false);
+                let patience = args.patience().map(|patience| patience.min(limit));
+                let campaign = campaign(election, signals, &job.health, patience);
                 let left = limit.saturating_sub(std::mem::take(&mut waited));
                 bound::wait_at_most(Bound { limit, left }, election, busy, campaign).await?
             }
-            None => campaign(election, signals, &job.health, args.forever).await?,
+            None => campaign(election, signals, &job.health, args.patience()).await?,
         };
         let leadership = match elected {
             ControlFlow::Continue(leadership) => leadership,
@@ -321,21 +322,21 @@ fn election(
 }
 
 /// Waits until elected. A signal ends the wait with an exit code. If the campaign has already
-/// written an epoch, the epoch lapses within a validity. With `--forever`, retries after each
-/// temporary error.
+/// written an epoch, the epoch lapses within a validity. `patience` limits the retries of temporary
+/// errors.
 async fn campaign(
     election: &Election,
     signals: &mut Signals,
     health: &ElectionHealth,
-    forever: bool,
+    patience: Option<Duration>,
 ) -> Result<ControlFlow<u8, Leadership>, Failure> {
     let mut throttle = Throttle::default();
     let has_worked = || election.since_last_answer().is_some();
     loop {
         health.enter(CandidatePhase::Campaigning);
-        let error = match campaign_once(election, signals, health, forever, &mut throttle).await {
+        let error = match campaign_once(election, signals, health, patience, &mut throttle).await {
             Ok(elected) => return Ok(elected),
-            Err(error) if forever && !error.kind().ends_a_service(has_worked()) => error,
+            Err(error) if patience.is_none() && !error.kind().ends_a_service(has_worked()) => error,
             Err(error) => return Err(error.into()),
         };
         if throttle.is_due(&error) {
@@ -354,7 +355,7 @@ async fn campaign_once(
     election: &Election,
     signals: &mut Signals,
     health: &ElectionHealth,
-    forever: bool,
+    patience: Option<Duration>,
     throttle: &mut Throttle,
 ) -> Result<ControlFlow<u8, Leadership>, Error> {
     let mut events = election.events();
@@ -379,10 +380,11 @@ async fn campaign_once(
                 }
                 CampaignEvent::StoreFailed(error) if throttle.is_due(&error) => {
                     let why = plain(&error.to_string());
-                    let limit = match error.kind() {
-                        ErrorKind::AccessDenied | ErrorKind::NoSuchStore if !forever => {
-                            let least = if error.is_of_the_machine() { OF_THE_MACHINE } else { AT_START };
-                            format!(" for {}", in_ms(least))
+                    let limit = match (error.kind(), patience) {
+                        (ErrorKind::AccessDenied | ErrorKind::NoSuchStore, Some(patience)) => {
+                            let of_machine = error.is_of_the_machine() && patience == AT_START;
+                            let patience = if of_machine { OF_THE_MACHINE } else { patience };
+                            format!(" for {}", in_ms(patience))
                         }
                         _ => String::new(),
                     };

@@ -63,6 +63,10 @@ fn a_missing_bucket_exits_with_69() {
         let retried = said.err.contains("WARN the store fails, trying again for 10s: ");
         assert_eq!(retried, line[0] == "run", "{said:?}");
     }
+    let line = ["run", "--store", "s3://no-such-bucket/app", "--wait", "3s", "--", "true"];
+    let said = on(&server, &line);
+    said.fails(69, &["no-such-bucket"]);
+    assert!(said.err.contains("WARN the store fails, trying again for 3s: "), "{said:?}");
 }
 
 #[test]
