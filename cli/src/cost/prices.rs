@@ -62,5 +62,11 @@ pub fn of(place: &Place) -> Option<Prices> {
 pub fn from_file(path: &Path) -> Result<Vec<Prices>, Failure> {
     let failure = |why| Failure::new(exit::USAGE, format!("--prices {}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| failure(error.to_string()))?;
-    serde_json::from_str(&text).map_err(|error| failure(error.to_string()))
+    let lists: Vec<Prices> =
+        serde_json::from_str(&text).map_err(|error| failure(error.to_string()))?;
+    let negative = |it: &Prices| [it.write, it.list, it.read, it.delete].iter().any(|it| *it < 0.0);
+    if lists.is_empty() || lists.iter().any(negative) {
+        return Err(failure("it needs a price list, and no price may be negative".to_owned()));
+    }
+    Ok(lists)
 }
