@@ -52,6 +52,9 @@ pub fn of(history: &GroupHistory) -> String {
 /// 0 s has no row.
 fn owners_table(history: &GroupHistory) -> String {
     let all = owners::of(history);
+    let status = history.newest.as_ref();
+    let status = status.map(|it| GroupStatus::with_sessions(it, history.sessions.as_deref()));
+    let has_ended = status.is_some_and(|status| status.unattended == Some(1));
     let row = |span: &OwnerSpan| {
         let length = (span.until.unwrap_or(history.now) - span.from).to_std().unwrap_or_default();
         if span.owner.is_none() && length < Duration::from_millis(500) {
@@ -59,8 +62,10 @@ fn owners_table(history: &GroupHistory) -> String {
         }
         let mark = if span.or_before { "?" } else { "" };
         let token = span.token.filter(|_| span.owner.is_some());
+        let name = owner(span.owner.as_ref().map(|it| &*it.name));
+        let is_dead = has_ended && span.until.is_none() && span.owner.is_some();
         Some([
-            owner(span.owner.as_ref().map(|it| &*it.name)),
+            if is_dead { name + " (session ended)" } else { name },
             token.map_or("-".to_owned(), |token| token.to_string()),
             styled(FAINT, format_args!("{mark}{}", span.from.format("%F %T"))),
             seconds(length),

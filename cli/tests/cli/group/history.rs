@@ -210,6 +210,7 @@ fn regression_the_summary_of_one_partition_names_its_owner() {
     };
     let expected = |text: &str| Some(format!("partition  {text}"));
     assert_eq!(summary("c"), expected("c of 3: owned by w2, whose session has ended"));
+    assert!(run(&bench, &["--partition", "c"]).out.contains("w2 (session ended)"));
     assert_eq!(summary("a"), expected("a: removed; 3 partitions are left"));
     let session = json!({
         "expires_at": 4e9, "token": 1, "epoch": 1, "validity_ms": 30_000, "format": 1,
