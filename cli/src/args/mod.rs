@@ -141,17 +141,10 @@ impl Verb {
                 "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,\
                  tenure::lease=warn,tenure_groups=info,tenure_cli=info"
             }
-            // The level of `tenure_cli` is `warn`, so `watch` logs each failure of the CMD of
-            // `--exec`.
-            Verb::Watch(_) => {
-                "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,\
-                 tenure_cli=warn,tenure_cli::http=info"
-            }
             // The level of `tenure_cli::http` is `info`, so a verb with an HTTP server logs the
             // address.
             _ => {
                 "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,\
-                 tenure_cli::store::patience=warn,tenure_cli::output::watcher=warn,\
                  tenure_cli=warn,tenure_cli::http=info"
             }
         }

@@ -217,7 +217,8 @@ impl ProbeReport {
                     races => format!(", {races} races undecided"),
                 };
                 notes.push(format!(
-                    "{races} races in {rounds} rounds: {done} done, {refused} refused, {unknown} unknown{open}"
+                    "{races} races in {rounds} rounds: {done} done, {refused} refused, \
+                     {unknown} unknown{open}"
                 ));
             }
             notes.extend(seen.as_ref().map(|seen| plain(seen)));

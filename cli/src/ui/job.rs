@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::place::Place;
 use crate::cron::{PeriodRow, RecordPlace};
-use crate::output::print::plain;
+use crate::output::print::{millis, plain};
 use crate::process::timer::pause;
 
 /// Minimum interval between two reads of the period record. Each read is 1 GET.
@@ -58,7 +58,7 @@ pub async fn follow(place: Place) {
         kind: "job",
         name: place.name.clone(),
         period_ms: None,
-        read_every_ms: u64::try_from(interval.as_millis()).unwrap_or(u64::MAX),
+        read_every_ms: millis(interval),
         periods: Vec::new(),
         error: None,
     };
