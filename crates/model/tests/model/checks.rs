@@ -1,5 +1,5 @@
-//! Checks the invariants I1 to I6 of docs/design/protocol.md by the actions of the store, without
-//! clocks.
+//! Checks the invariants I1 to I6 (docs/design/protocol.md). The checks compare the actions of the
+//! store, and need no clocks.
 
 use std::collections::BTreeSet;
 
@@ -17,11 +17,12 @@ pub struct History {
     /// Grants in the order of their dates. The date of a grant is the moment at which the store
     /// evaluates the first page of the confirming LIST.
     pub grants: Vec<Grant>,
-    /// Names of the properties that this path has broken.
+    /// Names of the properties that the explored path has broken.
     broken: Vec<&'static str>,
     /// The epoch of the last leader that crashed, or 0.
     pub crashed: Number,
-    /// The accepted writes and the reached events. Only a random walk records them.
+    /// The writes that the store accepted, and the names of the events that the walk reached. Only
+    /// a random walk records this field.
     pub past: Past,
 }
 
@@ -32,8 +33,8 @@ pub struct Grant {
     /// Nonce of the epoch. 0 means that Morling's peer created the epoch and believes that it
     /// leads.
     pub nonce: NonceNumber,
-    /// True while the store has answered the first page of the confirming LIST, but not the last
-    /// page.
+    /// True from the moment at which the store sends the first page of the confirming LIST until it
+    /// sends the last page.
     pub pending: bool,
     /// True if no greater epoch existed when the store evaluated the first page of the confirming
     /// LIST.
@@ -101,7 +102,7 @@ impl History {
         }
     }
 
-    /// Checks that the reason of a loss matches the state of the store at the time of the answer.
+    /// Checks that the reason of a loss matches the state of the store when it sent the answer.
     pub fn lost(&mut self, store: &Store, epoch: Number, nonce: NonceNumber, lost: Lost) {
         let body = store.get(epoch);
         let is_own = body.is_some_and(|body| body.nonce == nonce);
@@ -137,7 +138,8 @@ impl History {
         self.require("honest", honest);
     }
 
-    /// Checks in a random walk that the renewal that extends a lease took effect.
+    /// In a random walk, checks that the store accepted the renewal of a lease that the process
+    /// extends.
     pub fn extended(&mut self, epoch: Number, nonce: NonceNumber, heartbeat: u64) {
         let Some(past) = &self.past.0 else { return };
         let honest = past.written.contains(&(epoch, nonce, small(heartbeat)));
@@ -194,7 +196,7 @@ impl Past {
     }
 }
 
-/// I6: while a granted epoch object is unsealed and has the granted nonce, it is the newest.
+/// I6: a granted epoch object is the newest while it is unsealed and has the granted nonce.
 fn i6(world: &World) -> bool {
     let newest = world.store.newest();
     world.store.epochs().all(|(epoch, body)| {
@@ -202,7 +204,7 @@ fn i6(world: &World) -> bool {
     })
 }
 
-/// Returns whether a candidate was elected after a deposed epoch.
+/// Returns whether the epoch right after a deposed epoch was granted.
 fn deposition_succeeded(world: &World) -> bool {
     let deposed = |body: Body| body.ended() == Some(EpochEnd::Deposed);
     world.history.granted().any(|grant| world.store.get(grant.epoch - 1).is_some_and(deposed))
@@ -217,7 +219,7 @@ fn reached(world: &World, what: &str) -> bool {
 }
 
 impl Game {
-    /// Returns whether a property of this setting does not hold in a state.
+    /// Returns whether the state breaks a property that this setting requires.
     pub fn is_broken(&self, world: &World) -> bool {
         let broken = |name: &&'static str| !holds(world, name) || (*name == "I6" && !i6(world));
         self.setting.always.iter().any(broken)

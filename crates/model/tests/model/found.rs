@@ -1,4 +1,4 @@
-//! Explores a setting, and compares the result with `states.md`.
+//! Explores a setting, and compares its number of states with the number in `states.md`.
 
 use std::fmt::Debug;
 use std::hash::Hash;

@@ -1,5 +1,5 @@
-//! Explores the real state machine exhaustively within bounds, and at random beyond them
-//! (docs/design/checks.md).
+//! Explores the library's real state machine (docs/design/checks.md). Within small bounds the tests
+//! explore all states. Within greater bounds they walk random paths.
 //!
 //! `TENURE_MODEL=large` sets greater bounds. The run then takes hours and gigabytes of memory.
 
@@ -113,8 +113,8 @@ fn all_faults_coincide() {
     explore(Setting { last_epoch, ..setting });
 }
 
-/// An SDK resends a request and returns 412 although the first attempt succeeded. The machine reads
-/// the object and recognises its own write.
+/// An SDK resends a request and returns 412 although the first attempt succeeded. The candidate
+/// reads the object back and recognises its own write.
 #[test]
 fn an_sdk_that_resends_is_tolerated() {
     let faults = Budget { untrue_refusals: 2, gives_up: bound(0, 1), ..Budget::CALM };
@@ -167,8 +167,8 @@ fn renewals_are_verified_among_lawful_peers() {
     explore(Setting { verify_renewals: true, always, ..setting });
 }
 
-/// The invariants I1 to I3 (docs/design/protocol.md) hold for all participants, including the peer,
-/// if no epoch is compacted.
+/// The invariants I1 to I3 (docs/design/protocol.md) hold for all participants, including a peer
+/// that follows Morling's post (docs/how-to/upgrade.md), if no epoch is compacted.
 #[test]
 fn a_peer_never_seals() {
     let faults = Budget { foreign_creates: 2, gives_up: 1, renewals: bound(0, 1), ..Budget::NONE };
@@ -177,8 +177,9 @@ fn a_peer_never_seals() {
     explore(Setting { morling: Morling::Counts, always, ..setting });
 }
 
-/// The peer does not confirm its creates. So it may create a compacted epoch again, and believe
-/// that it leads. The grants of the candidates still keep I1 to I3.
+/// A peer that follows Morling's post (docs/how-to/upgrade.md) does not confirm its creates. So the
+/// peer may create a compacted epoch again, and believe that it leads. The grants of the candidates
+/// still keep the invariants I1 to I3.
 #[test]
 fn a_peer_never_confirms() {
     let faults = Budget {

@@ -1,5 +1,5 @@
-//! The steps of a crash, of a process that lists the epochs before its create, of a compactor, and
-//! of Morling's peer.
+//! The steps of a crash, of a compactor, of Morling's peer, and of a broken process. The broken
+//! process lists the epochs before its create.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -13,8 +13,7 @@ use super::setting::{Broken, Morling};
 use super::store::{Body, Number, Wire, small};
 use super::world::{Compactor, Game, Message, Page, World};
 
-/// Maximum number of keys on a page that is not cut short. This maximum exceeds the number of
-/// possible keys.
+/// Maximum number of keys on a page that holds a whole listing. The model never has this many keys.
 pub const WHOLE: usize = 100;
 
 impl Game {
@@ -32,8 +31,8 @@ impl Game {
         world.processes[who] = HashedArc::new(born_again);
     }
 
-    /// Performs the step of a broken process, which lists the epochs before its create instead of
-    /// afterwards.
+    /// Performs the step of a broken process. This process lists the epochs before its create, and
+    /// not after it.
     pub fn confirms_first(&self, world: &mut World, who: usize) {
         let process = &mut world.processes[who];
         if world.store.newest() > process.greatest() + 1 {
@@ -73,7 +72,7 @@ impl Game {
             }
         }
         if !more && let Some(newest) = plan.newest() {
-            // This model has no restores, so no restore holds the epoch. The model reads the
+            // This model has no restores, so no restore holds the newest epoch. The model reads the
             // newest epoch in the same step as the last page.
             let there = world.store.epochs().any(|(epoch, _)| u64::from(epoch) == newest.get());
             plan.handle_read(

@@ -1,4 +1,5 @@
-//! One candidate: the real state machine, and the part of the driver that affects the model.
+//! Models one candidate: the library's real state machine, and the behaviour of its driver that
+//! changes the explored states.
 
 use tenure::Epoch;
 use tenure::protocol::candidate::Candidate;
@@ -16,24 +17,25 @@ pub struct Process {
     /// The granted epoch and its nonce, until the process learns of a loss.
     pub leads: Option<(Number, NonceNumber)>,
     pub phase: Phase,
-    /// Nonces of the creates of one epoch, in the order of their sending.
+    /// Nonces of the create requests for one epoch, in the order in which the process sent them.
     pub creating: Vec<NonceNumber>,
-    /// Nonces of abandoned creates. Kept only with `Setting::remembers`.
+    /// Nonces of abandoned creates. The process records these nonces only if `Setting::remembers`
+    /// is set.
     pub sent: Vec<NonceNumber>,
-    /// An answer in transit.
+    /// The store's answer that is in transit to the process.
     pub mail: Option<Answer>,
-    /// True if the listing that a broken process sends before its create showed no greater epoch.
+    /// True if a broken process listed the epochs before its create and found no greater epoch.
     pub confirmed: bool,
     /// True if the process has crashed and restarted.
     pub reborn: bool,
-    /// The next three fields belong to a process with a unique name: the nonces that it drew since
-    /// its last start, the nonces that it drew before, and whether its first campaign after a
-    /// restart is in progress.
+    /// The next three fields belong to a process with a unique name. They hold the nonces that the
+    /// process drew since its last start, the nonces that it drew before this start, and whether
+    /// its first campaign after a restart is in progress.
     pub drawn: Vec<NonceNumber>,
     pub inherited: Vec<NonceNumber>,
     pub reclaims: bool,
-    /// For random walks: whether the first page of the verifying LIST has shown no greater epoch.
-    /// This LIST follows each renewal.
+    /// True if the LIST that verified the last renewal showed no greater epoch on its first page.
+    /// Only random walks set this field.
     pub verified: bool,
 }
 
@@ -67,7 +69,7 @@ impl Process {
         }
     }
 
-    /// Returns the process after a crash and a restart. The restarted machine has seen no epoch.
+    /// Returns the process after a crash and a restart. The restarted process has seen no epoch.
     pub fn born_again(self, rules: Rules) -> Process {
         let Process { role, drawn, mut inherited, .. } = self;
         inherited.extend(drawn);
@@ -92,8 +94,8 @@ impl Process {
         self.machine.handle(Input::Nonce(nonce_of(nonce)));
     }
 
-    /// Passes an input to the machine. Skips the wait before a retry and the wait before the next
-    /// campaign, because both are equivalent to a late request.
+    /// Passes an input to the state machine. Skips the waits before a retry and before the next
+    /// campaign, because such a wait is equivalent to a late request.
     pub fn handle(&mut self, input: Input) -> Option<Event> {
         let told = match &input {
             Input::Answer(answer) => Some(answer.clone()),
@@ -128,8 +130,8 @@ impl Process {
         }
     }
 
-    /// Returns the nonce of an abandoned create if the process treats the created epoch object as
-    /// another candidate's object.
+    /// Returns the nonce of an abandoned create if the process wrongly takes the created epoch
+    /// object for another candidate's object.
     pub fn followed_nonce(&self) -> Option<NonceNumber> {
         let nonce = self.machine.followed()?.seen.nonce?;
         self.sent.iter().copied().find(|sent| nonce_of(*sent) == nonce)
@@ -175,8 +177,8 @@ impl Process {
         }
     }
 
-    /// Returns the nonce in the answer if a create of this process sent it. Otherwise returns
-    /// `None`.
+    /// Returns the nonce in the answer if this process created an epoch object with the nonce. If
+    /// not, returns `None`.
     pub fn own_nonce(&self, answer: &Answer) -> Option<NonceNumber> {
         let Answer::Found { sighting, .. } = answer else { return None };
         self.creating.iter().copied().find(|nonce| Some(nonce_of(*nonce)) == sighting.seen.nonce)

@@ -17,8 +17,8 @@ impl World {
             return;
         }
         // The contents that epoch objects can have: the current contents, and the contents that
-        // pending writes create. Later writes do not matter, because no pending write has the
-        // content of a later write as its condition.
+        // pending writes create. Later writes do not matter, because no pending write is
+        // conditional on the content of a later write.
         let mut possible: Vec<(Number, Body)> = self.store.epochs().collect();
         let creates =
             self.wires.iter().filter(|message| matches!(message.wire, Wire::Create { .. }));
@@ -61,8 +61,8 @@ impl World {
             || game.setting.broken == Broken::ResignsByDeleting
     }
 
-    /// Returns whether the epoch can exist. After all participants have seen this epoch or a
-    /// greater one, only a pending write can create this epoch.
+    /// Returns whether the epoch can exist. If all participants have seen this epoch or a greater
+    /// epoch, only a pending write can still create this epoch.
     fn may_exist(&self, epoch: Number) -> bool {
         let creation = |message: &Message| {
             matches!(message.wire, Wire::Create { .. }) && message.wire.epoch() == epoch
@@ -114,7 +114,7 @@ fn all_seen(setting: Setting) -> (BTreeSet<Seen>, usize) {
     (all, known.len())
 }
 
-/// Asserts that the reduced model reaches every observable state of the whole model.
+/// Asserts that the reduced model reaches every observable state of the model without reductions.
 fn nothing_is_lost(setting: Setting) {
     let name = setting.name;
     let (reduced, few) = all_seen(setting.clone());
@@ -146,7 +146,7 @@ fn reductions_keep_all_states_among_crashes() {
     nothing_is_lost(Setting { last_epoch: 2, ..setting });
 }
 
-/// A late answer is equivalent to an immediate answer after which the process pauses.
+/// A late answer has the same effects as an immediate answer to a process that then pauses.
 #[test]
 fn late_answers_add_no_observable_state() {
     let late = Budget { late: 1, ..Budget::CALM };

@@ -95,7 +95,8 @@ impl Game {
         }
     }
 
-    /// If this page is the first one of a confirming LIST, records the date of the grant.
+    /// Records the date of a grant if the store now evaluates the first page of the confirming
+    /// LIST.
     fn date(&self, world: &mut World, who: usize, after: &After) {
         let epoch = world.processes[who].greatest();
         if let Some(nonce) = world.confirming(who)
@@ -109,7 +110,7 @@ impl Game {
         }
     }
 
-    /// Returns the answer that a broken process invents without a request.
+    /// Returns the answer that a broken process invents instead of sending the request.
     pub fn made_up(&self, world: &mut World, who: usize, request: &Request) -> Option<Answer> {
         match (self.setting.broken, request) {
             (Broken::NoConfirm | Broken::ConfirmsFirst, Request::List(after)) => {

@@ -1,8 +1,8 @@
-//! The settings of a run of the checker.
+//! The settings of one run of the model checker.
 
 use super::store::Number;
 
-/// The participants, the possible events, and the number of each event.
+/// The participants of a model, the events that can occur, and the maximum number of each event.
 #[derive(Debug, Clone)]
 pub struct Setting {
     pub name: &'static str,
@@ -15,7 +15,8 @@ pub struct Setting {
     /// The greatest epoch of the model. A process that would create a greater epoch stops.
     pub last_epoch: Number,
     pub faults: Budget,
-    /// Numbers of foreign keys. Each key sorts right after the epoch object with its number.
+    /// Numbers of the foreign keys. A foreign key is not an epoch object, and sorts right after the
+    /// epoch object with the same number.
     pub foreign_keys: &'static [Number],
     pub morling: Morling,
     pub verify_renewals: bool,
@@ -48,8 +49,8 @@ pub enum Role {
     Observer,
 }
 
-/// Number of remaining events of each kind. Other events are unlimited: the lapse and the end of a
-/// lease, a GET of the next epoch, a poll, a resignation.
+/// Number of events of each kind that may still occur. The lapse and the end of a lease, GETs of
+/// the next epoch, polls and resignations are unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Budget {
     /// The sender abandons a request after a timeout, a 409 or a 5xx. The store may apply the write
@@ -73,26 +74,27 @@ pub struct Budget {
     pub abandons: u8,
     /// Runs of a compactor.
     pub compactions: u8,
-    /// Decisions of a peer that follows Morling's post to create an epoch.
+    /// Epochs that a peer of Morling's post decides to create.
     pub foreign_creates: u8,
     /// An SDK resends a write that took effect. The second attempt fails, so the SDK returns 412.
     pub untrue_refusals: u8,
 }
 
-/// A peer that follows Morling's post. The peer creates and touches lock files, and believes in its
-/// creates. The peer never seals an epoch, confirms a create or reads an object.
+/// A peer that follows Morling's post. The peer creates lock files, believes that it leads after
+/// each create, and rewrites the files. The peer never seals an epoch, confirms a create or reads
+/// an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Morling {
     Absent,
-    /// For the invariants I1 and I2 (docs/design/protocol.md), a belief of the peer counts as a
-    /// grant.
+    /// For the invariants I1 and I2 (docs/design/protocol.md), the peer's belief that it leads
+    /// counts as a grant.
     Counts,
     /// For I1 and I2, only the grants of the candidates count, because the peer may create a
     /// compacted epoch again.
     TakesPart,
 }
 
-/// A broken rule. To break a rule, the model changes inputs and outputs of the machine.
+/// A broken rule. To break a rule, the model changes inputs and outputs of the state machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
     Nothing,
@@ -117,7 +119,7 @@ pub const SOMETIMES: &[&str] = &["S1", "S2", "three grants in a row"];
 
 impl Setting {
     /// Returns a setting with two candidates that follow the protocol up to epoch 3, with these
-    /// faults. The setting has one compactor for each compaction.
+    /// faults. The setting has one compactor for each compaction in `faults`.
     pub fn new(name: &'static str, faults: Budget) -> Setting {
         Setting {
             name,
@@ -157,6 +159,6 @@ impl Budget {
         foreign_creates: 0,
         untrue_refusals: 0,
     };
-    /// The budget of a run without faults, in which a leader renews early once.
+    /// The budget of a run without faults. A leader may renew early once.
     pub const CALM: Budget = Budget { renewals: 1, ..Budget::NONE };
 }

@@ -1,4 +1,4 @@
-//! The object store, and the pending requests that their senders have abandoned.
+//! Models the object store, and the pending requests after their senders have given up.
 //!
 //! The store is pure and small. An ETag encodes the content in three characters, so equal bodies
 //! have equal tags, as on S3.
@@ -19,13 +19,13 @@ pub type Number = u8;
 /// The number of a nonce. Each epoch has a separate range of these numbers. 0 means no nonce.
 pub type NonceNumber = u16;
 
-/// A record without its name. All candidates have the same name.
+/// An epoch record without the candidate's name. All candidates have the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Body {
     /// The nonce, or 0 in Morling's records.
     pub nonce: NonceNumber,
     pub heartbeat: u8,
-    /// Index of the end in [`WORDS`], or 0 while the record is unsealed.
+    /// Index in [`WORDS`] of the value of `ended`, or 0 if the record is unsealed.
     word: u8,
 }
 
@@ -120,7 +120,7 @@ impl Wire {
         }
     }
 
-    /// Returns the object after the write.
+    /// Returns the body that the write gives to the object, or `None` for a delete.
     pub fn body(self) -> Option<Body> {
         match self {
             Wire::Create { body, .. } | Wire::Replace { body, .. } => Some(body),
@@ -178,7 +178,7 @@ impl Store {
         objects.filter_map(|(epoch, body)| Some((small(epoch as u64), (*body)?)))
     }
 
-    /// Returns whether the write would change the store now.
+    /// Returns whether the store, in its current state, would accept the write.
     pub fn accepts(&self, wire: Wire) -> bool {
         match wire {
             Wire::Create { epoch, .. } => self.get(epoch).is_none(),
@@ -204,7 +204,7 @@ impl Store {
         }
     }
 
-    /// Writes without a condition.
+    /// Replaces the object of an epoch without a condition. `None` deletes the object.
     pub fn put(&mut self, epoch: Number, body: Option<Body>) {
         self.objects[usize::from(epoch)] = body;
     }

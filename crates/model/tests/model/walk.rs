@@ -18,7 +18,7 @@ const STEPS: u16 = 800;
 /// Number of steps between two checks that a candidate can be elected.
 const OFTEN: u16 = 100;
 
-/// Budget of the faults. A walk does not exhaust it.
+/// Budget of the faults. It is too large for a walk to exhaust.
 const FAULTS: Budget = Budget {
     gives_up: u8::MAX,
     twice: u8::MAX,
@@ -47,8 +47,7 @@ fn walk(name: &'static str) -> Setting {
     }
 }
 
-/// Returns the setting with the random foreign keys and the random number of candidates of this
-/// seed.
+/// Returns the setting with foreign keys and a number of candidates that the seed determines.
 fn drawn(seed: u64, setting: &Setting) -> Setting {
     let mut rng = fastrand::Rng::with_seed(seed);
     let foreign_keys: [&'static [Number]; 4] = [&[], &[0, 2], &[1, 3, 4, 7], &[5]];
@@ -64,7 +63,7 @@ struct Weighted;
 struct Choices {
     rng: fastrand::Rng,
     made: usize,
-    /// For each process, the number of choices after which the process wakes.
+    /// The value of `made` at which the pause of each process ends.
     asleep_until: [usize; 8],
 }
 
@@ -184,9 +183,8 @@ impl Game {
     }
 }
 
-/// Walks the path of a seed. Returns the names of the discovered properties. If a property of
-/// `always` does not hold, also returns a description of the path to the state in which it does not
-/// hold.
+/// Walks the path of a seed. Returns the names of the discovered properties. If the walk breaks a
+/// property of `always`, also returns a description of the path to the violation.
 fn go(seed: u64, setting: &Setting) -> (Vec<&'static str>, Option<String>) {
     let game = Game { setting: drawn(seed, setting) };
     // With this target the checker makes exactly one walk.

@@ -13,7 +13,7 @@ use super::process::{Phase, Process};
 use super::setting::{Broken, Budget, Morling, Role, Setting};
 use super::store::{Body, NonceNumber, Number, SLOTS, Store, Wire};
 
-/// The model, with the setting that the checker explores completely.
+/// The model that the checker explores, defined by one setting.
 #[derive(Debug, Clone)]
 pub struct Game {
     pub setting: Setting,
@@ -31,7 +31,7 @@ pub struct World {
     pub left: Budget,
     pub morling: Peer,
     pub history: History,
-    /// For each epoch, the greatest number of a nonce in the store or in a pending request.
+    /// For each epoch, the greatest nonce number in the store or in a pending request.
     pub used: [u8; SLOTS],
     /// Number of steps. The model counts steps only in a random walk, where all states are
     /// different.
@@ -42,13 +42,13 @@ pub struct World {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Message {
     pub wire: Wire,
-    /// True for a copy of a write that was applied before.
+    /// True if the store has already applied another copy of this write.
     pub done: bool,
     /// True if the created epoch object was sealed after the create was first applied.
     pub sealed_since: bool,
 }
 
-/// A listing of a compactor, between two pages.
+/// The state of a compactor between two pages of its listing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Compactor {
     pub run: Option<(Compaction, Number)>,
@@ -76,13 +76,13 @@ pub enum Action {
     Deliver(usize),
     Tell(usize, Input),
     Crash(usize),
-    /// Broken: the process lists the epochs before it creates an epoch, and not afterwards.
+    /// A broken process lists the epochs before it creates an epoch, and not afterwards.
     ConfirmsFirst(usize),
     Arrives(usize),
     /// The write arrives, and a copy stays in transit.
     ArrivesTwice(usize),
     Compacts(usize, Page),
-    /// An operator's deposition, with or without force.
+    /// An operator deposes the leader of this epoch. `true` means that the operator uses force.
     Depose(Number, bool),
     PeerDecides,
     PeerCreates,
@@ -256,7 +256,8 @@ impl Game {
             for (epoch, body) in world.store.epochs() {
                 let unsealed = body.ended().is_none();
                 actions.extend(unsealed.then_some(Action::Depose(epoch, false)));
-                // A forced deposition ends the wait for a deposed leader.
+                // Candidates wait for the leader of a deposed epoch. A forced deposition ends this
+                // wait.
                 let waited_for = body.seen().is_waited_for();
                 actions.extend((unsealed || waited_for).then_some(Action::Depose(epoch, true)));
             }

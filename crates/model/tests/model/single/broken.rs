@@ -1,5 +1,5 @@
-//! Breaks each rule of the single object outside the machine. The checker must then find a
-//! violation of the property that the rule protects.
+//! Breaks each rule of the layout `SingleObject` outside the state machine. The checker must then
+//! find a violation of the property that the rule protects.
 
 use stateright::{Checker, Model};
 
@@ -7,8 +7,8 @@ use super::world::SingleGame;
 use super::{SingleBroken, SingleSetting, explore};
 use crate::setting::Budget;
 
-/// Asserts that the setting breaks each property, and prints the shortest path. The search is
-/// breadth first.
+/// Asserts that the setting breaks each property, and prints the shortest path to each violation.
+/// The search is breadth first.
 fn caught(name: &'static str, broken: SingleBroken, faults: Budget, properties: &[&'static str]) {
     for property in properties {
         let setting = SingleSetting { broken, named: true, ..SingleSetting::new(name, faults) };

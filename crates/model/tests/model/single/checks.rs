@@ -1,5 +1,5 @@
-//! Checks the invariants of a single object (docs/design/protocol.md) by the actions of the store,
-//! without clocks.
+//! Checks the invariants of the layout `SingleObject` (docs/design/protocol.md). The checks compare
+//! the actions of the store, and need no clocks.
 
 use stateright::Property;
 use tenure::protocol::message::{EpochEnd, Lost};
@@ -7,13 +7,14 @@ use tenure::protocol::message::{EpochEnd, Lost};
 use super::store::{SingleBody, SingleStore, SingleWire, small};
 use super::world::{SingleGame, SingleWorld};
 
-/// A token and the nonce that won the token. Nonce 0 belongs to a peer of the If-Match post.
+/// A token, and the nonce of the write that acquired the token. Nonce 0 means a peer that follows
+/// the If-Match post (docs/how-to/upgrade.md).
 pub type Won = (u8, u8);
 
 /// The past events on which the invariants depend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct SingleHistory {
-    /// Acquisitions in the order in which the store accepted them.
+    /// Acquisitions of the lock, in the order in which the store accepted them.
     pub acquired: Vec<Won>,
     pub granted: Vec<Won>,
     broken: Vec<&'static str>,
@@ -32,7 +33,7 @@ impl SingleHistory {
     }
 
     /// Checks a write that the store is about to accept. `unseen` is true if another write took
-    /// effect after the writer first saw the content that it overwrites.
+    /// effect after the writer first read the content that its write replaces.
     pub fn before(&mut self, store: &SingleStore, wire: SingleWire, unseen: bool) {
         self.require("no ABA", !unseen);
         let (Some(body), before) = (wire.body(), store.object) else {

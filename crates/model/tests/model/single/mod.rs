@@ -1,4 +1,4 @@
-//! Explores the state machine of a single object exhaustively within bounds.
+//! Explores all states of the state machine of the layout `SingleObject`, within bounds.
 
 mod broken;
 mod checks;
@@ -14,7 +14,8 @@ use crate::setting::Budget;
 use crate::{bound, found};
 
 /// The participants and the possible events. This model does not use the budget for compactors and
-/// listings. A foreign create is an attempt by a peer of the If-Match post.
+/// listings. Here `Budget::foreign_creates` counts the attempts of a peer that follows the If-Match
+/// post (docs/how-to/upgrade.md).
 #[derive(Debug, Clone)]
 pub struct SingleSetting {
     name: &'static str,
@@ -29,17 +30,17 @@ pub struct SingleSetting {
     broken: SingleBroken,
 }
 
-/// A broken rule. To break a rule, the model changes inputs and outputs of the machine.
+/// A broken rule. To break a rule, the model changes inputs and outputs of the state machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SingleBroken {
     Nothing,
-    /// A takeover overwrites any content.
+    /// A takeover overwrites the object, regardless of its content.
     NoIfMatch,
-    /// A renewal writes the existing body.
+    /// A renewal writes the body that the object already has.
     BodyReused,
     TrustsName,
-    /// The machine treats a takeover of unknown outcome as refused, as if another candidate had
-    /// succeeded.
+    /// If the outcome of a takeover is unknown, the machine assumes that another candidate has
+    /// taken over.
     ConflictIsRefusal,
     /// The machine does not recognise its own nonce.
     ForgetsItself,
@@ -73,8 +74,8 @@ fn single_requests_are_lost_or_late() {
     explore(SingleSetting::new("requests lost and late", faults));
 }
 
-/// No ETag becomes valid again: if an overwrite with an ETag succeeds, no other write took effect
-/// after the first read of this ETag.
+/// If an overwrite that is conditional on an ETag succeeds, no other write took effect after the
+/// writer first read this ETag.
 #[test]
 fn single_no_etag_becomes_valid_again() {
     let faults = Budget { gives_up: 1, twice: 1, depositions: bound(0, 1), ..Budget::CALM };
@@ -108,8 +109,8 @@ fn single_an_sdk_that_resends_is_tolerated() {
     explore(SingleSetting::new("an SDK that resends", faults));
 }
 
-/// All properties hold even if the beliefs of the peer count as grants, because the peer writes by
-/// compare-and-swap.
+/// All properties hold even if the peer's belief that it leads counts as a grant. The reason is
+/// that the peer of the If-Match post writes by compare-and-swap.
 #[test]
 fn single_a_peer_of_the_post_takes_part() {
     let faults = Budget { foreign_creates: 2, gives_up: bound(0, 1), ..Budget::CALM };

@@ -1,4 +1,5 @@
-//! One candidate: the real state machine, and the part of the driver that affects the model.
+//! Models one candidate: the library's real state machine, and the behaviour of its driver that
+//! changes the explored states.
 
 use tenure::protocol::message::{Answer, Request, Step, Wait};
 use tenure::protocol::message::{Event, Input, Rules};
@@ -14,13 +15,13 @@ pub struct SingleProcess {
     pub machine: SingleCandidate,
     /// The granted token and its nonce, until the process learns of a loss.
     pub leads: Option<Won>,
-    /// Nonces of the attempts to overwrite one state of the object, in the order of their sending.
+    /// Nonces of the attempts to overwrite one state of the object, in the order in which the
+    /// process sent these attempts.
     pub sent: Vec<u8>,
-    /// An answer in transit, and the number of writes that the object had at the time of the
-    /// answer.
+    /// The store's answer in transit, and the number of writes to the object before this answer.
     pub mail: Option<(Answer, u8)>,
-    /// The content that the process expects in the store, and the number of writes when the process
-    /// first read this content.
+    /// The content that the process expects in the store, and the number of writes to the object
+    /// before the process first read this content.
     pub seen: Option<(SingleBody, u8)>,
     /// True if the process has crashed and restarted.
     pub reborn: bool,
@@ -59,7 +60,7 @@ impl SingleProcess {
         self.sent.push(nonce);
     }
 
-    /// Passes an input to the machine. Skips waits that have no effect in this model.
+    /// Passes an input to the state machine. Skips waits that have no effect in this model.
     pub fn handle(&mut self, input: Input, writes: u8) -> Option<Event> {
         match &input {
             Input::Answer(Answer::Found { sighting, .. }) => {

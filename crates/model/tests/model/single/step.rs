@@ -121,7 +121,8 @@ impl SingleGame {
         self.setting.always.contains(&"no ABA")
     }
 
-    /// Returns the write that the process sends. A broken process sends another write.
+    /// Returns the write that the process sends for its request. A broken process sends a wrong
+    /// write.
     fn wire(&self, world: &SingleWorld, who: usize, request: &Request) -> Option<SingleMessage> {
         let wire = SingleWire::of(request)?;
         let seen = world.processes[who].seen.filter(|_| self.counts_writes());

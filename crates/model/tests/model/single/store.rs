@@ -1,4 +1,4 @@
-//! The single object, and the pending writes that their senders have abandoned.
+//! Models the single object, and the pending writes after their senders have given up.
 //!
 //! An ETag encodes the content in four characters, so equal bodies have equal tags, as on S3.
 
@@ -15,7 +15,7 @@ pub struct SingleBody {
     /// The heartbeat. If the body has only the two fields of the If-Match post, this number
     /// represents the value of `expires_at`.
     pub heartbeat: u8,
-    /// Index of the end in [`WORDS`], or 0 while the lock is not released.
+    /// Index in [`WORDS`] of the value of `ended`, or 0 if the lock is not released.
     pub word: u8,
 }
 
@@ -88,7 +88,7 @@ pub enum SingleWire {
         tag: SingleBody,
         body: SingleBody,
     },
-    /// Broken: a write without its condition.
+    /// A write without its condition, which only a broken process sends.
     Blind {
         body: SingleBody,
     },
@@ -115,7 +115,7 @@ impl SingleWire {
         })
     }
 
-    /// Returns the object after the write.
+    /// Returns the body that the write gives to the object.
     pub fn body(self) -> Option<SingleBody> {
         match self {
             SingleWire::Create { body }
@@ -132,7 +132,7 @@ pub struct SingleStore {
 }
 
 impl SingleStore {
-    /// Returns whether the write would change the store now.
+    /// Returns whether the store, in its current state, would accept the write.
     pub fn accepts(&self, wire: SingleWire) -> bool {
         match wire {
             SingleWire::Create { .. } => self.object.is_none(),

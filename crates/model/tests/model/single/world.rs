@@ -11,7 +11,7 @@ use super::store::{SingleBody, SingleStore, SingleWire};
 use super::{SingleBroken, SingleSetting};
 use crate::setting::Budget;
 
-/// The model, with the setting that the checker explores completely.
+/// The model that the checker explores, defined by one setting.
 #[derive(Debug, Clone)]
 pub struct SingleGame {
     pub setting: SingleSetting,
@@ -26,7 +26,7 @@ pub struct SingleWorld {
     pub left: Budget,
     pub peer: SinglePeer,
     pub history: SingleHistory,
-    /// Number of writes of the object. The model counts the writes only for the property `no ABA`.
+    /// Number of writes to the object. The model counts the writes only for the property `no ABA`.
     pub writes: u8,
 }
 
@@ -61,7 +61,7 @@ pub enum SingleAction {
     Crash(usize),
     Arrives(usize),
     ArrivesTwice(usize),
-    /// An operator's deposition, with or without force.
+    /// An operator deposes the leader. `true` means that the operator uses force.
     Depose(bool),
     PeerReads,
     PeerTakes,
@@ -158,7 +158,8 @@ impl SingleGame {
         if let Some(body) = world.store.object.filter(|_| world.left.depositions > 0) {
             let held = body.ended().is_none();
             actions.extend(held.then_some(SingleAction::Depose(false)));
-            // A forced deposition ends the wait for a deposed leader.
+            // Candidates wait for the leader of a deposed epoch. A forced deposition ends this
+            // wait.
             let waited_for = body.sighting().seen.is_waited_for();
             actions.extend((held || waited_for).then_some(SingleAction::Depose(true)));
         }
