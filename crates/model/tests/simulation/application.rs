@@ -78,7 +78,8 @@ impl Candidate {
                     self.world.token(id, token.get(), leadership.remaining());
                     token
                 }
-                // The broken application continues with its token, and does not check it again.
+                // The broken application continues with its token, and does not check the lease
+                // again.
                 Err(loss) if self.world.plan.broken == Broken::TokenKept => {
                     drop(loss);
                     self.world.token(id, leadership.epoch().get(), Duration::ZERO);
@@ -151,7 +152,7 @@ impl Candidate {
         self.resign(leadership, id).await;
     }
 
-    /// Returns the name of a successor: a participant, or a name that does not exist.
+    /// Returns the name of a successor. Sometimes no participant has this name.
     pub fn successor(&self) -> Option<String> {
         let candidates = &self.world.plan.candidates;
         if !self.knobs.names {
@@ -167,7 +168,7 @@ impl Candidate {
         self.world.over(id, loss.outcome());
     }
 
-    /// Leads with [`Leadership::run`], and sometimes drops the call.
+    /// Leads with [`Leadership::run`], and sometimes drops the future of this call.
     async fn run(&self, leadership: Leadership, id: usize) {
         let (until, lease) = (self.term(), leadership.lease());
         let mut running = Box::pin(leadership.run(|token, cancelled| async move {
@@ -221,7 +222,8 @@ impl Candidate {
         }
     }
 
-    /// Writes to the resources, with a separate network delay.
+    /// Writes to the resources. The network delay of this write is independent of the store's
+    /// delays.
     async fn write(&self, token: Epoch) {
         let (before, latency) = {
             let mut state = self.world.state();

@@ -63,7 +63,7 @@ pub enum Reply {
     Page(Page),
     Got(GetOutcome),
     Put(PutOutcome),
-    /// Number of deleted keys, counted from the first key of the request.
+    /// Number of deleted keys. The store deletes the keys in the order of the request.
     Deleted(usize),
 }
 

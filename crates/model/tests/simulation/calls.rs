@@ -18,7 +18,7 @@ use super::plan::Broken;
 use super::process::spawn;
 use super::world::{Who, World};
 
-/// A call of the election by its application, other than the campaign.
+/// A call that the application makes on its `Election` during the campaign.
 #[derive(Debug, Clone, Copy)]
 enum Call {
     Leader,
@@ -175,7 +175,7 @@ impl Candidate {
         self.keep(lease, id);
     }
 
-    /// Keeps a view of a lease, and checks it periodically.
+    /// Keeps a [`Lease`] handle, and periodically calls its method `check`.
     pub fn keep(&self, lease: Lease, id: LeadId) {
         if self.knobs.calls.is_none() {
             return;
@@ -190,7 +190,7 @@ impl Candidate {
         });
     }
 
-    /// Makes a call of a leadership, and sometimes drops the call.
+    /// Calls a random method of the leadership, and sometimes drops the future of the call.
     pub async fn call_leadership(&self, leadership: &Leadership, id: LeadId) {
         let (call, patience) = {
             let mut state = self.world.state();
@@ -240,7 +240,7 @@ impl Candidate {
         }
     }
 
-    /// Resigns, and sometimes drops the call.
+    /// Resigns, and sometimes drops the future of the call.
     pub async fn resign(&self, leadership: Leadership, id: LeadId) {
         let lease = leadership.lease();
         // `check` fails as soon as the application calls `resign`. So the application no longer
@@ -274,7 +274,8 @@ impl Candidate {
 }
 
 impl World {
-    /// Checks a view of a lease. The view may belong to any task, and may outlive the leadership.
+    /// Checks a [`Lease`] handle. Any task may own the handle, and the handle may outlive the
+    /// leadership.
     pub fn lease_checked(&self, id: LeadId, lease: &Lease) {
         match lease.check() {
             Ok(token) => {
@@ -284,7 +285,8 @@ impl World {
         }
     }
 
-    /// Records that the application of a leader requests an additional write.
+    /// Records that the application of a leader calls `proclaim`, which requests an additional
+    /// write.
     pub fn proclaims(&self, who: Who) {
         self.see_in(&mut self.state(), &Event::Proclaims { who });
     }

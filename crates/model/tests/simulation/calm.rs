@@ -1,4 +1,5 @@
-//! The calm phase after the faults: a candidate leads in time, and keeps the leadership.
+//! Runs the calm phase after the faults, and checks that a candidate leads in time and keeps its
+//! leadership.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +50,7 @@ pub async fn calm(world: &Arc<World>) -> Option<Recovery> {
     Some(Recovery { took, bound })
 }
 
-/// Ends the faults. Waits until all stops have ended and all delayed requests have arrived.
+/// Ends the faults. Waits until no process is stopped and all delayed requests have arrived.
 pub async fn end_faults(world: &World) {
     world.calm_down();
     while !is_quiet(world) {
@@ -57,7 +58,7 @@ pub async fn end_faults(world: &World) {
     }
 }
 
-/// Returns whether no delayed request and no stop of a process is in progress.
+/// Returns whether all delayed requests have arrived and no process is stopped.
 fn is_quiet(world: &World) -> bool {
     let state = world.state();
     let stopped = |member: &Member| {
@@ -97,8 +98,8 @@ fn all_watch(world: &World) {
     }
 }
 
-/// Number of round trips in the bound: one for the poll that reads the last renewal, one each for
-/// the seal, the create and the confirm, five for the check of the store, and three in reserve.
+/// Number of round trips in the bound. The poll that reads the last renewal, the seal, the create
+/// and the confirm take one each. The check of the store takes five, and three are in reserve.
 const ROUND_TRIPS: u32 = 12;
 
 /// Time that the store check pauses after a failure: 1.1 s before each of its five writes.
@@ -107,8 +108,8 @@ const CHECK: Duration = Duration::from_millis(5 * 1_100);
 /// Rate of a clock that a time daemon slows by the maximum slew.
 const SLOWED: f64 = 1.0 - MOST_SLEWED as f64 / 1e6;
 
-/// Returns the bound on the time without a leader. The function measures the waits by the slowest
-/// clock. The bound is the sum of validity × (1 + drift) and these waits of the protocol:
+/// Returns the bound on the time without a leader. The bound is the sum of validity × (1 + drift)
+/// and the following waits of the protocol, which the function measures by the slowest clock:
 ///
 /// - one poll, until the candidate sees the last renewal. A candidate that backs off polls once per
 ///   validity, and a candidate that polls only at the lapse sees the renewal one lapse later;

@@ -106,7 +106,8 @@ fn stop(world: &Arc<World>, who: Who, fault: Fault) {
         gates[0].open();
         if let Fault::Suspend = fault {
             // Timers do not run during a suspend, so after a suspend they fire late. To simulate
-            // this delay, the tasks of the library continue up to one second after the application.
+            // this delay, the tasks of the library continue up to one second later than the
+            // application.
             let slice = world.state().part(Duration::from_secs(1));
             sleep(slice).await;
         }

@@ -86,8 +86,8 @@ fn tracing_does_not_change_the_timeline() {
 #[test]
 fn broken_lease_from_the_answer_is_caught() {
     caught(Broken::LeaseFromAnswer, 20, &["I7"]);
-    // The lease is too long by one round trip. If the round trips are longer, the leases of two
-    // leaders overlap.
+    // The broken leader's lease is too long by one round trip. The test makes round trips longer,
+    // so that the leases of two leaders overlap.
     let slow = |plan: Plan| Plan { rtt: plan.rtt * 5, ..plan };
     caught_in(Broken::LeaseFromAnswer, 100, &["I8"], slow);
 }
@@ -262,7 +262,7 @@ fn seeds() -> Range<u64> {
     }
 }
 
-/// Returns the checkers of `ONLY`. An empty list means all checkers.
+/// Returns the names of checkers in the variable `ONLY`. An empty list means all checkers.
 fn only() -> &'static [&'static str] {
     let names = std::env::var("ONLY").unwrap_or_default().leak();
     names.split(',').filter(|name| !name.is_empty()).collect::<Vec<_>>().leak()

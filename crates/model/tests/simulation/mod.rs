@@ -121,7 +121,7 @@ async fn live(world: &Arc<World>) -> Option<Recovery> {
     }
     let operator = plan.operator.then(|| peers::join_operator(world));
     inject(world, &mut slots, &others, operator).await;
-    // A foreign peer that lives may hold the newest epoch for any time. So all foreign peers are
+    // A live foreign peer may hold the newest epoch for an unlimited time. So all foreign peers are
     // killed before the calm phase.
     foreign.into_iter().for_each(|who| kill(world, who));
     for (number, slot) in slots.iter().enumerate() {

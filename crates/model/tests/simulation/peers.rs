@@ -43,7 +43,8 @@ pub fn depose(world: &Arc<World>, operator: Who) {
         if sealed || record["nonce"].is_null() || !its_world.state().faults {
             return;
         }
-        // With a single object, a candidate may have acquired the next epoch before this read.
+        // With the layout `SingleObject`, a candidate may have acquired the next epoch before this
+        // read.
         let epoch = record["token"].as_u64().unwrap_or(epoch);
         let dead = its_world.is_dead(epoch, record["nonce"].as_str());
         let Some(only) = Epoch::new(epoch) else { return };
@@ -87,8 +88,8 @@ pub fn restore_for_a_while(world: &Arc<World>, operator: Who) {
     }
 }
 
-/// Repeats the restore until no restore holds an epoch. While an epoch is held, no process can
-/// lead.
+/// Repeats the restore until no restore holds an epoch. While a restore holds an epoch, no process
+/// can lead.
 pub async fn finish_restoring(world: &Arc<World>, operator: Who) {
     while world.held().is_some() {
         restore(world, operator, false).await;
@@ -176,7 +177,7 @@ pub fn start_foreign(world: &Arc<World>, validity: Duration) -> Who {
         loop {
             sleep(validity / 4).await;
             let Ok(page) = store.list(PREFIX, PREFIX, 1_000).await else { continue };
-            // Pages of the simulation may be short, so the node lists to the end.
+            // The simulated store may return short pages, so the node reads the listing to its end.
             let mut newest = page.entries.iter().filter_map(|e| epoch_of(&e.key)).max();
             let mut page = page;
             while page.truncated {

@@ -9,10 +9,11 @@ use super::Outcome;
 use super::checkers::Lead;
 use super::world::State;
 
-/// Time before the violation that the drawing shows.
+/// The drawing starts this long before the violation.
 const SHOWN: Duration = Duration::from_secs(120);
 
-/// Draws a lane for each process. A lane shows the time from each grant to the end of the belief.
+/// Draws a lane for each process. A lane shows the time from each grant until the process no longer
+/// believes that it leads.
 pub fn of_failure(seed: u64, state: &State) -> Option<Drawing> {
     let violation = state.violation.as_ref()?;
     let at = violation.at;

@@ -1,4 +1,4 @@
-//! The same library, faults and checkers on a single object.
+//! Runs the simulation with the layout `SingleObject`, and the same faults and checkers.
 
 use tenure::Layout;
 

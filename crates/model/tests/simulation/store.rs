@@ -114,8 +114,8 @@ impl SimStore {
         let sent = state.members[self.who.0].clock.truth();
         let body = parse(bytes)?;
         let epoch = epoch_in(key, Some(&body))?;
-        // A candidate acquires a single object by a replacement, so a replacement with a new nonce
-        // counts as a create.
+        // A candidate acquires the lock of a single object by a replacement. So a replacement with
+        // a new nonce counts as a create.
         let takes = body.token.is_some() && !body.sealed && {
             let known = |write: &Write| write.body.nonce == body.nonce;
             !state.book.sent_by(self.who, epoch).any(known)

@@ -9,7 +9,8 @@ use super::Outcome;
 use super::calm::Recovery;
 use super::world::Counts;
 
-/// Events that must occur at least once. Otherwise the checks would be ineffective.
+/// Events that must occur at least once. If an event never occurs, the checks of it are
+/// ineffective.
 const HAPPENED: [&str; 47] = [
     "409",
     "503",
@@ -60,7 +61,8 @@ const HAPPENED: [&str; 47] = [
     "writes spoiled",
 ];
 
-/// Events that occur only with epoch files, because they require a confirm or a compactor.
+/// Events that occur only with [`Layout::EpochFiles`], because they require a confirming LIST or a
+/// compactor.
 const OF_EPOCH_FILES: [&str; 7] = [
     "epochs compacted",
     "granted though sealed",

@@ -248,13 +248,14 @@ impl World {
         self.see_in(&mut state, &Event::Observed { who, by, epoch });
     }
 
-    /// Records the leader that the lasting observer of this process sees now.
+    /// Records the leader that the observer of this process sees now. This observer runs as long as
+    /// the process.
     pub fn watches(&self, who: Who, leader: Option<u64>) {
         self.state().members[who.0].watched = Some(leader);
     }
 
-    /// Records that a view of the lease returned Ok, and the remaining lease that the library
-    /// reported.
+    /// Records that the method `check` of a `Lease` handle returned Ok, and the remaining lease
+    /// that the library reported.
     pub fn lease_ok(&self, id: LeadId, token: u64, told: Duration) {
         let mut state = self.state();
         let lead = state.book.leads[id].clone();
@@ -321,7 +322,8 @@ impl State {
     }
 
     /// Counts how the previous epoch ended: by a takeover (S1 in docs/design/protocol.md) or by a
-    /// resignation (S2). The summary requires that both have occurred.
+    /// resignation (S2). The summary requires that at least one takeover and one resignation have
+    /// occurred.
     fn count_succession(&mut self, epoch: u64) {
         let before = self.book.leads.iter().rev().find(|lead| lead.epoch < epoch);
         let Some(before) = before.cloned() else { return };

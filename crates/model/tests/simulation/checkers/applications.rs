@@ -1,5 +1,5 @@
-//! Rules for the answers to applications: the lease, the reason of a loss, the fenced resource, and
-//! the leaders that an observer reports.
+//! Checks the results that applications receive: the state of a lease, the reason of a loss, the
+//! answers of the fenced resource, and the leaders that an observer reports.
 
 use std::collections::BTreeMap;
 
@@ -85,8 +85,8 @@ impl Checker for ObservedInOrder {
 }
 
 /// Checks the reason of each loss. If all peers follow the rules for writers, no peer tampers with
-/// an epoch object, no peer deletes a held epoch object, and no peer supersedes a leader before a
-/// seal of the leader's epoch.
+/// an epoch object, no peer deletes the newest epoch object, and no peer creates a greater epoch
+/// before the leader's epoch is sealed.
 #[derive(Debug, Default)]
 pub struct ExpectedLoss;
 

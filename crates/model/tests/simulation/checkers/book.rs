@@ -13,14 +13,14 @@ use crate::sim::world::Who;
 pub type WriteId = usize;
 pub type LeadId = usize;
 
-/// A create or an overwrite of an epoch object that a process sent.
+/// A request of a process to create or overwrite an epoch object.
 #[derive(Debug, Clone)]
 pub struct Write {
     pub who: Who,
     pub epoch: u64,
     pub body: Body,
     pub create: bool,
-    /// True readings of the sender's clocks just before the request.
+    /// Exact readings of the sender's clocks just before the request.
     pub sent: Moment,
     /// True if the sender also ends its lease by its wall clock.
     pub by_wall: bool,
@@ -49,7 +49,7 @@ pub struct Lead {
     pub born_sealed: bool,
     pub began: Duration,
     pub over: Option<Duration>,
-    /// The reason for the end of the leadership, in one word, as the application received it.
+    /// The reason that the application received for the end of the leadership, in one word.
     pub outcome: &'static str,
 }
 
@@ -69,7 +69,7 @@ pub struct Book {
     /// is the page of the last LIST.
     confirms: BTreeMap<(Who, u64), Seen>,
     pub grants: BTreeMap<u64, Grant>,
-    /// For each epoch and each nonce in it, the first seal.
+    /// The first seal for each epoch and each nonce that the epoch's object had.
     seals: BTreeMap<(u64, Option<String>), Seal>,
     pub leads: Vec<Lead>,
     pub step: u64,
@@ -77,9 +77,9 @@ pub struct Book {
 
 impl Write {
     /// Returns the time since the write was sent, by the clock that shows the longest time. A time
-    /// daemon slews the boot clock and the wall clock equally, and does not slew the raw clock. So
-    /// this function adds the time that the wall clock has gained on the boot clock to the reading
-    /// of the raw clock.
+    /// daemon slews the boot clock and the wall clock equally. So the wall clock gains on the boot
+    /// clock only by a step or during a pause by the host. This function adds the gain to the time
+    /// by the raw clock, which no daemon slews.
     fn passed(&self, now: Moment) -> Duration {
         let nanos =
             |now: Duration, then: Duration| now.as_nanos() as i128 - then.as_nanos() as i128;
@@ -141,8 +141,9 @@ impl Book {
         self.confirms.get(&(who, epoch))
     }
 
-    /// Returns a page with the step of the write that won the epoch. On a single object no LIST
-    /// confirms a grant, so the checkers use this page instead of a confirming page.
+    /// Returns a page with the step of the write that won the epoch. With the layout
+    /// `SingleObject`, no LIST confirms a grant, so the checkers use this page instead of a
+    /// confirming page.
     pub fn won(&self, who: Who, epoch: u64) -> Option<Seen> {
         let mut writes = self.sent_by(who, epoch).filter(|write| write.create);
         let step = writes.find_map(|write| write.applied)?;
@@ -200,7 +201,7 @@ impl Book {
         self.grants.get(&epoch).is_some_and(|grant| Some(&grant.nonce) == nonce)
     }
 
-    /// Returns the leaderships that, as far as the application knows, have not ended.
+    /// Returns the leaderships that have not ended as far as the application knows.
     pub fn leading(&self) -> impl Iterator<Item = &Lead> {
         self.leads.iter().filter(|lead| lead.over.is_none())
     }

@@ -18,8 +18,7 @@ use super::{Checker, Event, View};
 use crate::sim::world::Who;
 
 type EntryState = (ETag, Option<DateTime<Utc>>);
-/// A state, the time of the first read that showed this state, and the time of the last read that
-/// showed this state.
+/// A state of an object, and the times of the first and the last read that showed this state.
 type Read = (EntryState, Moment, Moment);
 
 #[derive(Debug, Default)]

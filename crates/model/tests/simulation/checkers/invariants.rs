@@ -82,7 +82,8 @@ impl Checker for NewestStays {
             Event::Deleting { epoch } if view.bucket.newest() == Some(*epoch) => {
                 Err(format!("the newest epoch {epoch} was deleted"))
             }
-            // The token of a single object is the newest epoch.
+            // The token in the single object is the newest epoch, so a lower token deletes this
+            // epoch.
             Event::Replaced { write, before } if before.token > write.body.token => {
                 let (from, to) = (before.token.unwrap_or_default(), write.epoch);
                 Err(format!("the token decreased from {from} to {to}"))
@@ -93,12 +94,12 @@ impl Checker for NewestStays {
 }
 
 /// I4: a sealed epoch object (with the granted nonce) is never unsealed or renewed. If the object
-/// is sealed between its create and its confirm, the epoch may still be granted. The library then
-/// reports the loss together with the grant.
+/// is sealed between its create and the confirming LIST, the epoch may still be granted. The
+/// library then reports the loss together with the grant.
 ///
-/// For a grant with a sealed epoch object, the checker requires: no write extends the lease, so
-/// `check` returns no token after the lease of the create has ended. If another process sealed the
-/// epoch, the library does not report that the holder has resigned.
+/// If an epoch is granted with a sealed object, the checker requires that no write extends the
+/// lease. So `check` returns no token after the end of the lease that the create started. If
+/// another process sealed the epoch, the library must not report that the holder has resigned.
 #[derive(Debug, Default)]
 pub struct SealIsFinal;
 
@@ -190,7 +191,7 @@ impl Checker for RenewedAsNewest {
     }
 }
 
-/// I6: while a granted epoch object is unsealed and has the granted nonce, it is the newest.
+/// I6: a granted epoch object is the newest while it is unsealed and has the granted nonce.
 #[derive(Debug, Default)]
 pub struct UnsealedIsNewest;
 

@@ -27,7 +27,7 @@ use super::world::Who;
 pub struct Seen {
     pub who: Who,
     pub after: String,
-    /// Step of the store that evaluated the page, and the newest epoch at that step.
+    /// The step at which the store evaluated the page, and the newest epoch at that step.
     pub step: u64,
     pub newest: Option<u64>,
 }
@@ -47,7 +47,7 @@ pub enum Event<'a> {
     Token { lead: &'a Lead, clock: Moment, told: Duration },
     /// The application learned that its resignation is complete.
     Resigned { lead: &'a Lead },
-    /// A view of the lease returned Ok.
+    /// The method `check` of a `Lease` handle returned Ok.
     LeaseOk { lead: &'a Lead },
     /// A call of a process returned the holder of this epoch as the leader.
     Observed { who: Who, by: &'static str, epoch: u64 },
@@ -70,9 +70,9 @@ pub struct View<'a> {
     pub plan: &'a Plan,
     pub book: &'a Book,
     pub bucket: &'a Bucket,
-    /// True readings of each process's clocks.
+    /// Returns exact readings of the clocks of a process.
     pub clock: &'a dyn Fn(Who) -> Moment,
-    /// Settings of a candidate.
+    /// Returns the settings of a candidate, or `None` for any other process.
     pub knobs: &'a dyn Fn(Who) -> Option<&'a Knobs>,
 }
 
@@ -95,9 +95,10 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
         Box::<applications::FencedInOrder>::default(),
         Box::<applications::ObservedInOrder>::default(),
     ];
-    // With `store_clock_margin`, a candidate may also judge a peer by the dates of the store. It
-    // may then seal the peer's epoch before it has seen the object unchanged for a whole lapse by
-    // its own clock, which this checker requires.
+    // With `store_clock_margin`, a candidate may also judge a peer by the dates of the store. The
+    // candidate may then seal the peer's epoch earlier than this checker permits. The checker
+    // requires that the candidate first saw the object unchanged for a whole lapse by its own
+    // clock.
     let by_dates = plan.candidates.iter().any(|knobs| knobs.store_clock_margin.is_some());
     if plan.foreign && !by_dates {
         checkers.push(Box::<foreign::SealedOnlyWhenDead>::default());

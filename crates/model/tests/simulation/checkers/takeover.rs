@@ -1,6 +1,6 @@
-//! A successor with a takeover delay sends its create no earlier than this delay after the seal of
-//! the previous epoch. If the holder possibly does not know of the seal, or the epoch is not
-//! sealed, the delay starts at the end of the holder's lease.
+//! After the seal of the previous epoch, a successor with a takeover delay waits for at least this
+//! delay before it sends its create. If the epoch is not sealed, or the holder may not know of the
+//! seal, the delay starts at the end of the holder's lease.
 //!
 //! A successor starts this delay when it sees the seal, or when its timer for the lease ends. In
 //! both cases the seal has taken effect, or the lease has ended, before the successor starts the

@@ -12,7 +12,7 @@ pub enum Broken {
     TimerFromRequest,
     /// Like the monotonic clock, the boot clock and the wall clock do not run during a suspend.
     ClockStopsInSuspend,
-    /// The library treats a refused renewal as done.
+    /// The library treats a refused renewal as accepted.
     RefusalIgnored,
     /// The application continues with its token, and does not check it again.
     TokenKept,
@@ -31,7 +31,7 @@ pub enum Broken {
     ResourceForgets,
     /// The application counts the tokens itself.
     TokenGuessed,
-    /// The library treats a refused resignation as done.
+    /// The library treats a refused resignation as accepted.
     RefusedSealCounts,
     /// An observer reads through a cache whose entries never expire. The observer is created again
     /// for each observation.
@@ -49,7 +49,7 @@ pub enum Broken {
     DroppedButKept,
     /// The date of an object never changes after a process has first read it.
     DatesStand,
-    /// A leader abandons each GET after one usual round trip.
+    /// A leader abandons each GET after the usual time of one round trip.
     ReadsGivenUp,
     /// Candidates ignore the takeover delay on which they agreed.
     TakeoverDelayIgnored,

@@ -11,7 +11,8 @@ use tenure_model::faults::Frequencies;
 use super::{CompactorKnobs, Network, Plan};
 
 impl Plan {
-    /// Adds preferences of candidates.
+    /// Chooses optional settings of the candidates: the poll times, the priority and named
+    /// successors.
     pub(super) fn add_preferences(&mut self) {
         let rng = &mut Rng::with_seed(self.seed ^ 0x0af7_e12c);
         for candidate in &mut self.candidates {

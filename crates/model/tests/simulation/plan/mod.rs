@@ -21,12 +21,12 @@ pub struct Plan {
     pub layout: Layout,
     pub broken: Broken,
     pub traced: bool,
-    /// The active checkers. An empty list means all checkers.
+    /// Names of the active checkers. An empty list means all checkers.
     pub only: &'static [&'static str],
     pub candidates: Vec<Knobs>,
     /// Drift in the settings of the candidates.
     pub drift: f64,
-    /// True if the clocks exceed the drift.
+    /// True if the rates of the clocks differ by more than the drift.
     pub beyond_drift: bool,
     /// True if the candidates assume that no host pauses their machines. These candidates ignore
     /// the wall clock.
@@ -72,7 +72,7 @@ pub struct Knobs {
     pub validity: Duration,
     pub renew: Option<Duration>,
     pub poll: Duration,
-    /// True if the candidate polls only once per validity while one leader leads.
+    /// True if the candidate polls only once per validity while the leader stays the same.
     pub backs_off: bool,
     /// True if the candidate polls only when the lease may have lapsed.
     pub at_lapse: bool,
@@ -124,7 +124,8 @@ pub struct Network {
     /// A process stops just before it sends a request, or just after the answer to a request has
     /// arrived.
     pub stop_here: f64,
-    /// A process stops when one of its tasks is polled. So it may stop between any two waits.
+    /// A process stops when one of its tasks is polled. So the process may stop between any two
+    /// waits.
     pub stop_anywhere: f64,
 }
 
@@ -201,8 +202,8 @@ impl Plan {
         plan
     }
 
-    /// Changes the layout of the plan to a single object. A single object is never compacted, so a
-    /// repeated create has no effect. A foreign peer follows the If-Match post.
+    /// Changes the layout of the plan to [`Layout::SingleObject`]. A single object is never
+    /// compacted, so a repeated create has no effect. A foreign peer follows the If-Match post.
     pub fn on_a_single_object(mut self) -> Plan {
         self.layout = Layout::SingleObject;
         self.compactors.clear();

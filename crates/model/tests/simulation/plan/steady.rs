@@ -2,15 +2,15 @@
 //! leader keeps its leadership.
 //!
 //! A round trip has a maximum duration, and each process loses at most one answer within 1.25 times
-//! the longest validity. The longest time between two successful renewals, if one answer is lost,
-//! must be less than the validity. This condition limits the duration of a round trip. Let R be the
+//! the longest validity. If one answer is lost, the time between two successful renewals must still
+//! be less than the validity. This condition limits the duration of a round trip. Let R be the
 //! renew interval, T = validity / 5 the request timeout, and L the longest round trip. The time
 //! between two successful renewals consists of:
 //!
 //! - R until the next renewal, and L for a pending GET of the next epoch;
 //! - T for the renewal whose answer is lost, and validity / 50 for the pause after this renewal;
-//! - 2 L for attempts in the second half of the lease that the leader abandons early. Their time
-//!   limit doubles with each attempt;
+//! - 2 L for abandoned attempts in the second half of the lease. The time limit of each attempt is
+//!   twice the limit of the previous attempt;
 //! - L for the refused renewal, L for reading the record back, and L for a LIST that verifies the
 //!   renewal.
 //!
