@@ -1,5 +1,5 @@
-//! The margins of a lease: the times before its end at which the process group of CMD gets SIGTERM
-//! and SIGKILL.
+//! The margins of a lease. They determine how long before the end of the lease the process group of
+//! CMD gets SIGTERM and SIGKILL.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::output::print::in_ms;
 
 const SHORTEST_KILL_MARGIN: Duration = Duration::from_millis(200);
 
-/// The grace and the kill margin of one run, which [`Margins::with`] has checked.
+/// The grace and the kill margin of one run. [`Margins::with`] checks both values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Margins {
     /// Time from the SIGTERM for CMD to the SIGKILL.
@@ -58,8 +58,8 @@ impl Margins {
         ))
     }
 
-    /// Returns the times of SIGTERM and SIGKILL for CMD if the lease is not renewed before
-    /// `lease_end`.
+    /// Returns the moments at which CMD gets SIGTERM and SIGKILL if the lease ends at `lease_end`,
+    /// without a further renewal.
     pub fn deadlines(self, lease_end: Moment) -> Deadlines {
         let kill_at = lease_end.minus(self.kill_margin);
         Deadlines { term_at: kill_at.minus(self.grace), kill_at }

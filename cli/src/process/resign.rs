@@ -18,7 +18,7 @@ use crate::output::print::plain;
 use crate::store::open::{IfMissing, Opened, open};
 use crate::store::url::StoreUrl;
 
-/// Maximum length in bytes of the task that the process reads from its standard input.
+/// Maximum length of the JSON task on the standard input of this process, in bytes.
 const MOST_BYTES: u64 = 64 * 1024;
 /// The longest sleep between two readings of the clocks. A long sleep could last past the end of
 /// the lease if the machine is suspended.

@@ -31,8 +31,8 @@ const MOST_TEXT: usize = 400;
 /// The state of this process, as systemd shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceState {
-    /// True if this process does its work. After the first `true`, systemd considers the service
-    /// ready until the service ends.
+    /// True if this process leads, is a member of its group, or serves its API. After the first
+    /// `true`, systemd considers the service ready until the service ends.
     pub ready: bool,
     /// The status text, such as `held: leading epoch 7, 42s left`.
     pub text: String,
@@ -47,7 +47,8 @@ pub struct Systemd {
     sent: Mutex<Sent>,
 }
 
-/// The values that systemd has received, and whether the last notification of systemd has failed.
+/// The last values that this process has sent to systemd, and whether its last message to systemd
+/// failed.
 #[derive(Debug, Default)]
 struct Sent {
     ready: bool,
@@ -76,8 +77,8 @@ impl Systemd {
         self.watchdog.map(|time| time / 2)
     }
 
-    /// Sends the state if it has changed, and a sign of life if systemd waits for one. Only the
-    /// main task may call this function, so that systemd gets no sign of life while the main task
+    /// Sends the state if it has changed, and `WATCHDOG=1` if the service has a watchdog. Only the
+    /// main task may call this function, so that the watchdog gets no message while the main task
     /// hangs.
     pub fn notify(&self, state: impl FnOnce() -> ServiceState) {
         let Some(socket) = &self.socket else { return };
@@ -165,8 +166,8 @@ mod tests {
         assert_eq!(&message[..length], b"READY=1\nSTATUS=held");
     }
 
-    /// Before the fix, only the first failed notification of systemd was logged, and not a failure
-    /// after a later success.
+    /// Before the fix, only the first failed message to systemd was logged. If a later message
+    /// succeeded, and the next one failed, the log did not show this failure.
     #[test]
     fn regression_each_failure_after_a_success_is_reported() {
         let dir = tempfile::tempdir().expect("a directory");

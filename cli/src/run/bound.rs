@@ -36,7 +36,7 @@ pub async fn try_once(
     })
 }
 
-/// The limit of `--wait`. The time before the campaign counts toward it.
+/// The limit of `--wait`. The time that passes before the campaign counts toward this limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Bound {
     pub limit: Duration,
@@ -44,9 +44,10 @@ pub struct Bound {
     pub left: Duration,
 }
 
-/// `campaign` is the campaign or the work before it. Returns its outcome if it completes within the
-/// bound. Otherwise breaks with `busy`, or fails if the store has not answered or the last request
-/// has failed. If the campaign was writing an epoch, that epoch lapses within a validity.
+/// Returns the outcome of `campaign`, a campaign or the work before a campaign, if this future
+/// completes within the bound. If it does not complete in time, fails if the store has not answered
+/// or the last request has failed, and otherwise breaks the control flow with `busy`. If the
+/// campaign was writing an epoch at this time, the epoch lapses within a validity.
 pub async fn wait_at_most<T>(
     bound: Bound,
     election: &Election,

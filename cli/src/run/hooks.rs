@@ -63,8 +63,9 @@ impl HooksArgs {
         self.on_elected.clone().map(|line| Hook { line, limit_ms })
     }
 
-    /// Runs the hook `--on-lost`, if it is set. A signal or the time limit kills the hook. Returns
-    /// whether a signal other than SIGHUP arrived during the hook.
+    /// Runs the hook `--on-lost`, if it is set. If this process gets a signal, or the time limit
+    /// passes, the hook is killed. Returns whether a signal other than SIGHUP arrived while the
+    /// hook ran.
     pub async fn run_on_lost(
         &self,
         environment: &[(&str, String)],

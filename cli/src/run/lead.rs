@@ -38,7 +38,7 @@ const HURRIED_RESIGNATION: Duration = Duration::from_secs(1);
 /// lease of the epoch lapses.
 const NOT_RESIGNED: &str = "not_resigned";
 
-/// CMD in one leadership, and all values that its supervision needs.
+/// A CMD to run in one leadership, and the values that the supervision of this CMD needs.
 pub struct Job {
     pub cmd: Cmd,
     pub app: AppHealth,
@@ -84,9 +84,9 @@ impl Job {
     }
 }
 
-/// Runs CMD while the lease is valid, and records the end of CMD in `turn`. When this function
-/// returns, CMD and its descendants have ended, and the leadership is resigned or lost. If the end
-/// of the descendants is unknown, the leadership is not resigned.
+/// Runs CMD while the lease is valid, and records the end of CMD in `turn`. Returns after CMD has
+/// ended and the leadership is resigned or lost. If descendants of CMD may still run, because the
+/// guard and its standby were killed, the leadership is not resigned.
 pub async fn lead(
     job: &Job,
     mut turn: Option<Turn>,
@@ -157,7 +157,7 @@ async fn start(
     let deadlines = job.cmd.margins.deadlines(leadership.ends_at());
     let extras = job.extras(&leadership);
     let started = Group::start(&job.cmd.tenure, &job.cmd.command, environment, deadlines, extras);
-    // If another branch completes first, the future of the start is dropped. This ends all
+    // If another branch completes first, the future of the start is dropped. The drop ends all
     // processes that the future has started.
     tokio::select! {
         biased;
@@ -194,8 +194,8 @@ struct LeadWatch<'a, E> {
     events: E,
     /// Proclaims the data after each change of the data file. Never completes.
     data: BoxFuture<'a, Infallible>,
-    /// Checks the health of CMD, and completes with the reason to stop CMD. After a request to end
-    /// CMD, never completes.
+    /// Checks the health of CMD, and completes with the reason to stop CMD. Once CMD has been asked
+    /// to end, this future never completes.
     app: BoxFuture<'a, String>,
     signals: &'a mut Signals,
     /// True after the loss of the leadership. Renewals then no longer change the deadlines.
@@ -296,8 +296,8 @@ impl<E> LeadWatch<'_, E> {
         info!("{signal} is passed on to CMD");
         if signal != Signal::SIGHUP {
             self.asked_to_end = true;
-            // The health is not checked any more, because a CMD that is about to end may show no
-            // sign of health.
+            // The health is not checked any more, because a CMD that is about to end may fail the
+            // check.
             self.app = pending().boxed();
             self.job.health.enter(CandidatePhase::Ending(self.leadership.lease()));
         }

@@ -103,8 +103,8 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     let span = error_span!("run", store = %args.store.store, candidate = name);
     let margins = lease.margins(args.grace)?;
     let data = args.own.first_data()?;
-    // The period is the period in which `tenure` was started. So it is computed before the waits
-    // for the store and for a predecessor.
+    // The job belongs to the period in which `tenure` was started. So the period is computed before
+    // `tenure` waits for the store and for a predecessor.
     let planned = args.cron.rules()?.map(|rules| (rules, rules.period_at(wall())));
     let app = AppHealth::of_cmd(&args.app)?;
     // The settings are checked with a store in memory first, because opening a store in a directory
@@ -112,8 +112,7 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     let unused = || Arc::new(MemoryStore::new());
     election(&args, &name, data.clone(), unused(), prefix(&args.store.store)).build()?;
     if let Some(successor) = &args.successor {
-        // This election has no other use than its `build`, which refuses a name that no candidate
-        // can have.
+        // This election exists only because its `build` refuses a name that no candidate can have.
         Election::builder(unused(), "").name(successor).build()?;
     }
     let program = args.command.first().expect("clap requires a CMD");
@@ -213,8 +212,8 @@ fn job(
     })
 }
 
-/// Campaigns and leads until one leadership decides the exit code. The bound of the first campaign
-/// includes `waited`, the time before this campaign.
+/// Campaigns and leads until one leadership decides the exit code. `waited` is the time that passed
+/// before the first campaign, and counts toward the bound of this campaign.
 async fn lead_until_done(
     args: &RunArgs,
     job: &Job,
@@ -282,9 +281,9 @@ async fn lead_until_done(
     }
 }
 
-/// Returns when no CMD of a predecessor with the same name can run. `--unique-name` implies that
-/// the predecessor is dead, but its guard gives CMD the grace before it kills CMD. After this
-/// function, the campaign ends the predecessor's lease without a further wait.
+/// Waits until no CMD of a predecessor with the same name can run. `--unique-name` implies that the
+/// predecessor is dead, but the guard of the predecessor kills CMD only after the grace. Once this
+/// function returns, the campaign ends the predecessor's lease without a further wait.
 async fn outlast_predecessor(election: &Election, name: &str, margins: Margins) {
     let holds = |snapshot: &Snapshot| {
         let leader = snapshot.leader.as_ref().filter(|_| snapshot.end.is_none());
@@ -321,9 +320,9 @@ fn election(
     builder.name_is_unique(args.own.unique_name).data(data)
 }
 
-/// Waits until elected. A signal ends the wait with an exit code. If the campaign has already
-/// written an epoch, the epoch lapses within a validity. `patience` limits the retries of temporary
-/// errors.
+/// Campaigns until this process is elected. A signal ends the campaign with an exit code. If the
+/// campaign has already written an epoch, this epoch lapses within a validity. `patience` limits
+/// the retries of temporary errors.
 async fn campaign(
     election: &Election,
     signals: &mut Signals,

@@ -49,8 +49,8 @@ enum ApiTarget<'a> {
     Data(&'a str),
     Heartbeat,
     OpenApi,
-    /// The paths that two older sidecars also had. The module [`shapes`](super::shapes) describes
-    /// their replies.
+    /// Paths of two older sidecars, which this API also serves. The module
+    /// [`shapes`](super::shapes) describes their replies.
     Root,
     RootEvents,
 }

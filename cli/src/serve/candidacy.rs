@@ -25,7 +25,7 @@ struct CandidacyState {
     role: ServedRole,
     /// The lease of this candidate while it leads.
     lease: Option<Lease>,
-    /// The lease of the last leadership that this candidate gave up. It may not have ended yet.
+    /// The lease of the last leadership that this candidate gave up. This lease may still run.
     given_up: Option<Lease>,
     /// The data that this candidate has proclaimed as the leader.
     data: Value,
@@ -44,7 +44,8 @@ pub struct LostLeadership {
 /// The state of a candidacy at one moment.
 #[derive(Debug)]
 pub struct CandidacyNow {
-    /// The state of the election. It may be held although this candidate has given up the lease.
+    /// The state of the election. The state may be `held` although this candidate has given up its
+    /// lease.
     pub state: LeaseState,
     pub role: ServedRole,
     /// The epoch that this candidate leads, and a lower bound of the time left of its lease.
@@ -84,7 +85,7 @@ pub struct ResignOrder {
 #[derive(Debug, Clone, Copy)]
 pub struct Resigned {
     pub epoch: u64,
-    /// True if the epoch is sealed. Otherwise other candidates wait until the lease lapses.
+    /// True if the epoch is sealed. If it is not, other candidates wait until its lease lapses.
     pub sealed: bool,
 }
 
@@ -164,8 +165,8 @@ impl Candidacy {
         self.leads(&mut lock(&self.state), at)
     }
 
-    /// Records the end of the leadership and its reason, unless it has ended. Later replies contain
-    /// both.
+    /// Records that the leadership has ended for `reason`, unless an end is already recorded. Later
+    /// replies contain the end and its reason.
     pub fn give_up(&self, reason: &'static str) {
         let at = self.common.boot();
         let mut state = lock(&self.state);
@@ -214,7 +215,7 @@ mod tests {
     const MARGIN: Duration = Duration::from_secs(2);
     const TIMES: Times = Times { validity: VALIDITY, margin: MARGIN, recent: VALIDITY };
 
-    /// Returns a candidacy that leads. Its connection to the store fails when the test demands it.
+    /// Returns a candidacy that leads. The test can make its requests to the store fail.
     async fn leading(world: &World, name: &str) -> (Arc<Candidacy>, tenure::Leadership) {
         let election = world.node(name).build().expect("settings that fit");
         let process = Process::system().with_clock(Arc::new(world.clock.clone()));

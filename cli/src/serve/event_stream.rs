@@ -26,8 +26,8 @@ pub fn follow<S: Machine>(
     let (source, changes) = (Arc::clone(source), source.common().changes.subscribe());
     let state = (source, changes, 0);
     let step = move |(source, mut changes, mut looks): (Arc<S>, watch::Receiver<u64>, u32)| {
-        // The connection polls the stream only when it has room, so the text describes the latest
-        // state.
+        // The connection polls the stream only when its buffer has room, so the text describes the
+        // latest state.
         let text = next(&source);
         async move {
             if !text.is_empty() {

@@ -84,7 +84,7 @@ mod tests {
         }
     }
 
-    /// Returns for each of these consecutive views the names of the events that a stream sends.
+    /// Returns the names of the events that a stream sends for each of these consecutive views.
     fn sent(views: &[ElectionView]) -> Vec<String> {
         let mut sent = SentElection::default();
         let names = |view: &ElectionView| {
@@ -117,8 +117,8 @@ mod tests {
         assert_eq!(followed, ["leader_changed", "leader_changed"]);
     }
 
-    /// While the connection has no room, a stream reads no views. So after the wait it sends the
-    /// events for the latest view only.
+    /// A stream reads no views while the buffer of its connection is full. When the buffer has room
+    /// again, the stream sends the events for the latest view only.
     #[test]
     fn a_slow_reader_receives_the_latest_state() {
         let (first, other) = (view("leading", Some(1)), view("following", Some(2)));

@@ -21,7 +21,7 @@ use crate::store::patience::{AFTER_A_FAILURE, caught};
 /// The longest time between two readings of the clocks by the task. One long timer would not
 /// suffice, because a timer stops while the machine sleeps.
 pub const LOOK: Duration = Duration::from_millis(500);
-/// The greatest number of orders of clients that wait for the task. A further order is refused.
+/// Maximum number of orders from clients that may wait for the task. A further order is refused.
 const MOST_ORDERS: usize = 64;
 
 /// The reason for giving up a leadership or a session that was not renewed in time.
@@ -43,7 +43,7 @@ pub enum ServedRole {
     Failed(&'static str),
     /// This process leads the election, or is a member of the group.
     Holding,
-    /// This process takes no more partitions, and ends its session once it owns no partition.
+    /// This process takes no more partitions, and ends its session as soon as it owns no partition.
     Leaving,
     /// The leadership or the session has ended, although its lease may still run. This is also the
     /// role while the process ends.
@@ -158,8 +158,8 @@ impl<O> Common<O> {
     pub fn order(&self, order: O) -> Result<(), Refusal> {
         self.orders.try_send(order).map_err(|error| match error {
             TrySendError::Full(_) => Refusal::BUSY,
-            // The task of this election or group has ended, although others of this process still
-            // run.
+            // The task of this election or group has ended. The tasks of other elections and groups
+            // may still run.
             TrySendError::Closed(_) => Refusal::ENDING,
         })
     }
@@ -188,8 +188,8 @@ pub trait Machine: Sized + Send + Sync + 'static {
     /// Replies with a refusal to an order that only a leader or a member carries out.
     fn refuse(order: Self::Order);
 
-    /// Campaigns and leads, or joins and takes part, until that ends. Returns the pause before the
-    /// next campaign or join.
+    /// Campaigns and leads until the leadership ends, or joins the group and takes part until the
+    /// membership ends. Returns the pause before the next campaign or join.
     fn seek_and_hold(task: &mut ServedTask<Self>) -> impl Future<Output = Option<Duration>> + Send;
 }
 
@@ -208,10 +208,9 @@ pub struct ServedTask<M: Machine> {
     pub orders: mpsc::Receiver<M::Order>,
     /// True while the application is healthy.
     pub healthy: watch::Receiver<bool>,
-    /// True once this process must end.
+    /// True if this process must end.
     pub ending: watch::Receiver<bool>,
-    /// Time that the application has for the end of its work after a signal has asked this process
-    /// to end.
+    /// Time in which the application can end its work after a signal has asked this process to end.
     pub grace: Duration,
     /// Pause before the next campaign or join after the application has resigned or left.
     pub defer_for: Duration,
@@ -255,8 +254,8 @@ impl<M: Machine> ServedTask<M> {
         }
     }
 
-    /// Takes the role `Standby` with the reason `why`, for `time` or, if `time` is `None`, until
-    /// the application is healthy.
+    /// Takes the role `Standby` with the reason `why`, and keeps it for `time`. If `time` is
+    /// `None`, keeps the role until the application is healthy.
     async fn stand_by(&mut self, why: &'static str, time: Option<Duration>) {
         self.machine.enter(ServedRole::Standby(why));
         let no = M::NO_SEEKING;

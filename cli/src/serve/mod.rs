@@ -88,7 +88,7 @@ pub struct ServeArgs {
     lease: ServeLeaseArgs,
 }
 
-/// Refuses the flag of the other verbs.
+/// Refuses `--store`, the flag with which other verbs name the store.
 fn no_store(url: &str) -> Result<(), String> {
     Err(format!("use --election NAME={url} or --group NAME={url}", url = plain(url)))
 }
@@ -227,8 +227,7 @@ fn check(args: &ServeArgs, name: &str) -> Result<Duration, Failure> {
     Ok(margin)
 }
 
-/// Fails if an `--election` names the place of a group, or a `--group` names the place of an
-/// election.
+/// Fails if the URL of an `--election` has a group, or the URL of a `--group` has an election.
 async fn refuse_other_kinds(args: &ServeArgs, opened: &[Opened]) -> Result<(), Failure> {
     let (elections, groups) = opened.split_at(args.elections.len());
     let elections = elections.iter().map(async |Opened { store, prefix }| {

@@ -6,7 +6,7 @@ use crate::exit::Failure;
 use crate::store::open::{IfMissing, Opened, open, prefix};
 use crate::store::url::{Place, StoreUrl, store_url};
 
-/// An election or a group of the sidecar: its name in the API, and its place.
+/// An election or a group of the sidecar: its name in the API, and its URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     pub name: String,
@@ -25,8 +25,8 @@ pub fn named(text: &str) -> Result<Named, String> {
     Ok(Named { name: name.to_owned(), url: store_url(url)? })
 }
 
-/// Refuses two entries with the same name or the same place in a store. `kind` is `election` or
-/// `group`.
+/// Refuses two entries with the same name, or with the same prefix of one store. `kind` is
+/// `election` or `group`.
 pub fn refuse_twice(kind: &str, all: &[Named]) -> Result<(), String> {
     for (at, one) in all.iter().enumerate() {
         for other in &all[..at] {

@@ -22,10 +22,10 @@ use crate::output::print::json_line;
 #[derive(Debug, Clone, Serialize)]
 pub struct Leader {
     name: String,
-    /// The time at which `name` was known. If this candidate leads, the time is the current time.
-    /// For another leader, the time is the time of the last answer of the store. Before the first
-    /// answer, the time is the start of the Unix epoch, because all clients can parse it, and it
-    /// marks the empty name as old.
+    /// The time at which `name` was known. This is the current time if this candidate leads, and
+    /// the time of the store's last answer if another process leads. If the store has not answered
+    /// yet, this is the start of the Unix epoch, a time that all clients can parse and that marks
+    /// the empty name as old.
     last_update: String,
 }
 
@@ -95,8 +95,8 @@ mod tests {
         assert_eq!((&*never.name, &*never.last_update), ("", "1970-01-01T00:00:00Z"));
         let just_now = of(&view(false, Some(0)));
         let an_hour_ago = of(&view(false, Some(3_600_000)));
-        // All times are in UTC and have the same length, so the text order is the order of the
-        // times.
+        // All times are in UTC and have the same length, so a comparison of the texts is a
+        // comparison of the times.
         assert!(never.last_update < an_hour_ago.last_update, "{never:?} {an_hour_ago:?}");
         assert!(an_hour_ago.last_update < just_now.last_update, "{an_hour_ago:?} {just_now:?}");
         assert!(of(&view(true, None)).last_update >= just_now.last_update);

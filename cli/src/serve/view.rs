@@ -19,7 +19,7 @@ pub struct ElectionView {
     pub state: LeaseState,
     /// The role of this candidate in one word.
     pub role: &'static str,
-    /// The reason for the role `standby` or `failed` in one word.
+    /// One word for the reason of the role `standby` or `failed`.
     pub reason: Option<&'static str>,
     pub this_candidate_leads: bool,
     pub candidate: String,

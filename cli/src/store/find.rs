@@ -9,7 +9,7 @@ use tenure::store::{Determinacy, Store, StoreError, StoreErrorKind};
 
 use crate::process::timer::pause;
 
-/// The kind of a place that a search finds: an election in one of two layouts, a group or a job.
+/// The kinds of things that a search finds: elections in one of two layouts, groups and jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FoundKind {
     EpochFiles,
@@ -52,8 +52,8 @@ pub struct Search {
     pub complete: bool,
 }
 
-/// Searches all keys below `prefix`. After the first object of an election, a group or a job, skips
-/// all its other objects of the same kind. So a long history costs one LIST.
+/// Searches all keys below `prefix`. If a LIST ends within the objects of one election, group or
+/// job, the next LIST skips the rest of these objects. So a long history costs one LIST.
 pub async fn search(store: &Arc<dyn Store>, prefix: &str) -> Result<Search, StoreError> {
     let below = below(prefix);
     let mut search = Search::default();
@@ -124,7 +124,8 @@ pub fn no_answer() -> StoreError {
     StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why)
 }
 
-/// Returns the place of this object, and a key above all objects of the same kind at this place.
+/// Returns the election, group or job of this object, and a key that is greater than the keys of
+/// all its objects of this kind.
 fn classify(key: &str) -> Option<(Found, String)> {
     let (folder, name) = key.rsplit_once('/').unwrap_or(("", key));
     let found = |prefix: &str, kind| Found { prefix: prefix.to_owned(), kind };

@@ -94,7 +94,7 @@ pub async fn refuse_all_else(
 
 /// Fails if the prefix has a partition group and no election. An election and a group may share a
 /// prefix, but the first process of an election most likely has the wrong prefix. Sends one LIST,
-/// and another one if there is a group. A LIST that fails refuses nothing.
+/// and another one if there is a group. If a LIST fails, accepts the prefix.
 pub async fn refuse_group(
     store: &Arc<dyn Store>,
     prefix: &str,
@@ -118,7 +118,7 @@ pub async fn refuse_election(url: &StoreUrl, command: &str) -> Result<(), Failur
 }
 
 /// Fails if the prefix has an election and no partition group. Sends one LIST, and up to two more
-/// if there is no group. A LIST that fails refuses nothing.
+/// if there is no group. If a LIST fails, accepts the prefix.
 pub async fn refuse_election_at(
     store: &Arc<dyn Store>,
     prefix: &str,
@@ -185,8 +185,8 @@ mod tests {
 
     use super::*;
 
-    /// Before the fix, a failed LIST counted as an empty one. So a service on a prefix with an
-    /// election and a group ended with 64 if the LIST of its own kind failed.
+    /// Before the fix, a failed LIST counted as an empty one. So on a prefix with an election and a
+    /// group, a service exited with 64 if the LIST for objects of its kind failed.
     #[tokio::test]
     async fn regression_a_failed_list_refuses_no_prefix() {
         let faults = FaultStore::new(Arc::new(MemoryStore::new()));

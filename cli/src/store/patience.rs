@@ -25,8 +25,8 @@ pub async fn caught(part: impl Future<Output = ()>) -> bool {
     ended.is_ok()
 }
 
-/// Runs `work` on a thread that may wait for a disk. Fails if the system cannot start a thread.
-/// Tokio alone would panic in this case.
+/// Runs `work`, which may wait for a disk, on a separate thread. Fails if the system cannot start a
+/// thread. Tokio alone would panic in this case.
 pub async fn on_a_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, String> {

@@ -15,8 +15,8 @@ use crate::output::print::{json_line, millis};
 use crate::output::watcher::PATIENCE;
 use crate::process::lock::lock;
 
-/// The state that all open pages share. Times are milliseconds since the start of this process on
-/// the boot clock, which never steps.
+/// The state that all open pages share. Times are milliseconds since the start of this process.
+/// They are readings of the boot clock, which never steps.
 #[derive(Debug)]
 pub struct Board {
     pub show_tokens: bool,
@@ -34,8 +34,8 @@ struct Cards {
     removed: u64,
     cards: BTreeMap<String, Card>,
     stores: Vec<(Arc<ReadCounts>, Option<Prices>)>,
-    /// Samples of the request counts: a time, and the numbers of LISTs and GETs of each store up to
-    /// this time.
+    /// Samples of the request counts. Each sample has a time, and for each store the numbers of
+    /// LISTs and of GETs up to this time.
     samples: VecDeque<(u64, Vec<(u64, u64)>)>,
 }
 
@@ -50,13 +50,14 @@ struct Card {
     json: String,
 }
 
-/// The event `tick`, which a page receives regularly: the current time, and the cost of the page.
+/// The event `tick`, which a page receives regularly. It has the current time and the cost of the
+/// page.
 #[derive(Debug, Serialize)]
 struct Tick {
     now: u64,
     /// Wall-clock time in milliseconds since 1970.
     wall: u64,
-    /// Age of the last answer of a store, in milliseconds, above which a card is late.
+    /// If the store's last answer is more than this number of milliseconds old, a card is late.
     late: u64,
     requests: u64,
     per_minute: f64,
@@ -71,7 +72,7 @@ impl Board {
         Board { show_tokens, poll, started, cards: Mutex::default(), changes }
     }
 
-    /// Returns the time since the start of this process in milliseconds, which all cards use.
+    /// Returns the milliseconds since the start of this process. All cards contain such times.
     pub fn now(&self) -> u64 {
         millis(Process::system().now().boot.saturating_sub(self.started))
     }

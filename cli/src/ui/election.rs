@@ -24,8 +24,8 @@ const SHOWN_DATA: usize = 2_000;
 /// Interval of the checks for changes that only the passage of time causes, such as a lapse.
 const LOOK: Duration = Duration::from_secs(1);
 const RETRY_EVERY: Duration = Duration::from_secs(10);
-/// Minimum difference between two different times, in milliseconds. A smaller difference results
-/// from rounding.
+/// Two times that differ by fewer milliseconds count as equal, because rounding can cause this
+/// difference.
 const JITTER: u64 = 250;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -37,10 +37,11 @@ struct ElectionCard {
     leader: Option<String>,
     data: Option<String>,
     validity_ms: Option<u64>,
-    /// Time of the page at which the lease lapses if no renewal follows.
+    /// Time at which the lease lapses if no renewal follows, in milliseconds since the start of
+    /// this process.
     lapses_at: Option<u64>,
     answered_at: Option<u64>,
-    /// The way in which the newest epoch ended, or null if it is held.
+    /// The way in which the newest epoch ended. Null if this epoch is held.
     ended: Option<String>,
     error: Option<String>,
     /// The newest epochs, in ascending order.
@@ -92,14 +93,14 @@ struct Timeline {
 
 impl Timeline {
     /// Reads the epochs that have changed since the last call: all new epochs, and the epoch before
-    /// them, which has ended. If the reading fails, a later call repeats it after a pause.
+    /// them, which has ended. If the read fails, a later call repeats the read after a pause.
     async fn update(&mut self, place: &Place, layout: Layout, newest: NewestEpoch) {
         let waits = self.failed.as_ref().is_some_and(|(_, next)| place.board.now() < *next);
         if self.read == Some(newest) || waits {
             return;
         }
-        // An epoch only grows. So a lower epoch belongs to a new election, which began after the
-        // deletion of the known epochs.
+        // The epochs of an election only increase. So a lower epoch belongs to a new election,
+        // which began after the deletion of the known epochs.
         if self.read.is_some_and(|read| newest.epoch < read.epoch) {
             self.epochs.clear();
         }
@@ -107,8 +108,8 @@ impl Timeline {
         let new = newest.epoch.map_or(0, |epoch| epoch.get()).abs_diff(known);
         let limit = usize::try_from(new).unwrap_or(EPOCHS).saturating_add(2).min(EPOCHS);
         let mut spans = read(place, layout, limit).await;
-        // Further epochs may have begun since the poll. If the newest epochs do not reach the known
-        // epochs any more, a second reading returns as many epochs as the timeline shows.
+        // Further epochs may have begun since the poll. If the first read therefore leaves a gap
+        // after the known epochs, a second read returns as many epochs as the timeline shows.
         let oldest = spans.as_ref().ok().and_then(|spans| spans.iter().map(|it| it.epoch).min());
         if oldest > Some(known.max(1)) && limit < EPOCHS {
             spans = read(place, layout, EPOCHS).await;
@@ -307,7 +308,8 @@ mod tests {
     }
 
     impl Timeline {
-        /// Updates the timeline to a newest epoch, and returns the known epochs.
+        /// Updates the timeline after a poll that has found the epoch `newest`. Returns the known
+        /// epochs.
         async fn after(&mut self, place: &Place, newest: u64) -> Vec<u64> {
             let newest = NewestEpoch { epoch: Epoch::new(newest), sealed: true, held: false };
             self.update(place, Layout::EpochFiles, newest).await;
@@ -316,8 +318,8 @@ mod tests {
         }
     }
 
-    /// Before the fix, if epochs began between a poll and the reading after it, they displaced
-    /// older epochs, which the page then never showed.
+    /// Before the fix, if epochs began between a poll and the read of the epochs, the read returned
+    /// these epochs instead of older ones, and the page never showed the older epochs.
     #[tokio::test]
     async fn regression_epochs_after_the_poll_displace_no_others() {
         let (place, mut timeline) = (place(), Timeline::default());

@@ -18,8 +18,8 @@ use crate::process::timer::pause;
 
 const LOOK: Duration = Duration::from_secs(1);
 const RETRY_EVERY: Duration = Duration::from_secs(10);
-/// Number of members that can take over from the coordinator first. These members follow the
-/// coordinator in the order of the assignment.
+/// Number of deputies, the members that are the first to take over from a dead coordinator. They
+/// follow the coordinator in the order of the assignment.
 const DEPUTIES: usize = 3;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -35,7 +35,8 @@ struct GroupCard {
     owners: Vec<i64>,
     /// For each partition, the index in `members` of the member that gets it next, or -1.
     targets: Vec<i64>,
-    /// For each partition with operators' marks, its index in `partitions` and the marks.
+    /// For each partition that operators have marked, for example as pinned or paused: its index in
+    /// `partitions`, and the marks as text.
     marks: Vec<(usize, String)>,
     /// Token of each partition. Null without `--show-tokens`.
     tokens: Option<Vec<Option<u64>>>,
@@ -82,9 +83,9 @@ pub async fn follow(place: Place) {
 }
 
 /// Observes the group until an error occurs. An assignment names dead members until a coordinator
-/// removes them, so the observer also reads the sessions. It reads them after each new assignment,
-/// and when the first session would lapse without a renewal: about once in two thirds of the
-/// validity, or once per poll if a member is dead.
+/// removes them, so the observer also reads the sessions. The observer reads them after each new
+/// assignment, and when the first session would lapse without a renewal. Without changes, this
+/// means one read in about two thirds of the validity, or one read per poll if a member is dead.
 async fn observe(
     group: &Group,
     place: &Place,
@@ -145,8 +146,8 @@ fn next_reading(
         let validity = millis(member.validity);
         match (state, renewed_at) {
             (SessionState::Live { .. }, Some(renewed_at)) => renewed_at + validity,
-            // If the store sends no dates, one read does not show when the session lapses, so this
-            // computes the time as if the session were renewed now.
+            // If the store sends no dates, one read does not show when the session lapses. So this
+            // code assumes that the session was renewed now.
             (SessionState::Live { .. }, None) => now + validity,
             _ => now,
         }

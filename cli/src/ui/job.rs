@@ -32,7 +32,7 @@ struct JobPeriod {
     started: i64,
     ended: Option<i64>,
     exit_code: Option<u8>,
-    /// Number of missed periods, which no host has begun, before this one.
+    /// Number of missed periods before this one. A period is missed if no host has begun it.
     missed: u64,
 }
 

@@ -82,8 +82,8 @@ password is the key.",
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 
 pub async fn ui(args: UiArgs) -> Result<u8, Failure> {
-    // These observers only check the settings, so that wrong settings end the command and not each
-    // card.
+    // These observers only check the settings. So a wrong setting ends the command, and does not
+    // cause an error on each card.
     let unused = || Arc::new(MemoryStore::new());
     watch::observer(Election::builder(unused(), ""), Some(args.poll)).build()?;
     crate::group::observer(Group::builder(unused(), ""), Some(args.poll)).build()?;

@@ -21,7 +21,7 @@ use crate::store::open::{IfMissing, Opened, open};
 use crate::store::patience::{caught, on_a_thread};
 use crate::store::url::{self, StoreUrl};
 
-/// Maximum number of elections, groups and jobs in all stores together that the page follows.
+/// Maximum number of elections, groups and jobs that the page follows, in all stores together.
 pub const MOST_FOLLOWED: usize = 500;
 /// Interval of the searches for new elections, groups and jobs.
 const SEARCH_EVERY: Duration = Duration::from_secs(60);
@@ -128,8 +128,8 @@ pub async fn follow(
     }
 }
 
-/// Returns after the directory of the store was deleted. Never returns for other stores. The check
-/// of a directory is free of charge, so the page shows the deletion before the next search.
+/// Waits until the directory of the store is deleted. Waits forever if the store is no directory. A
+/// check of a directory costs no request, so the page shows the deletion before the next search.
 async fn vanished(url: &StoreUrl, poll: Duration) {
     let url::Place::Dir { path, .. } = url.place() else { return std::future::pending().await };
     loop {

@@ -38,8 +38,8 @@ pub struct Story {
 struct Life {
     epoch: u64,
     lines: Vec<Line>,
-    /// Signs of life. Each pair is a moment at which the child was alive, and the end of the
-    /// leader's lease at this moment.
+    /// The moments at which the child was alive. Each moment is paired with the end of the leader's
+    /// lease, as known at this moment.
     signs: Vec<(u64, u64)>,
     /// The interval in which the guard was stopped together with the child.
     guard_stopped: Option<Seen>,
@@ -194,9 +194,9 @@ impl Story {
     }
 }
 
-/// Moves the end of each append that took effect without an answer to the earliest answer to an
-/// append with a greater number. Numbers are written in ascending order, so the unanswered append
-/// took effect before this answer.
+/// Bounds the end of each append that took effect without an answer. The end becomes the time of
+/// the earliest answer to an append with a greater number. Numbers are written in ascending order,
+/// so the unanswered append took effect before this answer.
 fn close(history: &mut [Call], end_ns: u64) {
     let answered = |call: &Call| match call.ret {
         Ret::Appended(number) if call.until_ns < end_ns => Some((number, call.until_ns)),
@@ -248,7 +248,7 @@ fn check_acknowledged(lives: &[Life], manifest: &[(u64, Entry)]) -> Result<usize
 }
 
 /// Checks that no child is alive at the end of its lease. Returns the shortest time between the
-/// last sign of a child and the end of its lease, in nanoseconds.
+/// last moment at which a child was alive and the end of its lease, in nanoseconds.
 ///
 /// The test computes the end of the lease from the epoch object. The test sees a renewal some
 /// milliseconds late. So the lease ends at most `validity` after the test has seen the last
@@ -279,8 +279,8 @@ fn check_leases(lives: &[Life], stalls: &[Stall]) -> Result<u64, String> {
 
 /// Checks that no child is alive in a resigned epoch. Returns the number of resigned epochs.
 ///
-/// A stall does not excuse a sign of life after the seal, because the guard seals the epoch only
-/// after all processes of CMD have ended.
+/// A stall of the machine does not excuse a child that is alive after the seal, because the guard
+/// seals the epoch only after all processes of CMD have ended.
 fn check_resignations(lives: &[Life]) -> Result<usize, String> {
     let mut count = 0;
     for life in lives {
@@ -295,8 +295,8 @@ fn check_resignations(lives: &[Life]) -> Result<usize, String> {
     Ok(count)
 }
 
-/// Checks that no epoch has two children, and that no child is alive after the first sign of a
-/// child of a greater epoch.
+/// Checks that no epoch has two children, and that no child is alive after a child of a greater
+/// epoch has started.
 fn check_order(lives: &[Life]) -> Result<(), String> {
     let mut lives: Vec<_> = lives.iter().filter(|life| !life.signs.is_empty()).collect();
     lives.sort_by_key(|life| life.epoch);

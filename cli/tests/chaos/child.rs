@@ -12,7 +12,8 @@ use tenure::store::{DirStore, GetOutcome, PutOutcome, S3Store, Store};
 use crate::lines::Log;
 
 pub const FOLDER: &str = "CHAOS_FOLDER";
-/// The variable that names the store: a directory, or `s3` for the bucket of the environment.
+/// The variable that names the store: a directory, or `s3` for the bucket that
+/// `TENURE_TEST_S3_BUCKET` names.
 pub const STORE: &str = "CHAOS_STORE";
 pub const PREFIX: &str = "CHAOS_PREFIX";
 
@@ -98,7 +99,7 @@ pub fn var(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"))
 }
 
-/// Returns the store of the environment.
+/// Returns the store that the variable [`STORE`] names.
 pub async fn store() -> Arc<dyn Store> {
     match var(STORE).as_str() {
         "s3" => Arc::new(S3Store::from_env(var("TENURE_TEST_S3_BUCKET")).await),
@@ -142,9 +143,9 @@ impl Writer {
                     self.tail = Some((number, found.epoch));
                     return Ok(number);
                 }
-                // Another child has taken the number. This child may have been paused, and other
-                // children may have appended many entries. So search for the end of the manifest
-                // again.
+                // Another child has taken the number. If the process of this writer was paused,
+                // other children may have appended many entries. So search for the end of the
+                // manifest again.
                 (self.tail, from) = (None, last);
             }
         }

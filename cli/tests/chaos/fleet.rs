@@ -23,7 +23,7 @@ const EXPECTED: [i32; 5] = [0, 128 + 9, 128 + 15, 69, 75];
 /// The exit code of a candidate that is a service, after its child has failed with any exit code.
 const OF_SERVICES: i32 = 1;
 /// The exit codes of candidates that are not services: the code of the child, or 71. The code is 71
-/// if the guard was stopped beyond the end of the lease, and then killed itself.
+/// if the guard was stopped (SIGSTOP) until after the end of the lease, and then killed itself.
 const OF_OTHERS: [i32; 2] = [child::FENCED, 71];
 
 /// Returns whether this candidate is a service. Other candidates exit when their leases end, and

@@ -54,8 +54,8 @@ struct ElectionHealthState {
     /// The election. `None` until the store is open.
     election: Option<Election>,
     phase: CandidatePhase,
-    /// The error of the last campaign. The next campaign clears it when it succeeds or follows a
-    /// leader.
+    /// The error of the last campaign. The next campaign clears this error when this candidate is
+    /// elected, or when the campaign finds another leader.
     failed: Option<Error>,
 }
 
@@ -93,8 +93,8 @@ struct ElectionHealthView {
 }
 
 impl ElectionHealth {
-    /// Returns the health of a candidate that has not opened its store. `recent` is the maximum age
-    /// of the store's last answer while the candidate is ready.
+    /// Returns the health of a candidate that has not opened its store. If the store's last answer
+    /// is older than `recent`, the candidate is not ready.
     pub fn new(candidate: &str, recent: Duration, margins: Margins) -> ElectionHealth {
         ElectionHealth::by(Arc::new(Process::system()), candidate, recent, margins)
     }
@@ -134,7 +134,8 @@ impl ElectionHealth {
         lock(&self.state).failed = Some(error.clone());
     }
 
-    /// Runs the main task until its end. While it runs, reports this at `/livez` and to systemd.
+    /// Runs the main task until its end. Meanwhile reports at `/livez` and to systemd that the task
+    /// is alive.
     pub async fn of<T>(&self, task: impl Future<Output = T>) -> T {
         self.pulse.of(|| self.service_state(), task).await
     }

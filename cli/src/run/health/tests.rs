@@ -154,8 +154,8 @@ async fn a_silent_store_makes_the_candidate_unready_but_not_dead() {
     let bench = Bench::new();
     let lead = bench.elected().await;
     bench.health.enter(CandidatePhase::Campaigning);
-    // A candidate is ready while the store's last answer is at most 22 s old: a third plus two
-    // fifths of the validity.
+    // A candidate is ready while the store's last answer is at most 22 s old. This limit is a third
+    // plus two fifths of the validity.
     bench.hand.boot(Duration::from_secs(22));
     bench.says("/readyz", 200, "campaigning");
     bench.hand.boot(Duration::from_secs(1));
@@ -172,8 +172,8 @@ async fn a_blocked_main_task_is_dead() {
     bench.hand.boot(Duration::from_secs(31));
     bench.says("/livez", 503, "the main task has not run for 31s");
     let task = async {
-        // The pulse polls a waiting task each second, so a task that waits, for example for a
-        // renewal, counts as alive.
+        // The pulse polls the main task each second, so the task counts as alive while it waits for
+        // a renewal.
         for _ in 0..100 {
             bench.hand.boot(EVERY_TURN);
             pause(EVERY_TURN).await;

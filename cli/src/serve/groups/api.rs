@@ -61,7 +61,7 @@ impl GroupTarget<'_> {
     }
 }
 
-/// Decodes the name of a partition, such as `%2F` for `/`. A name may have all characters except
+/// Decodes the name of a partition, such as `%2F` for `/`. A name may contain any character except
 /// control characters.
 fn decode(segment: &str) -> Option<Cow<'_, str>> {
     if !segment.contains('%') {

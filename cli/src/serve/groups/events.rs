@@ -14,7 +14,8 @@ use crate::serve::event_stream;
 /// is sent, and contains at most one partition.
 #[derive(Debug, Default)]
 struct SentMember {
-    /// At the last poll, the number of changes of the member, and whether it was at risk.
+    /// The number of changes of the member, and whether the member was at risk, both at the last
+    /// poll.
     change: Option<(u64, bool)>,
     /// The partitions that the member owns according to the sent events, by number.
     owned: BTreeMap<u32, OwnedNow>,
@@ -133,8 +134,8 @@ mod tests {
         }
     }
 
-    /// Returns owned partitions. Each element of `all` is a partition number, its token, and
-    /// whether it is revoked.
+    /// Returns owned partitions. Each element of `all` is the number of a partition, its token, and
+    /// whether the partition is revoked.
     fn owned(all: &[(u32, u64, bool)]) -> Vec<OwnedNow> {
         let one = |&(number, token, revoked)| OwnedNow {
             name: format!("p{number}").into(),
@@ -212,8 +213,8 @@ mod tests {
         assert_eq!(next, "lost p1 4 released, lost p2 6, granted p1 7, granted p2 9, revoked p2 9");
     }
 
-    /// Before the fix, if a member began to leave while its renewals failed, a stream sent `safe`
-    /// for it.
+    /// Before the fix, if a member began to leave while its renewals failed, a stream reported with
+    /// `safe` that the member was no longer at risk.
     #[test]
     fn regression_a_member_that_leaves_at_risk_is_not_safe() {
         let mut sent = SentMember::default();

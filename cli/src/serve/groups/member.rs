@@ -138,8 +138,8 @@ impl Member {
         self.common.changes.notify();
     }
 
-    /// Records the new membership. Replies report the membership until the lease ends or the task
-    /// gives it up.
+    /// Records the new membership. Replies report the membership until its lease ends or the task
+    /// gives up the membership.
     pub fn joined(&self, id: String, lease: Lease) {
         let mut state = lock(&self.state);
         state.role = ServedRole::Holding;
@@ -264,9 +264,10 @@ impl Member {
         self.common.changes.notify();
     }
 
-    /// Records the end of the session and its reason. All later replies report both. Returns the
-    /// partitions that this member owned, without releasing them. If the end of the session was
-    /// already recorded, returns `None`, and the partitions can no longer be released.
+    /// Records the end of the session and its reason. All later replies report the end and the
+    /// reason. Returns the partitions that this member owned, without releasing them. If the end of
+    /// the session was already recorded, returns `None`, and the partitions can no longer be
+    /// released.
     pub fn give_up(&self, reason: &'static str) -> Option<Vec<Partition>> {
         let at = self.common.boot();
         let mut state = lock(&self.state);

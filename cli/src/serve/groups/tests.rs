@@ -178,14 +178,14 @@ async fn a_session_ends_for_good_before_its_lease() {
     assert_ne!(a.member.now().session.expect("a session").0, session);
 }
 
-/// The set-up: less time than the margin is left of the lease, so a reply reports the end of the
-/// session. Then the application becomes unhealthy, and the next renewal succeeds. The expected
-/// result: the member gives up the session, and the other member gets all partitions.
+/// First less time than the margin is left of the lease, so a reply reports the end of the session.
+/// Then the application becomes unhealthy, and the next renewal succeeds. Even so, the member must
+/// give up the session, and the other member must get all partitions.
 #[tokio::test(start_paused = true)]
 async fn regression_a_session_that_a_reply_ended_is_not_kept() {
     let world = World::new();
     let (a, b, _) = revoked_of_four(&world).await;
-    // This call has the effect of a reply when less time than the margin is left of the lease.
+    // A reply makes the same call when less time than the margin is left of the lease.
     assert_eq!(a.member.give_up("not_renewed").map(|owned| owned.len()), Some(4));
     assert!(a.member.token("0").is_none());
     a.healthy.send_replace(false);
@@ -378,7 +378,7 @@ fn partitions_belong_to_the_only_group_or_a_named_group() {
     assert!(read("=0..4").is_err_and(|why| why.contains("the name of the group")));
 }
 
-/// The store hangs, so the task cannot seal its session. It tries this only until the end of the
+/// The store hangs, so the task cannot seal its session. The task stops trying at the end of the
 /// lease.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_hangs_does_not_delay_the_exit() {

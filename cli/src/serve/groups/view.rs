@@ -15,7 +15,7 @@ pub struct MemberView {
     pub at: String,
     pub group: String,
     pub role: &'static str,
-    /// The reason for the role `standby` or `failed` in one word.
+    /// One word for the reason of the role `standby` or `failed`.
     pub reason: Option<&'static str>,
     /// The name of this member.
     pub member: String,

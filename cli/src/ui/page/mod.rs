@@ -27,7 +27,8 @@ const SCRIPT: &str = concat!(
     include_str!("job.js"),
     include_str!("live.js"),
 );
-/// Interval of the event `tick`. A page without this event detects a dead connection.
+/// Interval of the event `tick`. A page that no longer receives this event considers its connection
+/// dead.
 const TICK: Duration = Duration::from_secs(2);
 /// Minimum pause between two events. Changes during the pause are sent as one event.
 const PACE: Duration = Duration::from_millis(200);
@@ -84,8 +85,8 @@ fn policy() -> String {
     )
 }
 
-/// Returns the event for a page that is over the limit of streams. After this event the page waits
-/// 10 s, and opens its stream again.
+/// Returns the event for a page that exceeds the maximum number of streams. After this event the
+/// page waits 10 s, and opens its stream again.
 fn full() -> String {
     let why = format!(
         "{MOST_STREAMS} pages are open already: close one of them. This page tries again every \

@@ -13,8 +13,8 @@ use crate::watch::Seen;
 
 #[derive(Default)]
 pub struct Assignments {
-    /// Interval in which each assignment was created, including the assignments that were compacted
-    /// before a poll saw them.
+    /// For each assignment, the interval in which it was created. The map includes assignments that
+    /// were compacted before a poll saw them.
     pub made: BTreeMap<u64, Seen>,
     /// The session of the member that got each grant.
     pub grants: BTreeMap<Grant, String>,

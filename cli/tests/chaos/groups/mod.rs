@@ -143,8 +143,8 @@ fn all_written_to(members: &Members, from_ns: u64) -> bool {
     appended.collect::<BTreeSet<_>>().len() as u64 == PARTITIONS
 }
 
-/// Waits until the members satisfy `done`. Checks it every 200 ms, because a check may read all
-/// logs.
+/// Waits until the members satisfy `done`. Calls `done` only every 200 ms, because a call may read
+/// all logs.
 fn wait_for(
     members: &mut Members,
     backend: &mut Backend,

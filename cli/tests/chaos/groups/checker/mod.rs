@@ -55,8 +55,8 @@ struct Object {
 enum Kind {
     Entry(Entry),
     Claim,
-    /// A fence. The writer of a claim writes it before the claim, and it has no other effect on the
-    /// log.
+    /// A fence, which a writer creates before its claim. Fences only stop older writers, and are no
+    /// entries of the log.
     Fence,
 }
 
@@ -236,7 +236,8 @@ pub fn fewest<'a>(lines: impl Iterator<Item = &'a Line>) -> (usize, usize) {
     (writers.into_iter().min().unwrap_or(0), appends.into_iter().min().unwrap_or(0))
 }
 
-/// Parses an object of a log without the parser of the library, so that a fault there is found.
+/// Parses an object of a log without the parser of the library, so that the checker also finds
+/// faults of this parser.
 fn object(name: &str, body: &Bytes) -> Object {
     #[derive(Deserialize)]
     struct Header {
