@@ -117,8 +117,8 @@ fn no_epoch_is_resigned_if_the_guard_is_killed_too() {
     assert!(!is_sealed(&scene), "{}", a.said());
 }
 
-/// Even without its standby, the guard is an ancestor of all processes of CMD, so it sees their
-/// ends.
+/// Even without its standby, the guard is an ancestor of all processes of CMD, so it notices when
+/// these processes end.
 #[test]
 fn a_guard_without_its_standby_resigns() {
     let scene = Scene::new(TENURE);
@@ -138,8 +138,8 @@ fn an_epoch_is_resigned_if_cmd_and_tenure_are_killed_together() {
     let script = "echo $$ > cmd; exec sleep 1000";
     let mut a = scene.script("a", &LONG, script);
     let cmd = scene.number("cmd");
-    // The guard is stopped while CMD and `tenure` end. When the guard continues, it may detect the
-    // two ends in either order.
+    // The guard is suspended (SIGSTOP) while CMD and `tenure` end. When the guard continues, it may
+    // detect the two ends in either order.
     let guard = pid(a.guard());
     kill(guard, Signal::SIGSTOP).expect("the guard is alive");
     kill(pid(cmd), Signal::SIGKILL).expect("the guard is alive");
@@ -225,7 +225,7 @@ fn lock_of_the_store(scene: &Scene) -> File {
 }
 
 /// After a forced deposition, other candidates do not wait for the lapse of the lease. Before the
-/// fix, the deposed leader logged that they wait.
+/// fix, the deposed leader nevertheless logged that the other candidates wait.
 #[test]
 fn regression_a_leader_deposed_as_dead_does_not_report_that_others_wait() {
     let scene = Scene::new(TENURE);

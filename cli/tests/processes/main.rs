@@ -1,5 +1,5 @@
-//! Tests of `tenure run`, `tenure group run` and their guards as processes, which the tests kill,
-//! stop and terminate.
+//! Tests of `tenure run`, `tenure group run` and their guards as processes. The tests kill, suspend
+//! and terminate these processes.
 #![cfg(target_os = "linux")]
 
 mod app_health;

@@ -1,5 +1,5 @@
-//! Stops `tenure run` together with the guard and the standby of its CMD, as `pkill -STOP tenure`
-//! does.
+//! Suspends `tenure run` together with the guard and the standby of its CMD, as `pkill -STOP
+//! tenure` does.
 #![cfg(target_os = "linux")]
 
 use nix::sys::signal::{Signal, kill};
@@ -12,7 +12,7 @@ use tenure_testkit::command::{eventually, runs, state};
 /// lease.
 const VALIDITY: [&str; 4] = ["--validity", "12s", "--poll", "500ms"];
 
-/// Starts a leader and waits until CMD runs. Then stops the leader and the processes that `of`
+/// Starts a leader and waits until CMD runs. Then suspends the leader and the processes that `of`
 /// returns.
 fn stopped(scene: &Scene, script: &str, of: impl FnOnce(&Candidate) -> Vec<u32>) -> Candidate {
     let a = scene.script("a", &VALIDITY, script);
@@ -26,7 +26,7 @@ fn stopped(scene: &Scene, script: &str, of: impl FnOnce(&Candidate) -> Vec<u32>)
     a
 }
 
-/// Before the fix, the standby waited for the end of the stopped guard. So the commands of both
+/// Before the fix, the standby waited for the end of the suspended guard. So the commands of both
 /// leaders ran at the same time until the guard continued.
 #[test]
 fn regression_a_stopped_guard_of_a_stopped_tenure_does_not_save_its_command() {
@@ -45,8 +45,8 @@ fn regression_a_stopped_guard_of_a_stopped_tenure_does_not_save_its_command() {
     a.code();
 }
 
-/// The kernel kills CMD at the end of the lease. The standby process of the guard is stopped as
-/// well. When SIGCONT continues it, it ends the descendants of CMD.
+/// The kernel kills CMD at the end of the lease. The standby of the guard is suspended as well.
+/// After a SIGCONT, the standby ends the descendants of CMD.
 #[test]
 fn regression_a_command_ends_with_its_lease_although_all_tenure_processes_are_stopped() {
     let scene = Scene::new(TENURE);

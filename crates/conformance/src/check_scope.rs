@@ -163,8 +163,7 @@ impl CheckScope<'_> {
     }
 
     /// Lists all entries whose name starts with `prefix`, in pages of `limit` keys. The listing
-    /// starts after the key `after`. The caller gives this key in full, with the prefix of the
-    /// check.
+    /// starts after the key `after`, which is a whole key with the prefix of the check.
     pub(super) async fn list_from(
         &self,
         prefix: &str,

@@ -80,7 +80,7 @@ pub struct Capabilities {
     /// - both `PutOutcome::NotFound` and `PutOutcome::PreconditionFailed` for a replace of a
     ///   missing key
     pub lenient: bool,
-    /// Number of objects in the checks that find stale caches. Default: 30.
+    /// Number of objects in each check that detects stale caches. Default: 30.
     pub rounds: usize,
     /// Number of rounds of each race. Default: [`race_rounds`].
     pub race_rounds: usize,
@@ -104,7 +104,7 @@ impl Default for Capabilities {
     }
 }
 
-/// Number of checks for a store that dates its objects.
+/// Number of checks that the suite runs on a store with [`Capabilities::dates`].
 pub const CHECKS: usize = 20;
 
 /// Returns the default number of rounds of a race: 50, or the value of the environment variable
@@ -192,12 +192,13 @@ pub fn essential() -> impl Iterator<Item = &'static Check> {
 /// A guarantee of a store, and its check.
 #[derive(Debug)]
 pub struct Check {
-    /// Name in reports and in keys.
+    /// Name of the check in reports and in the keys of its objects.
     pub name: &'static str,
     /// Description of the guarantee, such as "lists only the prefix". Most descriptions continue a
     /// sentence that begins with "the store".
     pub promise: &'static str,
-    /// True if only elections with epoch files need this guarantee.
+    /// True if only elections with [`Layout::EpochFiles`](tenure::Layout::EpochFiles) need this
+    /// guarantee.
     pub of_listings: bool,
     essential: bool,
     test: for<'a> fn(CheckScope<'a>) -> BoxFuture<'a, Checked>,

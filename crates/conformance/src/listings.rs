@@ -197,7 +197,7 @@ pub(super) async fn lists_the_etags(scope: CheckScope<'_>) -> Checked {
 }
 
 impl CheckScope<'_> {
-    /// Checks that every listing has the same ETags as reads. Returns the listed ETags.
+    /// Checks that every listing shows the ETags that reads return. Returns these ETags.
     async fn shows_etags(&self, etags: &[ETag]) -> Checked<Vec<ETag>> {
         let mut listed = Vec::new();
         for limit in [1, 2, 1_000] {

@@ -46,9 +46,9 @@ async fn gone(group: &Group) -> GroupEnd {
     end
 }
 
-/// Asserts that the group is not reported as ended during a short wait. The wait is far longer than
-/// the delay between the report of CMD's end and the next report on the same pipe. On a slow
-/// machine, this check may miss an error, but it never fails without an error.
+/// Asserts that the guard does not report the end of the group during a short wait. A wrong report
+/// would follow the report of CMD's end on the same pipe within far less time. On a slow machine,
+/// the assertion may miss a wrong report, but it never fails without one.
 async fn stays_pending(gone: Pin<&mut impl Future<Output = (GroupEnd, Left)>>) {
     tokio::select! {
         (_, left) = gone => panic!("a process is alive, but reported as ended: {left:?}"),
@@ -142,8 +142,8 @@ async fn a_dropped_group_is_killed() {
     }
 }
 
-/// If the group is dropped, the process `tenure` is alive, and decides how the epoch ends. So the
-/// guard must not resign.
+/// When the process `tenure` drops the group, `tenure` is alive and decides how the epoch ends. So
+/// the guard must not resign the epoch.
 #[tokio::test]
 async fn a_dropped_group_does_not_resign() {
     let dir = tempfile::tempdir().expect("a directory");

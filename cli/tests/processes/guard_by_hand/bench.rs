@@ -22,8 +22,8 @@ pub const STUBBORN: &str = r#"trap '' TERM; sleep 1000 & echo $! > "$1"; wait; s
 pub const COUNTING: &str =
     r#"trap 'echo term >> "$1"' TERM; echo ready > "$1"; while :; do sleep 0.02; done"#;
 /// A script that has a child in another process group, a child in another session, and an orphan in
-/// a third session. Each of the three runs `ON_TERM` at a SIGTERM, and writes its process ID to a
-/// file in the directory.
+/// a third session. Each of the three writes its process ID to a file in the directory. A test
+/// replaces `ON_TERM` with the commands that each of the three runs at a SIGTERM.
 pub const ESCAPING: &str = r#"export D="$1"
     one='trap "ON_TERM" TERM; echo $$ > "$D/$0"; while :; do sleep 0.02; done'
     timeout 1000 sh -c "$one" group &
@@ -43,15 +43,15 @@ pub struct Guard {
     child: Child,
     orders: Option<PipeWriter>,
     reports: BufReader<PipeReader>,
-    /// Process ID of CMD, after CMD was started.
+    /// Process ID of CMD; 0 until the guard has reported the start of CMD.
     pub command: u32,
     /// The links in /proc to the guard's ends of the two pipes.
     pub pipes: [PathBuf; 2],
 }
 
 impl Guard {
-    /// Starts a guard and its CMD, a shell with this script and argument. The lease is long, and no
-    /// grace precedes its end.
+    /// Starts a guard and its CMD, a shell with this script and argument. The lease is long, and
+    /// CMD gets no grace before the lease ends.
     pub fn over(script: &str, argument: &Path) -> Guard {
         Guard::of("__guard", script, argument)
     }
@@ -72,7 +72,7 @@ impl Guard {
         Guard::with(verb, &[], command, argument)
     }
 
-    /// Starts a guard or a standby with these options. It waits for its first order.
+    /// Starts a guard or a standby with these options. The process waits for its first order.
     pub fn with(verb: &str, options: &[&str], command: &[&str], argument: &Path) -> Guard {
         let (orders_in, orders) = std::io::pipe().expect("a pipe");
         let (reports, reports_out) = std::io::pipe().expect("a pipe");
@@ -151,7 +151,7 @@ impl Guard {
         assert!(command::ended(&mut self.child).success());
     }
 
-    /// Returns the text that the guard has written to stderr until its exit.
+    /// Waits until the guard has closed its stderr, and returns the text that it wrote there.
     pub fn says(&mut self) -> String {
         let mut said = String::new();
         let id = self.child.id();

@@ -132,8 +132,9 @@ fn the_group_ends_with_the_lease_after_the_end_of_tenure() {
     assert!(said.contains("killed (SIGKILL)"), "{said}");
 }
 
-/// Before the fix, the guard did not check the deadline while it executed orders, and each order
-/// scanned /proc. After 2,000 signals, CMD ran for seconds beyond the lease.
+/// Before the fix, the guard checked the deadline only after it had executed all pending orders,
+/// and it scanned /proc for each order. With 2,000 orders to send a signal, CMD ran for seconds
+/// after the end of the lease.
 #[test]
 fn regression_many_orders_do_not_delay_the_end() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -144,7 +145,7 @@ fn regression_many_orders_do_not_delay_the_end() {
     let kill_at = in_ms(200);
     guard.lease(now(), kill_at);
     guard.hears(&["terminated", "watching"]);
-    // All these orders take the guard at least 20 s. So it must check the deadline between the
+    // The guard needs at least 20 s for all these orders. So it must check the deadline between the
     // orders.
     for _ in 0..20_000 {
         // On a loaded machine, the guard may end before it has received all orders.
@@ -209,8 +210,8 @@ fn signals_do_not_reach_the_guard() {
 fn regression_killed_is_reported_only_for_living_processes() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
-    // The script writes the file last. A `sleep` that starts after the SIGTERM would not get the
-    // signal.
+    // The file exists only after the script has started `sleep`. If `sleep` started after the
+    // SIGTERM, it would not get the signal, so the test waits for the file.
     let mut guard = Guard::over(r#"trap 'exit 5' TERM; sleep 1000 & echo $$ > "$1"; wait"#, &file);
     number_in(&file);
     guard.lease(now(), in_ms(HOUR));
@@ -255,8 +256,9 @@ fn regression_descendants_that_leave_the_group_get_sigterm() {
     }
 }
 
-/// A supervisor itself terminates its children, in an order that it chooses. So the guard sends
-/// SIGTERM to the supervisor, and not to the supervisor's child outside of the process group.
+/// A supervisor terminates its children itself, in an order that the supervisor chooses. So the
+/// guard sends SIGTERM to the supervisor, and not to the supervisor's child outside of the process
+/// group.
 #[test]
 fn a_child_outside_of_the_group_is_terminated_by_its_parent() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -31,7 +31,7 @@ fn is_resigned(dir: &Path) -> bool {
     snapshot(dir).end == Some(tenure::EpochEnd::Resigned)
 }
 
-/// Returns the order to resign the epoch of a dead leader.
+/// Returns the data with which the guard resigns the epoch after the death of the leader.
 fn order(dir: &Path) -> Value {
     let key = resign_key(dir);
     json!({

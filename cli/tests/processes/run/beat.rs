@@ -1,4 +1,5 @@
-//! Commands that repeatedly write the time to a file, and functions that read these beats.
+//! Commands that repeatedly write a *beat*, a line with the time, to a file, and functions that
+//! read the beats.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -13,7 +14,7 @@ use tenure_testkit::command::{eventually, now, pause};
 pub struct Beat {
     pub epoch: u64,
     pub name: String,
-    /// Reading of the boot clock when the command wrote the beat.
+    /// Time on the boot clock at which the command wrote the beat.
     pub at_ns: u128,
 }
 
@@ -27,7 +28,7 @@ pub fn beating(scene: &Scene, name: &str, options: &[&str]) -> Candidate {
     scene.start(name, command)
 }
 
-/// Returns the beats of the commands, in the order of the writes.
+/// Returns the beats in this file, in the order in which the commands wrote them.
 pub fn beats(scene: &Scene, file: &str) -> Vec<Beat> {
     let text = fs::read_to_string(scene.path(file)).unwrap_or_default();
     // The last line may be incomplete, so this function ignores it.
@@ -35,7 +36,7 @@ pub fn beats(scene: &Scene, file: &str) -> Vec<Beat> {
     whole.lines().map(Beat::parse).collect()
 }
 
-/// Waits for a beat of a command in a later epoch than `epoch`, and returns the last beat.
+/// Waits for a beat with a greater epoch than `epoch`, and returns the last beat.
 pub fn beat_above(scene: &Scene, epoch: u64) -> Beat {
     let mut last = None;
     eventually(&format!("a command runs in an epoch above {epoch}"), || {
@@ -57,8 +58,8 @@ impl Beat {
     }
 }
 
-/// Variable that makes this test program run as the command. Its value is the directory of the
-/// command's files.
+/// Environment variable that makes this test program act as the command. The value is the directory
+/// of the command's files.
 pub const BEATS: &str = "TENURE_TEST_BEATS";
 
 /// The command. The command writes beats to two logs until it is killed. The log `beats` accepts

@@ -1,4 +1,4 @@
-//! Tests of `tenure run` as processes, which the tests kill, stop and terminate.
+//! Tests of `tenure run` as processes. The tests kill, suspend and terminate these processes.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, File};
@@ -60,8 +60,8 @@ fn one_of_three_candidates_runs_through_kills_and_stops() {
     candidates[stopped].stop();
     let third = beat_above(&scene, second.epoch);
     assert_ne!(third.name, second.name);
-    // The candidate continues after the end of its lease, and must report that it has lost the
-    // leadership.
+    // The suspended candidate continues after the end of its lease, and must report that it has
+    // lost the leadership.
     candidates[stopped].signal(Signal::SIGCONT);
     candidates[stopped].says(&format!("lost epoch {}", second.epoch));
     assert!(candidates[stopped].lives(), "{}", candidates[stopped].said());
@@ -90,8 +90,8 @@ fn a_stopped_leader_exits_with_75_after_it_continues() {
     let mut a = beating(&scene, "a", SHORT);
     let first = beat_above(&scene, 0);
     a.signal(Signal::SIGSTOP);
-    // No other candidate exists that could seal the epoch. So the guard must end the command
-    // because of the end of the lease.
+    // No other candidate exists, so no process seals the epoch. The guard must end the command
+    // because the lease ends.
     let guard = a.guard();
     let mut last = None;
     eventually("the command is dead", || {
@@ -345,8 +345,8 @@ fn a_deleted_store_exits_with_75() {
     assert_eq!(a.code(), 75, "{}", a.said());
 }
 
-/// Seals the current epoch object as an operator does. The record gets the value `ended` in its
-/// field `ended`.
+/// Seals the current epoch object as an operator does, with this value in the field `ended` of the
+/// record.
 fn seal(scene: &Scene, ended: &str) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {

@@ -25,9 +25,9 @@ use super::check_scope::{self, CheckFailure, Checked};
 
 /// Number of writers in a round.
 pub const WRITERS: usize = 32;
-/// Number of keys in an overlapping round. Each key has one long write.
+/// Number of keys in a round of [`Shape::Overlapping`]. Each key has one long write.
 const OVERLAPPED: usize = 2;
-/// Number of rounds of each kind in a batch. All objects of a batch exist at the same time.
+/// Number of rounds of creates, or of replaces, in a batch. All its objects exist at the same time.
 const BATCH: u32 = 20;
 /// Minimum number of rounds of each kind, even after the caller stops the races.
 const FEWEST: u32 = 2;
@@ -39,7 +39,7 @@ const SHORTEST: usize = 160 << 10;
 /// Maximum time of a long write. After a slower write, the next long body has half the length.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The timing of the writers of a round. Rounds alternate between the shapes.
+/// The timing of the writers of a round. Rounds alternate between the two variants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     /// All writers write a short body to one key at the same moment.
@@ -72,7 +72,7 @@ pub struct Races {
     listings: bool,
     /// Length of the long bodies, in bytes. `None` if the store accepts no long body.
     pub long: Option<usize>,
-    /// Shortest time of a long write so far. Concurrent short writes delay a long write.
+    /// Shortest duration of a long write so far. Concurrent short writes delay the others.
     took: Duration,
     /// Delay of the next short writes, as a fraction of `took`.
     part: f64,
@@ -351,7 +351,7 @@ impl Races {
 }
 
 impl Races {
-    /// Creates an object. After an unknown effect, tries another key, up to [`TRIES`] times.
+    /// Creates an object. If the effect is unknown, tries another key, up to [`TRIES`] times.
     async fn an_object(&mut self) -> Checked<Start> {
         let mut asked = 0;
         loop {
@@ -382,7 +382,7 @@ async fn checked(
     }
 }
 
-/// Checks that no write that arrived after its timeout has changed the object.
+/// Checks that no write that took effect after its timeout has changed an object.
 async fn nothing_came_later(
     store: &Arc<dyn Store>,
     doubtful: &[(String, ETag)],

@@ -13,7 +13,8 @@ pub(super) const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// Maximum length of a body that the race reads, in bytes. The race identifies a longer body by its
 /// length.
 pub(super) const MAX_READ: usize = 64 << 10;
-/// Number of attempts at the write that prepares a race, and at the read that decides it.
+/// Maximum number of attempts of the write that prepares a race, and of the read that decides the
+/// race.
 pub(super) const TRIES: u32 = 5;
 
 /// An object that was read. A body longer than [`MAX_READ`] is omitted.
@@ -46,7 +47,7 @@ pub(super) async fn created(store: &Arc<dyn Store>, key: &str, body: &Bytes) -> 
     }
 }
 
-/// Reads the object at a key. An object with a body longer than [`MAX_READ`] is not an error.
+/// Reads the object at a key. A body longer than [`MAX_READ`] is omitted, and is not an error.
 pub(super) async fn look(store: &Arc<dyn Store>, key: &str) -> Checked<Option<Seen>> {
     match store.get(key, None, MAX_READ).await.map_err(CheckFailure::Request)? {
         GetOutcome::TooLarge { etag, len } => Ok(Some(Seen { etag, body: None, len })),

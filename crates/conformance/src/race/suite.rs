@@ -1,4 +1,4 @@
-//! The races of the conformance suite: a fixed number of rounds.
+//! The races of the conformance suite. Each race has a fixed number of rounds.
 
 use std::sync::Arc;
 

@@ -22,17 +22,17 @@ pub(super) struct Writer {
     pub(super) body: Bytes,
     /// ETag of the object to replace. `None` creates an object.
     pub(super) etag: Option<ETag>,
-    /// Delay between the release and the request.
+    /// Delay between the common start of all writers and the request.
     pub(super) delay: Duration,
     pub(super) long: bool,
 }
 
-/// Time between the arrival of the last writer at the barrier and the release. This time is enough
-/// for all tasks to wake up.
+/// Time between the moment at which all writers have reached the barrier and their common start.
+/// This time is enough for all tasks to wake up.
 const AHEAD: Duration = Duration::from_millis(1);
 
-/// Releases all writers together. Each writer sends its request after its delay. Returns the
-/// response and the latency of each writer, in the order of `writers`.
+/// Starts all writers at the same moment. Each writer sends its request after its delay. Returns
+/// the response and the latency of each writer, in the order of `writers`.
 pub(super) async fn write_all(
     store: &Arc<dyn Store>,
     writers: &[Writer],

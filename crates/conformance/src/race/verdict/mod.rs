@@ -12,7 +12,7 @@ use super::writers::WriteAnswer;
 pub struct Tally {
     /// Number of rounds of 32 writers.
     pub rounds: u32,
-    /// Number of races: one for each key, one or two per round.
+    /// Number of races. Each key of a round is one race, and a round has one or two keys.
     pub races: u32,
     /// Number of writers that won.
     pub done: u64,
