@@ -24,8 +24,8 @@ pub(super) struct Calls {
 }
 
 /// The attempts at one compare-and-swap: their number, the pauses between them, and whether one of
-/// them may have taken effect. Two kinds of loops use this type. The two kinds of loops prove in
-/// different ways that their write took effect:
+/// them may have taken effect. Two kinds of loops use this type. Each kind has a different proof
+/// that its write took effect:
 ///
 /// - *Raise* writes the token of a gate, a trim marker, the claim of an object, or a reservation.
 ///   Each attempt reads the object, decides, and writes on the condition of the ETag that it just

@@ -11,16 +11,17 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use tenure::{Error, ErrorKind};
 
-/// The format that this version writes, and the greatest format that it reads.
+/// Number of the format that this version writes. This number is also the greatest that this
+/// version reads.
 pub(super) const FORMAT: u64 = 1;
 /// Maximum length of a line, in bytes. The lines of this crate have at most 300 bytes.
 const MAX_LINE: usize = 1_024;
 
 /// The first line of one kind of object. The body of the object follows this line.
 pub(super) trait Line: Serialize + DeserializeOwned {
-    /// Name of the field with the format, which is the first field of the line.
+    /// Name of the first field of the line. The field has the number of the format.
     const TAG: &'static str;
-    /// Kind of the object, for messages.
+    /// Kind of the object, as error messages name it.
     const WHAT: &'static str;
 }
 

@@ -11,7 +11,7 @@ use tenure::{Epoch, Error, Loss};
 pub struct Stale {
     /// The refused token.
     pub offered: Epoch,
-    /// The greatest token seen.
+    /// The greatest token that the guard has seen.
     pub newest: Epoch,
 }
 
@@ -58,7 +58,7 @@ pub enum FencingError {
     /// quarter of its validity is left. The store did not cause this error. Stop the work. If the
     /// leader still extends the lease, the writer works again.
     LeaseEnding {
-        /// Reason of the loss; `None` if the lease is only at risk.
+        /// Reason of the loss of the leadership; `None` if the lease is only at risk.
         loss: Option<Loss>,
         /// [`Determinacy::Indeterminate`] if this call may have written.
         determinacy: Determinacy,

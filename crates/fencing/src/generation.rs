@@ -19,10 +19,10 @@ use super::calls::Calls;
 /// generation.
 ///
 /// **Limits.** The writes of the old leader succeed. The old leader does not learn that it lost the
-/// leadership, and its late objects must be deleted. A generation becomes the newest with its first
-/// object, so write a last object that marks the generation as complete for readers. The new leader
-/// must copy the data that it needs from the previous generation. If the old leader writes after
-/// the copy, its write is not in the new generation.
+/// leadership, and its late objects must be deleted. A generation becomes the newest when its first
+/// object is written. So write a marker as the last object, and let readers use only generations
+/// with this marker. The new leader must copy the data that it needs from the previous generation.
+/// If the old leader writes after the copy, its write is not in the new generation.
 ///
 /// # Examples
 ///
@@ -78,15 +78,15 @@ impl Generations {
     }
 
     /// Returns the key prefix of this epoch's objects: `<prefix>/epoch-%010d/`. Append the names of
-    /// the objects. No request.
+    /// the objects. Sends no request.
     #[must_use]
     pub fn key(&self, epoch: Epoch) -> String {
         format!("{}{:010}/", self.prefix, epoch.get())
     }
 
     /// Returns the greatest epoch that has objects under its [`key`](Generations::key); `None` if
-    /// no epoch has objects. Cost: 1 LIST in a small folder; tens of LIST at a million objects. A
-    /// failed request is not retried.
+    /// no epoch has objects. Cost: 1 LIST in a small folder, and tens of LIST requests in a folder
+    /// with a million objects. A failed request is not retried.
     ///
     /// # Errors
     ///

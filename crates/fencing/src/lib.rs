@@ -12,10 +12,10 @@
 //! | many objects on a store | [`Generations`]: keys that contain the epoch |
 //!
 //! Each guard accepts any [`Epoch`](tenure::Epoch), not only the epoch of a live
-//! [`Leadership`](tenure::Leadership). The writers also accept a lease ([`Token`]). Then each call
-//! ends before the lease does. A guard requires the same guarantees from the store as an election
-//! does. A guard reports a refused token as a [`Stale`] value. The refusal is final: no later call
-//! with that token succeeds, so its sender must stop.
+//! [`Leadership`](tenure::Leadership). The writers also accept a token with its lease ([`Token`]).
+//! Each call of such a writer ends before the lease ends. A guard requires the same guarantees from
+//! the store as an election does. A guard reports a refused token as a [`Stale`] value. The refusal
+//! is final: no later call with that token succeeds, so its sender must stop.
 //!
 //! ```
 //! use std::sync::Arc;

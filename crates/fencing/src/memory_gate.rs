@@ -55,7 +55,7 @@ struct Shared {
 #[derive(Default)]
 struct Permits {
     newest: Option<Epoch>,
-    /// Number of permits of each token.
+    /// Number of permits of each token that were not yet dropped.
     inside: BTreeMap<Epoch, usize>,
 }
 

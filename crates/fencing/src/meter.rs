@@ -19,8 +19,8 @@ impl GateMeter {
         let text = "Tokens that a durable gate has checked";
         describe_counter!("tenure_gate_checks_total", Unit::Count, text);
         let meter = GateMeter { gate: place(store, key).into() };
-        // Registers all outcomes at 0. Otherwise a query for the increase would miss the first
-        // event.
+        // Register the counter of each outcome with the value 0. Without this value, a query for
+        // the increase would miss the first event.
         for outcome in GATE_CHECKS {
             meter.count(outcome, 0);
         }

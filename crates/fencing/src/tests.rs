@@ -135,8 +135,8 @@ fn an_error_names_its_source() {
     assert!(FencingError::Trimmed { oldest: 3 }.source().is_none());
 }
 
-/// Before the fix, a running instance mistook the new object for an old version, and returned
-/// `UnsafeStore` for every token.
+/// A reset creates a deleted object again. Before the fix, a running instance mistook this new
+/// object for an old version, and returned `UnsafeStore` for every token.
 #[tokio::test(start_paused = true)]
 async fn regression_instances_accept_a_reset_after_the_deletion_of_the_gate() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());

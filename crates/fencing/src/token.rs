@@ -8,7 +8,7 @@ use tenure::{Epoch, Loss, Term};
 #[cfg(doc)]
 use crate::error::FencingError;
 
-/// A fencing token, and the lease of its grant, if the caller has one.
+/// A fencing token, with the lease that was granted together with it, if the caller has this lease.
 ///
 /// If the token has a lease, each call of the writer ends with [`FencingError::LeaseEnding`] as
 /// soon as less than a quarter of the validity is left, even if the store does not respond. A

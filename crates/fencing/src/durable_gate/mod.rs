@@ -26,8 +26,8 @@ pub use reset::GateState;
 /// token in the object never decreases.
 ///
 /// **Guarantees.** If the gate admits a token, the object had no greater token at some moment
-/// during the call. So after any instance has admitted a token, no instance admits a lower one in a
-/// call that begins later.
+/// during the call. So after any instance has admitted a token, no instance admits a lower token in
+/// a call that begins later.
 ///
 /// **Limits.** The admission and the action are two steps, as with
 /// [`Gate::admit`](super::Gate::admit): the service may pause between them. To prevent late actions
@@ -91,8 +91,8 @@ struct Seen {
 struct GateLine {
     tenure_gate: u64,
     newest: Epoch,
-    /// Number that each reset raises: the time of the reset in milliseconds since 1970, or the
-    /// previous number plus one.
+    /// Number that each reset raises. The new number is the time of the reset in milliseconds since
+    /// 1970, or the previous number plus one if that is greater.
     #[serde(default, skip_serializing_if = "is_zero")]
     resets: u64,
 }
@@ -144,11 +144,11 @@ impl DurableGate {
         self
     }
 
-    /// Admits the token, and stores it, if it is not lower than the greatest token seen.
+    /// If the token is not lower than the greatest token seen, admits and stores the token.
     ///
     /// If this process has seen this token or a greater one, the call costs 1 GET, or no request
-    /// with [`sole_instance`](DurableGate::sole_instance). Otherwise it costs 1 GET and 1 PUT, or 1
-    /// PUT if this process has seen the object.
+    /// with [`sole_instance`](DurableGate::sole_instance). For a new greater token, the call costs
+    /// 1 PUT, and 1 GET more if this process has not seen the object before.
     ///
     /// # Errors
     ///
@@ -210,7 +210,7 @@ impl DurableGate {
         Err(self.failed(last, &attempts))
     }
 
-    /// Returns the greatest token seen by any instance. 1 GET.
+    /// Returns the greatest token that any instance has seen. Cost: 1 GET.
     ///
     /// # Errors
     ///

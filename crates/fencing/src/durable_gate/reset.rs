@@ -18,9 +18,9 @@ use crate::calls::{Attempts, Swap};
 ///    [`Election::newest_epoch`](tenure::Election::newest_epoch).
 /// 4. [`reset`](GateState::reset) the gate to that token.
 ///
-/// The order matters: an election grants each token before a gate can admit it. So step 3 finds a
-/// token at least as great as each granted token that the gate has admitted by step 2, and the
-/// reset discards no granted token.
+/// The order matters: an election grants each token before a gate can admit it. So the token of
+/// step 3 is at least as great as each granted token that the gate admitted before step 2. The
+/// reset therefore discards no granted token.
 #[derive(Debug, Clone)]
 pub struct GateState {
     gate: DurableGate,
@@ -28,12 +28,12 @@ pub struct GateState {
 }
 
 impl DurableGate {
-    /// Reads the object, as the first step of a [`reset`](GateState::reset). 1 GET.
+    /// Reads the object, as the first step of a [`reset`](GateState::reset). Cost: 1 GET.
     ///
     /// # Errors
     ///
-    /// The errors of [`newest`](DurableGate::newest). An object that was deleted or lowered is not
-    /// an error here.
+    /// The errors of [`newest`](DurableGate::newest). A deleted object, or an object with a lower
+    /// token than before, is not an error.
     pub async fn inspect(&self) -> Result<GateState, Error> {
         require_timers()?;
         let failed = |error| self.reading(error);
@@ -71,7 +71,7 @@ impl GateState {
     /// Returns the token that the gate shows after the reset. Cost: 1 PUT, and 1 GET more if the
     /// PUT is refused or its response is lost.
     ///
-    /// `newest` must be at least the greatest token that a real leader was granted: the gate
+    /// `newest` must be at least the greatest token that the election has granted, because the gate
     /// refuses lower tokens from then on.
     ///
     /// The reset takes effect only while the object has the inspected version. So it never discards
@@ -83,15 +83,17 @@ impl GateState {
     /// After `Ok`, running instances admit real tokens again, starting with the next check. Restart
     /// instances with [`sole_instance`](DurableGate::sole_instance), and instances with a
     /// [`Gate`](crate::Gate), for example behind a `FenceLayer`: their memory still has the wrong
-    /// token. Restart all instances if the object was deleted after an earlier reset and the clock
-    /// of this process is behind the clock of the process that made the earlier reset.
+    /// token. Also restart all instances if both conditions are met: the object was deleted after
+    /// an earlier reset, and the clock of this process is behind the clock of the process that made
+    /// that reset.
     ///
     /// # Errors
     ///
-    /// - [`ErrorKind::Unavailable`]: if the object changed since the inspection, but not by a
-    ///   reset, this call wrote nothing: inspect the gate again. If the store failed at every
-    ///   attempt, repeat the call. If [`may_have_happened`](Error::may_have_happened) returns
-    ///   `true`, the reset may have taken effect.
+    /// - [`ErrorKind::Unavailable`]: the store failed at every attempt, or the object changed since
+    ///   the inspection, but not by a reset. After such a change, this call wrote nothing: inspect
+    ///   the gate again. After failures of the store, repeat the call. If
+    ///   [`may_have_happened`](Error::may_have_happened) returns `true`, the reset may have taken
+    ///   effect.
     /// - The errors of [`inspect`](DurableGate::inspect).
     pub async fn reset(&self, newest: Epoch) -> Result<Epoch, Error> {
         require_timers()?;

@@ -1,4 +1,5 @@
-//! Tokens over HTTP: a layer sends them, and another refuses stale ones (feature `tower`).
+//! Tokens over HTTP (feature `tower`): [`TokenLayer`] sends tokens, and [`FenceLayer`] refuses
+//! stale tokens.
 //!
 //! ```
 //! use tenure_fencing::Gate;
@@ -150,7 +151,7 @@ impl TokenLayer {
     /// The default name of the header, here and in [`FenceLayer`]: `Fencing-Token`.
     pub const HEADER: HeaderName = HeaderName::from_static("fencing-token");
 
-    /// Creates a layer that sends this token, as `Fencing-Token`.
+    /// Creates a layer that sends this token in the header `Fencing-Token`.
     #[must_use]
     pub fn new(token: Epoch) -> TokenLayer {
         TokenLayer { token, header: Self::HEADER }
@@ -181,13 +182,14 @@ impl FenceLayer {
         FenceLayer { gate, durable, election, ceiling: Epoch::MAX, header: TokenLayer::HEADER }
     }
 
-    /// Verifies each token above the greatest that the gate has seen. The layer refuses a token
-    /// above [`Election::newest_epoch`] with 403, so no sender can make the gate refuse the real
-    /// leaders. A verification costs 1 LIST; 1 GET if the election uses a single object. If the
-    /// store does not respond, the layer refuses the request with 503.
+    /// Verifies each token above the greatest token that the gate has seen. The layer refuses a
+    /// token above [`Election::newest_epoch`] with 403, so no sender can make the gate refuse the
+    /// real leaders. A verification costs 1 LIST, or 1 GET with
+    /// [`Layout::SingleObject`](tenure::Layout::SingleObject). If the store does not respond, the
+    /// layer refuses the request with 503.
     ///
     /// The tokens must be epochs of this election. The service does not campaign. It needs only the
-    /// permission to list, or to read if the election uses a single object.
+    /// permission for the requests of the verification.
     #[must_use]
     pub fn verify(mut self, election: Election) -> FenceLayer {
         self.election = Some(election);

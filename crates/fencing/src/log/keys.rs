@@ -1,4 +1,4 @@
-//! The keys of the log's objects, and the numbers in a listing.
+//! Makes the keys of the log's objects, and reads the objects' numbers from the keys of a listing.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;

@@ -36,7 +36,8 @@ pub use writer::LogWriter;
 ///   along the log.
 /// - An append that returned `Ok` is in the log at its number. The log has no entry of another
 ///   writer between this entry and the newest entry that the writer knew before the append.
-/// - For each number, a reader returns the first object that was created at it, or no object.
+/// - For each number, a reader returns the first object that was created at that number, or no
+///   object.
 ///
 /// **Limits.** The data of a reader may be outdated when the reader uses them. A trim needs no
 /// token. So the caller must know that no leader, present or future, needs the trimmed entries. If
@@ -75,7 +76,8 @@ pub use writer::LogWriter;
 pub struct FencedLog {
     calls: Calls,
     keys: LogKeys,
-    /// The greatest number seen, at which the next search starts; 0 if no number was seen.
+    /// Greatest number that this log has seen, at which the next search for the end starts; 0 if it
+    /// has seen no number.
     known: Arc<AtomicU64>,
 }
 
@@ -98,7 +100,7 @@ impl LogEntry {
     }
 }
 
-/// An object of the log.
+/// An object of the log, as a read returned it.
 struct Read {
     header: Header,
     body: Bytes,
@@ -189,9 +191,9 @@ impl FencedLog {
     /// `Err` contains a number that has no object: the object was trimmed meanwhile or deleted by
     /// other means.
     ///
-    /// Costs 1 GET, and 1 GET more for each number from the last fence at the end of the log down
-    /// to the newest entry or claim. Fences at the end belong to a writer that is opening the log
-    /// or has failed to open it.
+    /// Costs 1 GET. If the log ends with fences, each number from the last fence down to the newest
+    /// entry or claim costs 1 GET more. Fences at the end belong to a writer that is opening the
+    /// log or has failed to open it.
     async fn below_fences(&self, end: NonZeroU64) -> Result<Result<(u64, Read), u64>, Error> {
         let (mut number, mut base) = (end.get(), end.get());
         loop {
@@ -240,8 +242,8 @@ impl FencedLog {
         self.calls.error(ErrorKind::NewestDeleted, &why)
     }
 
-    /// The error for a log that changed during each attempt: other writers are too busy, or the
-    /// store contradicts itself.
+    /// The error for a log that changed during each attempt. Either other writers append too often,
+    /// or responses of the store contradict each other.
     fn restless(&self, doing: &str) -> Error {
         let why = format!("{doing} the log {}: it changed during each attempt", self.keys.0);
         self.calls.error(ErrorKind::Unavailable, &why)

@@ -26,11 +26,11 @@ impl FencedLog {
     /// Reads the newest entry; `None` if the log has no entry. This method is for readers: it needs
     /// no token.
     ///
-    /// Cost: 1 LIST and 2 GET; 3 GET if the newest writer has not appended. A log of a million
-    /// objects costs about 25 LIST more, unless this `FencedLog` has seen the end before. A log
-    /// that ends with fences costs 1 GET more for each number from the last fence down to the
-    /// newest entry or claim. The log ends with fences while a writer opens it and a busy older
-    /// writer appends.
+    /// Cost: 1 LIST and 2 GET, and 1 GET more if the newest writer has not appended an entry. A log
+    /// of a million objects costs about 25 LIST more, unless this `FencedLog` has seen the end
+    /// before. A log that ends with fences costs 1 GET more for each number from the last fence
+    /// down to the newest entry or claim. The log ends with fences while a writer opens it and a
+    /// busy older writer appends.
     ///
     /// # Errors
     ///
@@ -115,8 +115,8 @@ impl FencedLog {
         Box::pin(batches.try_flatten())
     }
 
-    /// Returns a number that is at most the number of the oldest entry: 1 if the log was never
-    /// trimmed. 1 GET.
+    /// Returns a lower bound of the number of the oldest entry. The bound is 1 if the log was never
+    /// trimmed. Cost: 1 GET.
     ///
     /// # Errors
     ///
@@ -139,14 +139,14 @@ struct Reading {
     log: FencedLog,
     /// Number of the next object. The log has no gaps below its newest entry.
     next: u64,
-    /// Start of the next page; `None` after the last page.
+    /// Start of the next page of the listing; `None` after the last page.
     list: Option<After>,
     listed: VecDeque<u64>,
 }
 
 impl Reading {
-    /// Returns the entries among the next objects; `None` at the end. A batch of claims and fences
-    /// is empty.
+    /// Returns the entries among the next objects; `None` at the end of the log. If all next
+    /// objects are claims and fences, the batch is empty.
     async fn batch(&mut self) -> Result<Option<Vec<LogEntry>>, FencingError> {
         if self.listed.is_empty() {
             let Some(after) = self.list.take() else { return Ok(None) };
@@ -190,16 +190,16 @@ impl Reading {
     }
 
     /// Checks that the log ends before the number `next`. The listing has no object at this number,
-    /// but it has an object at the number `above`. The log ends here if all objects from `above` on
-    /// are fences of a writer that is opening the log.
+    /// but it has an object at the number `above`. The log ends before `next` if all objects from
+    /// `above` on are fences of a writer that is opening the log.
     async fn require_end(&self, above: u64) -> Result<(), FencingError> {
         let fenced = self.log.object(above).await?.is_some_and(|it| it.header.is_fence());
         let newest = match self.log.end().await? {
             Some(end) => self.log.below_fences(end).await?.ok().map(|(newest, _)| newest),
             None => None,
         };
-        // If the newest entry is below the next number, the log ends here. Otherwise the object at
-        // the next number exists by now, or a trim has deleted it.
+        // If the newest entry is below `next`, the log ends before `next`. If it is not, the object
+        // at `next` was created since the listing, or a trim has deleted it.
         let is_end = newest.is_some_and(|newest| newest < self.next);
         let whole = is_end || self.log.object(self.next).await?.is_some();
         self.require_untrimmed(self.next).await?;

@@ -36,8 +36,8 @@ impl FencedLog {
     /// A trim needs no token. Several callers may trim concurrently. If a trim is interrupted at
     /// any point, the next trim deletes the rest.
     ///
-    /// Cost: 1 GET, the cost of [`latest`](FencedLog::latest), 1 GET for each claim since the last
-    /// trim, 2 PUT, 2 LIST and 1 DELETE for every 1,000 entries.
+    /// Cost: 1 GET, the cost of [`latest`](FencedLog::latest), 2 PUT, and 1 GET for each claim
+    /// since the last trim. Every 1,000 entries cost 2 LIST and 1 DELETE more.
     ///
     /// # Errors
     ///

@@ -51,14 +51,15 @@ pub struct LogWriter {
 impl FencedLog {
     /// Claims the log for this token. Older writers cannot append any more.
     ///
-    /// Cost: 2 LIST, 1 GET and 1 PUT if the log has fewer than 1,000 objects or this `FencedLog`
-    /// has seen its end; about 25 LIST more at a million objects. While an older writer appends,
-    /// the number of requests depends on the pace of that writer: at most 18 if the older writer
-    /// sends as many requests as this writer, at most 38 if it sends four times as many (F18).
+    /// Cost: 2 LIST, 1 GET and 1 PUT. A log of a million objects costs about 25 LIST more, unless
+    /// this `FencedLog` has seen its end before. While an older writer appends, the number of
+    /// requests depends on the pace of that writer. It is at most 18 if the older writer sends as
+    /// many requests as this writer, and at most 38 if the older writer sends four times as many
+    /// (F18).
     ///
-    /// Dropping the future is safe; the claim may still take effect. If an older writer is busy,
-    /// this call may also have sent a fence, which may arrive late. A late fence may end the writer
-    /// that the next call of `open` returns: its append fails with
+    /// Dropping the future is safe, but the claim may still take effect. If an older writer is
+    /// busy, this call may also have sent a fence, which may arrive late. A late fence may end the
+    /// writer that the next call of `open` returns: its append fails with
     /// [`Replaced`](FencingError::Replaced). Open the log again.
     ///
     /// # Errors
@@ -90,13 +91,13 @@ impl LogWriter {
     }
 
     /// Returns the number of the newest entry that this writer appended or found. `None` if the log
-    /// has no entry, or while the effect of an append is unknown. No request.
+    /// has no entry, or while the effect of an append is unknown. Sends no request.
     #[must_use]
     pub fn last(&self) -> Option<u64> {
         self.machine.standing().map(|standing| standing.last).filter(|last| *last > 0)
     }
 
-    /// Reads the newest entry that this writer appended or found. 1 GET. Immediately after
+    /// Reads the newest entry that this writer appended or found. Cost: 1 GET. Immediately after
     /// [`open`](FencedLog::open), this entry is the last entry of all older writers. Later, a newer
     /// writer may have appended other entries.
     ///
@@ -124,7 +125,7 @@ impl LogWriter {
     /// the call reads the object back with 1 GET, and may make a few further attempts. Each fence
     /// of a lower epoch at the number of the append costs 1 PUT and 2 GET more.
     ///
-    /// After the future is dropped the effect is unknown, as after an error with
+    /// If the future is dropped, the effect of the append is unknown, as after an error with
     /// [`may_have_happened`](FencingError::may_have_happened).
     ///
     /// # Errors
@@ -180,8 +181,8 @@ impl LogWriter {
         outcome.unwrap_or_else(|loss| Err(FencingError::ending(loss, self.unknown)))
     }
 
-    /// Sends requests until the machine has a position or has ended, or until too many requests
-    /// have failed. Returns the number of the newest entry.
+    /// Sends the requests of the state machine until the writer has a position or has ended, or
+    /// until too many requests have failed. Returns the number of the newest entry.
     async fn drive_on(&mut self, doing: &str) -> Result<u64, FencingError> {
         let (mut failures, mut refused) = (0, false);
         while let Some(request) = self.machine.request() {

@@ -29,7 +29,7 @@ pub use writer::ObjectWriter;
 /// again, under the new epoch. From then on no write of an older writer takes effect, even if the
 /// older writer checked its lease before the claim, and however late its request arrives. The body
 /// that `open` returns includes all writes of older writers. Each write requires the ETag of the
-/// writer's previous write: a writer never overwrites an unseen body.
+/// writer's previous write, so a writer never overwrites a body that it has not seen.
 ///
 /// If an epoch has several writers, only the last one that opened can write; the others get
 /// [`FencingError::Replaced`].
@@ -148,7 +148,7 @@ impl FencedObject {
     }
 
     /// Reads the contents; `None` if the object was never opened. This method is for readers: it
-    /// needs no token. 1 GET.
+    /// needs no token. Cost: 1 GET.
     ///
     /// # Errors
     ///
@@ -171,7 +171,7 @@ impl FencedObject {
     /// a greater epoch, the older writer stops. So `open` makes at most 16 more attempts for each
     /// older writer.
     ///
-    /// Dropping the future is safe; the claim may still take effect.
+    /// Dropping the future is safe, but the claim may still take effect.
     ///
     /// # Errors
     ///
@@ -179,11 +179,10 @@ impl FencedObject {
     ///   written.
     /// - [`FencingError::LeaseEnding`]: the lease of the token is at risk or has ended.
     /// - [`FencingError::Failed`]: the errors of [`read`](FencedObject::read), after several
-    ///   attempts. The kind is also [`ErrorKind::Unavailable`] after 64 refusals, if other writers
-    ///   continue and ignore the reservation. The claim may have taken effect: open the object
-    ///   again.
-    ///   [`ErrorKind::NoRuntime`]: nothing was sent; call this method in a Tokio runtime with
-    ///   timers.
+    ///   attempts. If other writers ignore the reservation, so that the store refuses 64 attempts,
+    ///   the kind is [`ErrorKind::Unavailable`]. The claim may have taken effect: open the object
+    ///   again. [`ErrorKind::NoRuntime`]: nothing was sent; call this method in a Tokio runtime
+    ///   with timers.
     pub async fn open(&self, token: impl Into<Token>) -> Result<ObjectWriter, FencingError> {
         require_timers()?;
         let token = token.into();

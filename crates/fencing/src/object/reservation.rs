@@ -1,4 +1,4 @@
-//! The reservation: a writer that is slower than older writers asks them to stop.
+//! The reservation: an object with which a writer asks faster writers of older epochs to stop.
 //!
 //! A claim takes a GET and a PUT, and a write takes one PUT. So a busy older writer could change
 //! the object between the GET and the PUT of each claim. A writer reads the reservation before
@@ -41,7 +41,7 @@ impl Line for ReservationLine {
     const WHAT: &'static str = "a fenced object's reservation";
 }
 
-/// Counts the writes of an object and its clones.
+/// Counts the writes of one [`FencedObject`] and its clones.
 #[derive(Debug, Default)]
 pub(super) struct Operations(AtomicU32);
 

@@ -73,7 +73,7 @@ impl ObjectWriter {
     }
 
     /// Returns the body that this writer wrote or read last; `None` if the object was never
-    /// written. No request.
+    /// written. Sends no request.
     #[must_use]
     pub fn body(&self) -> Option<&Bytes> {
         self.body.as_ref()
@@ -155,7 +155,7 @@ impl ObjectWriter {
         self.etag = etag;
         self.body = body;
         // The writes in `sent` require the previous ETag. The object never has that ETag again, so
-        // they cannot take effect.
+        // these writes cannot take effect.
         self.sent.clear();
     }
 

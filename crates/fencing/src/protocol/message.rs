@@ -89,7 +89,7 @@ pub enum LogAnswer {
     Floor(u64),
 }
 
-/// The final reason why a writer has ended.
+/// The reason why a writer has ended. It does not change later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ended {
     /// A greater epoch has claimed the log. If `maybe` is true, the pending append may be in the
@@ -97,8 +97,8 @@ pub enum Ended {
     Stale { newest: Epoch, maybe: bool },
     /// A later writer of the same epoch has claimed the log.
     Replaced { maybe: bool },
-    /// The writer has seen this number, but the log has no object at this number or above it any
-    /// more.
+    /// The writer has seen an object at this number, but the log no longer has an object at this
+    /// number or at a greater one.
     Gone(u64),
     /// This number has an object of this lower epoch, although a greater epoch wrote before it:
     /// objects were deleted by other means, or the store violated a guarantee.

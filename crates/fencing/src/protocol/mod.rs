@@ -17,14 +17,16 @@
 //! 3. *While the effect of an append is unknown, the writer sends no other object to its number.*
 //!    So if the append is in the log, it has this number, even if a trim deleted its object and a
 //!    late request created it again.
-//! 4. *A writer passes fences of lower epochs.* The writer of a passed fence was opening the log
-//!    when the greater epoch claimed the log. This writer ends when it finds an object of the
-//!    greater epoch. The passed fences are between the entries of the writer that passed them. No
-//!    paused writer depends on them, so a trim deletes them.
+//! 4. *A writer passes fences of lower epochs:* it appends at the number after the fence. The
+//!    creator of a passed fence was opening the log when the greater epoch claimed the log. The
+//!    creator ends when it finds an object of the greater epoch. The passed fences are between the
+//!    entries of the writer that passed them. No paused writer depends on them, so a trim deletes
+//!    them.
 //!
-//! An object below the *floor* of the trim marker may be a ghost: created again at a deleted
-//! number. A trim raises the floor before it deletes. A reader that reads the object first and the
-//! floor afterwards can exclude ghosts: an object at or above the floor is not a ghost.
+//! An object below the *floor* of the trim marker may be a *ghost*, which a late request created
+//! again after a trim had deleted the object. A trim raises the floor before it deletes. A reader
+//! that reads the object first and the floor afterwards can exclude ghosts: an object at or above
+//! the floor is not a ghost.
 
 use std::num::NonZeroU64;
 

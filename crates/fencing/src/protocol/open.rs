@@ -5,10 +5,10 @@
 //! writer of an older epoch appends during these requests, the create is refused. After a refused
 //! claim the new writer creates a *fence* at a number beyond the end. The distance is 2, and
 //! doubles after each refusal. The older writer appends at consecutive numbers, so it reaches the
-//! fence and is refused permanently. The new writer confirms the fence like a claim, *walks* down
-//! from it, and creates a fence at each free number. The walk ends at the newest entry or claim,
-//! the last object of the older epochs. No number between that object and the fence is free, so the
-//! new writer creates its claim at the number after the fence.
+//! fence and is refused permanently. The new writer confirms the fence as it confirms a claim. Then
+//! it *walks* down from the fence, and creates a fence at each free number. The walk ends at the
+//! newest entry or claim, the last object of the older epochs. No number between that object and
+//! the fence is free, so the new writer creates its claim at the number after the fence.
 
 use std::num::NonZeroU64;
 
@@ -153,8 +153,8 @@ impl Writer {
         let above_base = walk.number > walk.base;
         let Some(found) = found else {
             return match walk.why {
-                // The earlier create of this fence may still take effect. It creates the same fence
-                // as the repeated create.
+                // An earlier attempt to create this fence may still take effect. Both attempts
+                // create the same fence.
                 Why::Claim if above_base => State::Fill(walk),
                 Why::Verdict if above_base => self.step_down(walk, fresh),
                 // The object was trimmed, so the log has newer objects. The writer searches for the

@@ -180,8 +180,8 @@ fn a_writer_passes_only_fences_of_lower_epochs() {
     let mut trimmed = writer.clone();
     writer.handle(LogAnswer::Found(entry(3, 31, 6)), nonce(0));
     assert_eq!(writer.ended(), Some(Ended::Stale { newest: e(3), maybe: true }));
-    // `trimmed` finds no object at 7 and 6 either. The number 6 is the base of the fence, so its
-    // object was trimmed, and the writer searches for a newer end.
+    // The writer `trimmed` also finds no object at 7 and no object at 6. The number 6 is the base
+    // of the fence, so its object was trimmed, and the writer searches for a newer end.
     trimmed.handle(LogAnswer::Missing, nonce(0));
     assert_eq!(trimmed.request(), Some(LogRequest::Read(6)));
     trimmed.handle(LogAnswer::Missing, nonce(0));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::message::{Header, Kind};
 
-/// The body of the trim marker. Both numbers only grow.
+/// The body of the trim marker. The two numbers never decrease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Floor {
     /// Number below which all entries are trimmed. Readers ignore all objects below it.
@@ -28,8 +28,8 @@ impl Floor {
     }
 }
 
-/// A trim. The trim first reads all claims from the newest to the oldest: each claim has the number
-/// of the previous claim.
+/// A trim of the log. The trim first reads all claims, from the newest to the oldest. It finds them
+/// because each claim has the number of the previous claim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Sweep {
     from: u64,

@@ -103,7 +103,7 @@ async fn fences_of_a_killed_process_stop_no_other_writer() {
     }
 }
 
-/// If a number below a fence has no object, the log ends there only if all later objects are
+/// A number without an object below a fence is the end of the log only if all later objects are
 /// fences.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_entry_below_a_fence_is_not_the_end() {
@@ -184,15 +184,16 @@ fn failed<T: std::fmt::Debug>(
     (took, outcome.unwrap_err())
 }
 
-/// Before the fix, `open` sent 15,000 requests without a pause and did not end. `latest` and `trim`
-/// also sent their requests without a pause.
+/// Before the fix, if the newest entry was missing, `open` sent 15,000 requests without a pause and
+/// did not end. `latest` and `trim` also sent their requests without a pause.
 #[tokio::test(start_paused = true)]
 async fn regression_a_missing_newest_entry_ends_an_opening_after_a_few_requests() {
     let memory = Arc::new(MemoryStore::new());
     log_with_fences_left(&memory).await;
     memory.delete(vec![format!("log/{:020}", 3)]).await.unwrap();
     let faults = FaultStore::new(Arc::clone(&memory) as Arc<dyn Store>);
-    // After 100 listings, this fault ends calls that would never end.
+    // This fault makes every listing after the first 100 fail, so that a call without an end fails
+    // the test instead.
     faults.on(Call::List).skip(100).always().fault(Fault::Denied);
     let log = || log_of(&(Arc::new(faults.clone()) as Arc<dyn Store>));
     for call in ["open", "latest", "trim"] {

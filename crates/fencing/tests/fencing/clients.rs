@@ -69,7 +69,7 @@ async fn settle() {
 
 /// hyper drops the handler of a client that has disconnected. Before the fix, the permit was
 /// dropped together with the handler while the handler called the backend. So a newer write was
-/// admitted, and the backend applied the older write after it.
+/// admitted, and the backend applied the older write after the newer write.
 #[tokio::test(start_paused = true)]
 async fn regression_a_write_of_a_disconnected_client_is_applied_before_a_newer_one() {
     let (go, held) = oneshot::channel();

@@ -1,5 +1,5 @@
-//! Lost responses, refusals without a reason, and failures of the store. The guards read back the
-//! effect or report it as unknown.
+//! Lost responses, refusals without a reason, and failures of the store. The guards read the object
+//! back to learn the effect of a request, or report the effect as unknown.
 
 use std::time::Duration;
 

@@ -26,7 +26,8 @@ async fn unused_fields_are_not_written() {
         without_nonce(&memory, &entry).await,
         "{\"tenure_log\":1,\"epoch\":2,\"nonce\":N,\"claim\":1}\nx"
     );
-    // An older version refuses a gate with the field `resets`, so a line without resets omits it.
+    // An older version refuses a gate with the field `resets`. So the line of a gate that was never
+    // reset omits this field.
     gate_of(&store).admit(e(2)).await.unwrap();
     assert_eq!(object_at(&memory, "g").await, "{\"tenure_gate\":1,\"newest\":2}\n");
 }

@@ -151,7 +151,7 @@ async fn a_claim_at_a_trimmed_number_does_not_count() {
         assert_eq!(third.append("c").await.unwrap(), 5);
         assert_eq!(third.append("d").await.unwrap(), 6);
         log.trim(6).await.unwrap();
-        // The delayed claim arrives at number 3. This entry was trimmed.
+        // The delayed claim arrives at number 3, whose entry was trimmed.
         let opened = zombie.await.unwrap();
         match expected {
             Some((offered, newest)) => refused(opened, offered, newest),

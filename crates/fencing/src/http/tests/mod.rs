@@ -35,7 +35,7 @@ impl Resource {
         self.0.lock().unwrap().clone()
     }
 
-    /// Returns a service that writes the token of each request to the resource immediately.
+    /// Returns a service that immediately writes the token of each request to the resource.
     fn service(
         &self,
     ) -> impl Service<Request<()>, Response = Response<String>, Error = Infallible, Future: Send>
@@ -164,7 +164,7 @@ async fn a_paused_admitted_request_writes_before_the_newer_one() {
     assert_eq!(zombie(|held| layer.layer(held)).await, [1, 2]);
 }
 
-/// A fence that drops the permit before the write.
+/// A wrong guard, which drops the permit before the service writes.
 #[derive(Clone)]
 struct Careless {
     gate: Gate,
