@@ -1,4 +1,4 @@
-//! The listing of the epochs, concurrent with deletions and the request for the next page.
+//! Lists the epochs page by page, while the run deletes epochs and requests the next page.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::record::listing::{EpochsOfPage, key_of};
 use crate::store::{Page, StoreError, listed_within};
 
 impl Run<'_> {
-    /// Returns the answer to a request. During the wait, deletions and the request for the next
-    /// page continue.
+    /// Waits for a request, and returns the store's answer. During the wait, deletions and the
+    /// request for the next page continue.
     pub(super) async fn while_deleting<T>(
         &mut self,
         request: impl Future<Output = T>,
@@ -33,7 +33,8 @@ impl Run<'_> {
         }
     }
 
-    /// Requests a page. [`page_ahead`](Run::page_ahead) waits for the page.
+    /// Prepares the request for a page, and does not wait for the page.
+    /// [`page_ahead`](Run::page_ahead) waits for it.
     pub(super) fn list_ahead(&mut self, after: After) {
         let Compactor { store, keys, request_timeout, .. } = self.compactor;
         let (store, limit) = (Arc::clone(store), *request_timeout);
@@ -60,7 +61,7 @@ impl Run<'_> {
         self.epochs_of(&after, page)
     }
 
-    /// Lists one page. During the wait, deletions continue.
+    /// Lists one page, and waits for its epochs. During the wait, deletions continue.
     pub(super) async fn list(&mut self, after: &After) -> Result<EpochsOfPage, Error> {
         let Compactor { store, keys, request_timeout, .. } = self.compactor;
         let start = key_of(keys, after);

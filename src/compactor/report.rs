@@ -9,46 +9,48 @@ use crate::error::ErrorKind;
 
 /// The result of one run of a [`Compactor`](crate::Compactor).
 ///
-/// Each `listed` epoch counts in exactly one of `deleted`, `kept` and `failed`.
+/// Each epoch in `listed` is also counted in exactly one of `deleted`, `kept` and `failed`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// Epoch objects in the listing. Other objects do not count.
+    /// Number of epoch objects that the run listed. Other objects do not count.
     pub listed: u64,
-    /// Epoch objects that this run deleted, or that another process deleted first. In a dry run,
-    /// the epoch objects to delete.
+    /// Number of epoch objects that this run deleted, or that another process deleted first. In a
+    /// dry run, the number of epoch objects that a real run would delete.
     pub deleted: u64,
-    /// Epoch objects that this run kept: the newest and the young ones, and all epochs below the
-    /// last possible epoch or below an epoch that a restore holds.
+    /// Number of epoch objects that this run kept. The run keeps the newest epochs and the young
+    /// epochs. If the run listed [`Epoch::MAX`] or an epoch that a restore holds, it also keeps all
+    /// lower epochs.
     pub kept: u64,
-    /// Epochs among `kept` that are superseded, but younger than `min_age_ms` or without a date. 0
-    /// if the run was interrupted, or stopped at the last possible epoch or at a held epoch.
+    /// Number of superseded epochs in `kept` that are younger than `min_age_ms` or have no date.
+    /// The number is 0 if the run was interrupted, or if [`Epoch::MAX`] or a held epoch stopped the
+    /// run.
     pub too_young: u64,
-    /// Epoch objects that the store did not delete. The next run tries to delete these objects
-    /// again.
+    /// Number of epoch objects that the store failed to delete. The next run tries to delete these
+    /// objects again.
     pub failed: u64,
     /// Total length of the deleted bodies in bytes, without older versions in a versioned bucket.
     pub bytes: u64,
-    /// Requests sent, as the [`Store`](crate::store::Store) counts them.
+    /// Number of requests that this run sent: one for each call of the
+    /// [`Store`](crate::store::Store).
     pub requests: u64,
-    /// Newest epoch that the run saw before its end or its interruption. `None` if there is no
-    /// epoch object. If the newest epoch is [`Epoch::MAX`], the run deletes nothing and does not
-    /// list lower epochs.
+    /// Newest epoch that the run has listed. `None` if the run listed no epoch object. If the
+    /// newest epoch is [`Epoch::MAX`], the run deletes nothing and does not list lower epochs.
     pub newest: Option<Epoch>,
     /// True if an unfinished restore holds the newest epoch. The epochs below the held epoch stay
     /// until the restore is finished. See [`Election::restore`](crate::Election::restore).
     pub held: bool,
-    /// Least age that this run applied, in milliseconds: `min_age`, or 1 s more than the longest
-    /// validity that it read.
+    /// Minimum age of a deleted epoch, in milliseconds. This age is the `min_age` of the compactor,
+    /// or 1 s more than the longest validity that the run read, if that is greater.
     pub min_age_ms: u64,
     /// True for a dry run, which deletes nothing.
     pub dry_run: bool,
-    /// True if the run was stopped before its end. The remaining listed epochs count as `kept`, and
-    /// unlisted epochs do not count. The next run continues with the oldest epoch.
+    /// True if the caller stopped the run before its end. The remaining listed epochs count as
+    /// `kept`, and unlisted epochs do not count. The next run continues with the oldest epoch.
     pub interrupted: bool,
-    /// Key of the first epoch object in `failed`, with the store's reason.
+    /// Key of the first epoch object that the store failed to delete, with the store's reason.
     pub first_failure: Option<String>,
-    /// Kind of the first failure. The kind determines the remedy.
+    /// Kind of the failure in `first_failure`. The kind determines the remedy.
     #[serde(skip)]
     pub first_failure_kind: Option<ErrorKind>,
 }

@@ -15,11 +15,11 @@ use crate::store::{Determinacy, GetOutcome, Page, StoreError, check_order, liste
 /// Number of keys in one LIST and in one DELETE: the maximum of S3.
 pub(super) const PAGE_KEYS: usize = 1_000;
 
-/// Returns the longest validity of the leases that depend on a numbered object. The second argument
-/// is the object's body, or the length of a body that is too long.
+/// A function that returns the longest validity of the leases that depend on a numbered object. Its
+/// second argument is the object's body, or the length of a body that is too long.
 type ValidityOf = fn(Epoch, Result<&[u8], u64>) -> Result<Option<Duration>, (ErrorKind, String)>;
 
-/// The kind of the newest object.
+/// The kind of the objects in the listing. The compactor reads the newest of these objects.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum NewestObject {
     /// An epoch object.
@@ -36,8 +36,9 @@ impl NewestObject {
         }
     }
 
-    /// Returns the facts that protect older objects: the validity, or a hold by a restore. The
-    /// argument is the body, or the length of a body that is too long.
+    /// Returns the facts in the newest object that protect older objects from deletion: its
+    /// validity, or a hold by a restore. `body` is the object's body, or the length of a body that
+    /// is too long.
     pub(super) fn read(
         self,
         epoch: Epoch,
@@ -63,8 +64,8 @@ impl NewestObject {
 
 #[doc(hidden)]
 impl CompactorBuilder {
-    /// Compacts other numbered objects in place of epochs. The names of these objects start with
-    /// `stem`.
+    /// Compacts other numbered objects instead of epoch objects. The names of these objects start
+    /// with `stem`.
     pub fn numbered(
         mut self,
         stem: &'static str,
@@ -76,7 +77,8 @@ impl CompactorBuilder {
     }
 }
 
-/// Requests, each sent once and bounded by the request timeout of the compactor.
+/// Getters, and requests. Each request is sent once, and ends within the compactor's request
+/// timeout.
 #[doc(hidden)]
 impl Compactor {
     /// Returns the prefix, which is empty or ends with a slash.
@@ -94,7 +96,7 @@ impl Compactor {
         self.keys.epoch(number)
     }
 
-    /// Returns whether the compactor only reports deletable objects.
+    /// Returns true if the compactor only reports the objects to delete, and deletes nothing.
     pub fn is_dry_run(&self) -> bool {
         self.dry_run
     }
@@ -139,8 +141,8 @@ impl Compactor {
         deleted.map_err(|error| self.failure(&doing, error))
     }
 
-    /// Adds the request and the store to an error. The store's own text stays in the message,
-    /// because it names a missing permission in the words of this store.
+    /// Adds the request and the store to the message of an error. The message keeps the store's own
+    /// text, because this text names a missing permission in the store's terms.
     pub(super) fn failure(&self, doing: &str, error: StoreError) -> Error {
         Error::from_store(doing, &self.store.describe(), error)
     }

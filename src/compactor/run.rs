@@ -1,4 +1,5 @@
-//! One run: the listing, with concurrent deletions (C1 to C5).
+//! One run of the compactor: it lists the epochs, and deletes superseded epochs concurrently (C1 to
+//! C5).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,8 +17,8 @@ use crate::protocol::find::After;
 use crate::store::escape::plain;
 use crate::store::{Determinacy, GetOutcome, Page, StoreError, out_of_order, within};
 
-/// Maximum number of concurrent deletions. The epochs of these deletions, of the next batch and of
-/// the next page are at most 6,000 epochs in memory.
+/// Maximum number of concurrent deletions. A run has at most 6,000 epochs in memory: 1,000 for each
+/// deletion, 1,000 for the next batch, and 1,000 for the next page.
 const MAX_IN_FLIGHT: usize = 4;
 
 pub(super) struct Run<'a> {
@@ -73,7 +74,8 @@ impl<'a> Run<'a> {
         outcome.map(|()| self.report)
     }
 
-    /// Waits for the deletions in flight, so the report counts all deleted epochs (C6).
+    /// After an interruption, waits for the deletions in flight, so the report counts all deleted
+    /// epochs (C6).
     async fn settle(&mut self) {
         self.report.interrupted = true;
         while let Some(deletion) = self.in_flight.next().await {
@@ -112,8 +114,8 @@ impl<'a> Run<'a> {
         loop {
             let page = self.page_ahead().await?;
             let last = page.rest.is_none();
-            // Request the next page now, because the deletion of each batch first waits for a read
-            // of the newest epoch.
+            // Request the next page now. The request then overlaps with the read of the newest
+            // epoch that comes before each deletion.
             page.rest.into_iter().for_each(|after| self.list_ahead(after));
             for listed in page.epochs {
                 self.see(listed)?;
@@ -188,7 +190,7 @@ impl<'a> Run<'a> {
         let body = match &outcome {
             GetOutcome::Found(object) => Ok(&object.body[..]),
             GetOutcome::TooLarge { len, .. } => Err(*len),
-            // The request named no ETag, so `NotModified` cannot occur.
+            // The request has no ETag to compare, so the store cannot return `NotModified`.
             GetOutcome::NotFound | GetOutcome::NotModified => {
                 self.plan.handle_read(newest, NewestBody::Gone);
                 return Ok(());
@@ -202,7 +204,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Deletes the epochs of the batch that may still be deleted.
+    /// Deletes the current batch, except the epochs that the newest record protects.
     async fn delete_batch(&mut self) -> Result<(), Error> {
         // An unfinished restore may hold any listed epoch. Lower epochs may be deleted only if the
         // newest listed epoch is not held, so read the newest one before each deletion (C3, C4).
@@ -223,8 +225,8 @@ impl<'a> Run<'a> {
         self.delete(keys, batch).await
     }
 
-    /// Sends a deletion. If the maximum number of deletions is in flight, first waits for the end
-    /// of one.
+    /// Sends a deletion. If the maximum number of deletions is in flight, first waits until a
+    /// deletion has ended.
     pub(super) async fn delete(&mut self, keys: Vec<String>, of: Vec<Listed>) -> Result<(), Error> {
         while self.in_flight.len() >= MAX_IN_FLIGHT {
             let Some(deletion) = self.in_flight.next().await else { break };
@@ -267,8 +269,8 @@ impl<'a> Run<'a> {
         let size = batch.len();
         let mut gone = batch;
         gone.retain(|listed| !left.contains(&listed.epoch));
-        // A store may report a failed key in another form than the requested key, and then the key
-        // matches no epoch. So the number of failures also bounds the number of deleted epochs.
+        // A store may change the form of a failed key in its report, so the key matches no epoch of
+        // the batch. Such a failure still counts: at most `size` minus the failures are deleted.
         gone.truncate(size.saturating_sub(failed.len()));
         self.compactor.meter.deleted(gone.len());
         self.report.deleted += gone.len() as u64;
@@ -280,7 +282,7 @@ impl<'a> Run<'a> {
         self.compactor.failure(doing, error)
     }
 
-    /// Returns the word for the outcome in logs and metrics. These words never change.
+    /// Returns the outcome of the run as one word, for logs and metrics. The words never change.
     pub(super) fn outcome(&self, error: Option<&Error>) -> &'static str {
         match error {
             Some(_) => "error",
@@ -293,7 +295,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns by how much the remaining epochs exceed the number to keep. Returns `None` after an
+    /// Returns the number of remaining epochs above the number to keep. Returns `None` after an
     /// incomplete listing.
     fn backlog(&self, outcome: &'static str) -> Option<u64> {
         let Report { listed, deleted, dry_run, .. } = self.report;

@@ -17,9 +17,8 @@ impl Backoff {
         self.first.saturating_mul(1 << doublings.min(20)).min(self.longest)
     }
 
-    /// Returns a random duration between half and the whole of the delay after this number of
-    /// doublings. So candidates whose requests failed at the same time do not retry at the same
-    /// time.
+    /// Returns a random duration, from half of [`delay`](Backoff::delay) to the whole delay. So if
+    /// the requests of several candidates fail at the same time, they retry at different times.
     pub(crate) fn jittered(self, doublings: u32, process: &Process) -> Duration {
         let delay = self.delay(doublings);
         delay / 2 + process.jitter(delay / 2)

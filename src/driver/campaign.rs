@@ -18,8 +18,8 @@ use crate::store::escape::plain;
 pub(crate) enum Patience {
     /// The campaign waits until it is elected.
     Wait,
-    /// The campaign ends if another candidate holds the newest epoch, or after several consecutive
-    /// failures.
+    /// The campaign ends if another candidate holds the newest epoch, or after
+    /// [`FAILURES_BEFORE_GIVING_UP`] consecutive failures.
     Once,
 }
 
@@ -36,8 +36,8 @@ pub(crate) enum CampaignEnd {
 pub(crate) const FAILURES_BEFORE_GIVING_UP: u32 = 3;
 
 impl Driver {
-    /// Drives the machine. If the caller drops the future, an epoch object may remain. The lease in
-    /// this object lapses after its validity.
+    /// Campaigns until the result is known. If the caller drops the future, the epoch object of
+    /// this campaign may remain in the store. The lease of this epoch lapses after its validity.
     pub(crate) async fn campaign(&mut self, patience: Patience) -> Result<CampaignEnd, Error> {
         let outcome = self.reach(patience).await;
         self.cx.meter.campaigned(match &outcome {
@@ -134,8 +134,8 @@ impl Driver {
         }
     }
 
-    /// Renews until at least a third of the lease remains (E13). Returns false if the grant is
-    /// unusable (E14).
+    /// After a grant, renews until at least a third of the lease remains (E13). Returns false if
+    /// the grant is unusable (E14).
     async fn settle(&mut self) -> bool {
         let config = &self.cx.config;
         let (validity, timeout) = (config.validity, config.request_timeout);
@@ -179,7 +179,7 @@ impl Driver {
         self.cx.knowledge().greatest > self.machine.greatest()
     }
 
-    /// Starts the next campaign of the same driver after an unusable grant (E14).
+    /// Starts another campaign with the same driver, after a grant that was unusable (E14).
     fn restart_if_over(&mut self) {
         self.own.forget();
         if let Step::Wait(Wait::Over) = self.machine.step() {
@@ -216,8 +216,8 @@ impl Driver {
         if config.poll_at_lapse { Duration::ZERO } else { config.poll_interval }
     }
 
-    /// Returns the result of the campaign if it ends instead of waiting ([`Patience::Once`]).
-    /// Otherwise returns `None`.
+    /// Returns the result of a campaign with [`Patience::Once`] if the campaign would have to wait
+    /// now. Returns `None` if the campaign can continue.
     fn would_wait(&self, wait: &Wait) -> Result<Option<CampaignEnd>, Error> {
         let held = || self.followed.leader().map(CampaignEnd::Held);
         Ok(match wait {
@@ -256,8 +256,8 @@ impl Driver {
                 let longest = self.cx.config.poll_interval;
                 (self.requests.retry_delay(longest), Input::Resume)
             }
-            // The machine of a campaign does not request these waits. If it requested one, another
-            // poll would be harmless.
+            // The machine of a campaign never requests these waits. A poll would be a harmless
+            // reaction.
             Wait::Lead | Wait::Over => (poll, Input::Resume),
         };
         let input = match wait {
@@ -270,8 +270,8 @@ impl Driver {
             }
         };
         match input {
-            // The sleep uses only the boot clock, so it can end before the lapse: the lease lapses
-            // only when both the boot clock and the raw clock have passed its end (T2).
+            // The sleep uses only the boot clock, so it can end before the lapse. The lease lapses
+            // only after both the boot clock and the raw clock have passed its end (T2).
             Input::Lapsed if !self.lapse_is_due(&wait) => return,
             Input::TakeoverOver if !self.followed.takeover_in().is_zero() => return,
             Input::Lapsed => self.lapsed(),
@@ -317,8 +317,8 @@ impl Driver {
         }
     }
 
-    /// Returns true if this candidate waits while preferred candidates may take over the sealed
-    /// epoch.
+    /// Returns true if this candidate must still wait, because only preferred candidates may take
+    /// over the sealed epoch now (PR1, PR2).
     fn defers(&self) -> bool {
         self.followed.defers_for().is_some_and(|(_, left)| !left.is_zero())
     }
@@ -327,8 +327,8 @@ impl Driver {
     /// the sealed epoch. A refresh ends the wait early. After a refresh this candidate polls,
     /// because another candidate usually leads by then.
     ///
-    /// This wait only delays the creation of the next epoch, so no promise of an election depends
-    /// on it.
+    /// This wait only delays the creation of the next epoch. No guarantee of the election depends
+    /// on this wait.
     async fn defer(&mut self) {
         let Some((epoch, left)) = self.followed.defers_for() else { return };
         if !self.sleep_unless_refreshed(left).await {

@@ -16,10 +16,10 @@ use crate::record::{MAX_WRITTEN_BYTES, Record, Validity};
 
 const MIN_VALIDITY: Duration = Duration::from_millis(100);
 const MAX_VALIDITY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Minimum interval and timeout. This minimum bounds the request rate of a process.
+/// Minimum of each interval and each timeout. This minimum bounds the request rate of a process.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 const MAX_DELAY: Duration = MAX_VALIDITY;
-/// An `expires_at` with the maximum number of digits.
+/// The value of `expires_at` with the most digits, for the length of the longest record.
 const MAX_EXPIRY: Duration = Duration::new(253_402_300_799, 123_456_789);
 const MIN_STORE_CLOCK_MARGIN: Duration = Duration::from_secs(2);
 const MAX_DRIFT: f64 = 0.5;
@@ -32,8 +32,8 @@ const MAX_REASON: usize = 1_000;
 /// adds some levels, so data may have fewer levels.
 pub(crate) const MAX_DATA_LEVELS: usize = 100;
 
-/// The settings of the builder. The default of an interval or timeout (`None`) depends on the
-/// validity.
+/// The settings of the builder. An interval or timeout of `None` means a default that depends on
+/// the validity.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) layout: Layout,
@@ -55,18 +55,18 @@ pub(crate) struct Settings {
     pub(crate) retry_denied: Option<Duration>,
     pub(crate) resign_on_drop: bool,
     pub(crate) data: Value,
-    /// Selects the part of the data that a seal keeps.
+    /// Function that selects the part of a record's data that the seal of its epoch keeps.
     pub(crate) kept_in_seals: fn(&Value) -> Value,
 }
 
 /// The times at which a follower polls the leader's record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Polling {
-    /// Six polls in each validity.
+    /// The follower polls six times in the length of one validity.
     #[default]
     Usual,
     Every(Duration),
-    /// One poll when the lease would lapse (PR4).
+    /// The follower does not poll before the time at which the lease would lapse (PR4).
     AtLapse,
 }
 
@@ -108,11 +108,14 @@ pub(crate) struct Config {
     pub(crate) validity: Duration,
     pub(crate) renew_interval: Duration,
     pub(crate) poll_interval: Duration,
-    /// True if `poll_interval` is the default. Observers then use the validity of the leader.
+    /// True if `poll_interval` is the default. In this case, observers derive their interval from
+    /// the validity of the leader.
     pub(crate) polls_by_default: bool,
-    /// True if a candidate polls only when the followed lease would lapse (PR4).
+    /// True if a candidate does not poll before the time at which the leader's lease would lapse
+    /// (PR4).
     pub(crate) poll_at_lapse: bool,
-    /// Maximum poll interval while the leader does not change.
+    /// Maximum poll interval. Up to this maximum, the interval doubles with each poll of the same
+    /// leader.
     pub(crate) poll_backoff: Option<Duration>,
     pub(crate) request_timeout: Duration,
     pub(crate) drift: Drift,
@@ -179,7 +182,7 @@ impl Config {
         }
     }
 
-    /// Refuses a name that no candidate can have.
+    /// Refuses a name that is empty, is too long or has control characters.
     pub(crate) fn check_name(name: &str) -> Result<(), Error> {
         if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
             return refuse(format!(
@@ -342,8 +345,8 @@ mod tests {
         assert_eq!(config.request_timeout, seconds(6));
     }
 
-    /// Before the fix, an interval had no lower bound. An interval of one nanosecond caused 292,245
-    /// requests a second.
+    /// Before the fix, the intervals in the settings had no lower bound. A candidate with an
+    /// interval of one nanosecond sent 292,245 requests a second.
     #[test]
     fn regression_intervals_have_a_lower_bound() {
         let short = Duration::from_nanos(9_999_999);

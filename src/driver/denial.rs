@@ -7,9 +7,10 @@ use super::Context;
 use crate::driver::backoff::Backoff;
 use crate::error::{Error, ErrorKind};
 
-/// Maximum pause before the next attempt.
+/// Maximum pause before the next attempt of a denied request.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Minimum time for which a request is retried after the metadata service refuses credentials.
+/// Minimum time for which a request is retried after the machine's metadata service has refused the
+/// credentials.
 const METADATA: Duration = Duration::from_secs(60);
 
 /// The consecutive denials of one call.
@@ -26,8 +27,8 @@ impl Denial {
     pub(crate) fn pause(&mut self, cx: &Context, error: &Error) -> Option<Duration> {
         let passes = match error.kind() {
             ErrorKind::AccessDenied | ErrorKind::NoSuchStore => true,
-            // If the settings have worked before, they are valid. In this case a proxy may have
-            // sent the response, and another attempt may succeed.
+            // If an earlier request has succeeded with these settings, they are valid. A proxy may
+            // have sent this response, so another attempt may succeed.
             ErrorKind::InvalidInput => cx.has_worked(),
             ErrorKind::UnsafeStore => cx.has_written(),
             _ => false,
@@ -52,7 +53,7 @@ impl Denial {
         Some(Backoff { first, longest: LONGEST_PAUSE }.jittered(self.times, &cx.process))
     }
 
-    /// Notes a success, which ends the series of denials.
+    /// Forgets the denials after a successful request.
     pub(crate) fn over(&mut self) {
         *self = Denial::default();
     }

@@ -28,19 +28,20 @@ pub struct EpochObjects {
 /// The content and the dates of an epoch object at the time of one read.
 #[derive(Debug)]
 pub struct EpochObject {
-    /// Epoch in the key, or token of a single object.
+    /// Epoch in the key, or the token in the one object of
+    /// [`Layout::SingleObject`](crate::Layout::SingleObject).
     pub epoch: Epoch,
     /// Time of the last write, by the store's clock.
     pub last_modified: Option<DateTime<Utc>>,
-    /// Time of the reading, by the store's clock.
+    /// Time at which the store answered the read, by the store's clock.
     pub served_at: Option<DateTime<Utc>>,
-    /// Record, or the reason why it cannot be read.
+    /// Record in the body, or the reason why the body is not a readable record.
     pub record: Result<Record, String>,
 }
 
 impl EpochObjects {
-    /// Selects the numbered objects whose keys have `stem` before the number, instead of epoch
-    /// objects.
+    /// Selects other numbered objects instead of epoch objects. Their keys have `stem` before the
+    /// number.
     pub fn numbered(
         store: Arc<dyn Store>,
         prefix: &str,
@@ -89,8 +90,9 @@ impl EpochObjects {
         Ok((now, requests))
     }
 
-    /// Reads the object of this epoch, or the single object (`None`). An unreadable single object
-    /// is an error, because its token is unknown.
+    /// Reads the object of this epoch. With `None`, reads `lock.json`, the one object of
+    /// `Layout::SingleObject`. If that object is unreadable, returns an error, because its token is
+    /// unknown.
     pub async fn read(&self, epoch: Option<Epoch>) -> Result<Option<EpochObject>, Error> {
         require_timers()?;
         let key = epoch.map_or_else(|| self.keys.lock(), |epoch| self.keys.epoch(epoch));

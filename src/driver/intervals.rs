@@ -4,23 +4,23 @@ use std::time::Duration;
 
 /// Default validity of a lease.
 pub const DEFAULT_VALIDITY: Duration = Duration::from_secs(30);
-/// Bounds of a poll interval that follows from the validity of another process.
+/// Bounds of the poll interval that an observer derives from the validity of the leader.
 const OFTEN: Duration = Duration::from_secs(1);
 const RARELY: Duration = Duration::from_secs(60);
 
-/// Returns the time between two renewals.
+/// Returns the time between two renewals of a lease with this validity.
 pub fn renew_interval(validity: Duration) -> Duration {
     validity / 3
 }
 
-/// Returns the time between two polls.
+/// Returns the time between two polls of a lease with this validity.
 pub fn poll_interval(validity: Duration) -> Duration {
     validity / 6
 }
 
-/// Returns the time between two polls of an observer that follows a lease of this validity. The
-/// result is 1 s to 60 s. If `own`, the observer's own interval, is outside of these bounds, it
-/// extends them.
+/// Returns the time between two polls of an observer that follows a lease of this validity. `own`
+/// is the observer's own interval. The result is at least the lesser of 1 s and `own`, and at most
+/// the greater of 60 s and `own`.
 pub fn observer_poll_interval(validity: Duration, own: Duration) -> Duration {
     poll_interval(validity).clamp(OFTEN.min(own), RARELY.max(own))
 }

@@ -12,8 +12,8 @@ use crate::protocol::message::EpochEnd;
 use crate::record::Record;
 use crate::store::escape::plain;
 
-/// The holder of an epoch, from its record. All dates come from the writer's wall clock, and no
-/// decision depends on them.
+/// The holder of an epoch, from its record. All dates come from the wall clock of the process that
+/// wrote the record. The protocol does not use these dates.
 ///
 /// # Examples
 ///
@@ -46,7 +46,7 @@ pub struct Leader {
     /// Duration of the lease without a renewal. `None` if the lease never lapses, or if the record
     /// contains only `expires_at`.
     pub validity: Option<Duration>,
-    /// End of the lease by the leader's wall clock, only in a [single
+    /// End of the lease by the leader's wall clock. `None` unless the record is in a [single
     /// object](crate::Layout::SingleObject).
     pub expires_at: Option<DateTime<Utc>>,
     /// Counter that every write of the record raises.
@@ -86,8 +86,8 @@ impl fmt::Display for Leader {
     }
 }
 
-/// The newest epoch object at the time of the call. A previous leader may still believe that it
-/// leads.
+/// The content of the newest epoch object at the time of the call. A previous leader may still
+/// believe that it leads.
 ///
 /// # Examples
 ///
@@ -126,9 +126,9 @@ pub struct Snapshot {
     /// Time since the last write of the record, by the store's clock. `None` if the store gives no
     /// dates.
     pub age: Option<Duration>,
-    /// True if the epoch is unsealed and `age` exceeds its validity. This field is only a hint,
-    /// because the clocks of the store and the leader may differ. An observer must watch the record
-    /// for a whole validity to know that the lease has lapsed.
+    /// True if the epoch is unsealed and `age` exceeds the validity of its lease. This field is
+    /// only a hint, because the clocks of the store and the leader may differ. An observer must
+    /// watch the record for a whole validity to know that the lease has lapsed.
     pub lapsed: bool,
 }
 
@@ -144,13 +144,14 @@ pub struct LastSeen {
     pub leader: Leader,
     /// True if the epoch is sealed.
     pub sealed: bool,
-    /// End of the epoch. `None` before the seal, and until this process has read its own seal.
+    /// End of the epoch. `None` if the epoch is unsealed, or if this process has sealed the epoch
+    /// and has not read the sealed record since.
     pub end: Option<EpochEnd>,
     /// Name of the process that sealed the epoch, from the record.
     pub sealed_by: Option<String>,
-    /// Time until the lease lapses by the clocks of this process if it is not renewed. Zero after
-    /// the lapse. `None` if the lease never lapses. By the holder's own clocks the lease ends
-    /// earlier.
+    /// Time until the lease lapses by the clocks of this process, unless the holder renews the
+    /// lease. Zero after the lapse. `None` if the lease never lapses. By the holder's own clocks
+    /// the lease ends earlier.
     pub lapses_in: Option<Duration>,
 }
 
@@ -192,8 +193,8 @@ impl LastSeen {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Observation {
-    /// The election is held: this candidate holds the newest epoch. The election of this candidate
-    /// may still be unconfirmed.
+    /// The election is held: the given leader holds the newest epoch. The campaign of this leader
+    /// may still be incomplete.
     Leader(Leader),
     /// The election is vacant: no epoch exists, the newest epoch is sealed, or its lease has
     /// lapsed.

@@ -10,7 +10,7 @@ fn memory() -> Arc<dyn Store> {
 }
 
 /// Makes a store without epochs. Each element of `first` determines the answer to one LIST: an
-/// error of this kind, or a page for `None`. All later LISTs succeed.
+/// error of the given kind, or an empty page for `None`. All later LISTs succeed.
 fn failing<K: Into<Option<StoreErrorKind>>>(first: Vec<K>) -> MockStore {
     let mut store = MockStore::new();
     store.expect_describe().returning(|| "mock".to_owned());
@@ -98,7 +98,7 @@ async fn a_stopped_run_counts_deletions_without_an_answer_as_failed() {
     assert!(why.contains("no answer within 5s"), "{why}");
 }
 
-/// Makes a store with epochs `1..=epochs` that refuses each deletion.
+/// Makes a store that has epochs `1..=epochs`, and that fails to delete any of them.
 fn keeping(epochs: u64) -> MockStore {
     let mut store = MockStore::new();
     answers_reads(&mut store);
@@ -218,8 +218,8 @@ async fn regression_repeated_runs_end_only_with_wrong_settings() {
     let error = unsafe_store.run_every(HOUR, std::future::pending()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnsafeStore);
     assert_eq!((now() - started).as_secs(), HOUR.as_secs());
-    // After a successful run the settings count as correct, so a later `Invalid` does not end the
-    // loop.
+    // After a successful run the settings count as correct, so a later error `Invalid` does not end
+    // `run_every`.
     let worked = Arc::new(failing(vec![None, None, None, Some(StoreErrorKind::Invalid)]));
     let shutdown = pause(3 * HOUR + Duration::from_secs(1));
     super::compactor(worked, 1).run_every(HOUR, shutdown).await.unwrap();

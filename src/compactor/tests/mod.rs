@@ -1,4 +1,5 @@
-//! Tests of runs on prepared pages, and on a slow store in memory that asserts I3.
+//! Tests of compactor runs on prepared pages, and on a slow store in memory. This store panics at a
+//! violation of I3.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -26,7 +27,7 @@ mod runs;
 const HOUR: Duration = Duration::from_secs(3600);
 /// Body of each epoch object in these tests.
 const BODY: &[u8] = br#"{"expired":true}"#;
-/// Body of a held epoch (RS3).
+/// Body of an epoch object that an unfinished restore holds (RS3).
 const HELD: &[u8] = br#"{"expired":false,"nonce":"00000000000000000000000000000001",
     "heartbeat":1,"ended":"restored"}"#;
 
@@ -47,8 +48,8 @@ impl Clock for TestClock {
     }
 }
 
-/// A store in memory with slow requests. A deletion deletes the first half of its keys after a
-/// third of its time, and the other keys after two thirds. The store panics at the deletion of the
+/// A store in memory with slow requests. A DELETE removes the first half of its keys after a third
+/// of its duration, and the other keys after two thirds. The store panics at the deletion of the
 /// newest epoch object or of an object that is not an epoch.
 #[derive(Debug)]
 struct Watched {

@@ -12,7 +12,8 @@ fn page(keys: &[&str], truncated: bool) -> Page {
     Page { entries, truncated, served_at }
 }
 
-/// Makes a store that expects exactly these listings, each with its `start-after` key.
+/// Makes a store that expects exactly these LISTs. Each element is the `start-after` key of a LIST,
+/// and the page that answers it.
 fn listings(expected: Vec<(String, Page)>) -> MockStore {
     let mut store = MockStore::new();
     answers_reads(&mut store);
@@ -28,8 +29,8 @@ fn listings(expected: Vec<(String, Page)>) -> MockStore {
     store
 }
 
-/// Makes a store for one run, which lists these pages. Before these pages, the store expects the
-/// listing for the last epoch (C2).
+/// Makes a store for one run. The store first expects the LIST for the last possible epoch (C2),
+/// and then one LIST for each of these pages.
 fn run_of(pages: Vec<(String, Page)>) -> MockStore {
     let first = (lock(9_999_999_998), page(&[], false));
     listings(std::iter::once(first).chain(pages).collect())
@@ -112,7 +113,7 @@ async fn errors_name_keys_out_of_order_or_at_the_start() {
     assert_eq!(error.kind(), ErrorKind::UnsafeStore);
     let store = run_of(vec![(lock(0), page(&[&lock(0)], false))]);
     assert_eq!(refused(store).await.kind(), ErrorKind::UnsafeStore);
-    // A wrong order makes a listing unsafe even among keys that are not epochs.
+    // A wrong order of keys shows that the store is unsafe, even if the keys are not epochs.
     let store = run_of(vec![(lock(0), page(&["app/lock-b", "app/lock-a"], false))]);
     assert_eq!(refused(store).await.kind(), ErrorKind::UnsafeStore);
 }
@@ -153,8 +154,8 @@ async fn objects_without_both_dates_are_never_old_enough() {
     }
 }
 
-/// Runs a compactor that keeps one of the epochs 1 to 5. The store answers the deletion with
-/// `outcome`.
+/// Runs a compactor on the epochs 1 to 5. The compactor keeps only one epoch, and the store answers
+/// the deletion with `outcome`.
 async fn with_answer(
     outcome: Result<Vec<(String, StoreError)>, StoreError>,
 ) -> Result<Report, Error> {
@@ -172,7 +173,7 @@ async fn failed_keys_are_counted_and_the_first_reason_is_kept() {
     assert_eq!((report.listed, report.deleted, report.kept, report.failed), (5, 2, 1, 2));
     assert_eq!(report.bytes, 14);
     assert_eq!(report.first_failure, Some(format!("{}: InternalError", lock(2))));
-    // The store may report failures for keys that the run did not request. Each reported key then
+    // The store may report failures for keys that the run did not request. Each of these keys
     // counts as one failure, up to the number of requested keys.
     for (named, failed) in [(1, 1), (9, 4)] {
         let unknown = vec![("x".to_owned(), busy("?")); named];

@@ -137,8 +137,8 @@ async fn four_deletions_run_concurrently_with_the_listing() {
     let report = compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
     assert_eq!((report.deleted, report.requests), (9_999, 31));
     assert_eq!(store.most_deleting.load(Ordering::SeqCst), 4);
-    // Four of the 11 LISTs precede the first deletion: the LIST for the last epoch, and three
-    // pages.
+    // Four of the 11 LISTs come before the first deletion: the LIST for the last possible epoch,
+    // and the LISTs of three pages.
     assert_eq!(store.lists_while_deleting.load(Ordering::SeqCst), 7);
     // Sequential requests would take 11 s for listings and 90 s for deletions.
     let took = now() - started;
@@ -167,8 +167,8 @@ async fn regression_the_next_page_is_listed_during_the_read_of_the_newest_epoch(
 #[tokio::test(start_paused = true)]
 async fn a_run_dropped_at_any_point_needs_no_repair() {
     let mut unfinished = 0;
-    // A run takes 4 LISTs, 2 GETs and the last DELETE, 3 ms each. So the run completes before the
-    // longest of these delays.
+    // A run takes 4 LISTs, 2 GETs and the last DELETE, 3 ms each. So the run takes 21 ms, and
+    // completes before the longest delay `dropped_after`.
     for dropped_after in (0..26).map(|millis| MILLISECOND * millis) {
         let store = Watched::with_epochs(2_500, 3 * MILLISECOND).await;
         let compactor = compactor(Arc::clone(&store) as _, 10);
@@ -206,8 +206,8 @@ async fn a_stopped_run_reports_the_deleted_epochs() {
     }
 }
 
-/// A killed restore left epoch 9000 held. The leader of the epoch below may believe for hours that
-/// it leads, so a run must not delete that epoch.
+/// A killed restore left epoch 9000 held. The leader of the greatest epoch below 9000 may believe
+/// for hours that it leads, so a run must not delete the epoch of this leader.
 #[tokio::test(start_paused = true)]
 async fn a_run_deletes_nothing_below_a_held_epoch() {
     for epochs in [3, 2_500] {
@@ -228,8 +228,8 @@ async fn a_run_deletes_nothing_below_a_held_epoch() {
 }
 
 /// Killed restores left several epochs held. Before the fix, a run read the newest epoch only
-/// before its first deletion, and kept only one epoch below it. So the second deletion deleted the
-/// epoch of the living leader.
+/// before its first deletion, and protected only one epoch below the newest. So the second deletion
+/// deleted the epoch of the living leader.
 #[tokio::test(start_paused = true)]
 async fn regression_a_run_deletes_nothing_below_several_held_epochs() {
     for held in 2..=4 {
@@ -248,8 +248,8 @@ async fn regression_a_run_deletes_nothing_below_several_held_epochs() {
     }
 }
 
-/// The newest record has a validity of 12 h. Its leader may renew as rarely as every 4 h, so the
-/// epochs below it stay until they are older than this validity.
+/// The newest record has a validity of 12 h, so its leader may renew only every 4 h. The run keeps
+/// all lower epochs that are younger than this validity.
 #[tokio::test(start_paused = true)]
 async fn epochs_younger_than_the_validity_in_the_newest_record_are_kept() {
     const LONG: &[u8] = br#"{"expired":false,"validity_ms":43200000}"#;

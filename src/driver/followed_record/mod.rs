@@ -1,4 +1,5 @@
-//! The record that a driver follows: the last reading, and the lapse timer (E4).
+//! The leader's record that a driver follows: the last reading of the record, and its lapse timer
+//! (E4).
 
 mod takeover_delays;
 
@@ -28,7 +29,7 @@ pub(super) struct FollowedRecord {
     pub(super) age: Option<Duration>,
     /// Lapse timer of the record. Other calls of the process have separate timers.
     timer: Option<Arc<LapseTimer>>,
-    /// Number of polls since the first sight of this leader.
+    /// Number of polls since this driver first saw the current leader.
     pub(super) polls: u32,
 
     // These fields determine the time at which this candidate acts.
@@ -36,11 +37,12 @@ pub(super) struct FollowedRecord {
     lapse_jitter: Duration,
     /// Earliest time of the next attempt to seal, on the boot clock.
     seal_again: Duration,
-    /// True if the first campaign may seal a predecessor's epoch without a wait (E16).
+    /// True if the first campaign may seal, without a wait, the epoch of a dead process with the
+    /// same unique name (E16).
     pub(super) reclaim: bool,
-    /// Last epoch for which the delay before its creation has ended (PR1, PR2).
+    /// Last sealed epoch after which the head start of preferred candidates has ended (PR1, PR2).
     pub(super) deferred: Option<Epoch>,
-    /// Number of the application's requests to poll now that the driver has processed.
+    /// Number of `refresh` calls of the application that the driver has processed.
     pub(super) notified: u64,
 }
 
@@ -97,8 +99,8 @@ impl FollowedRecord {
         let received = self.cx.process.now();
         let dates = config.store_clock_margin.zip(self.age);
         let (validity, store_age) = match record.expires_at {
-            // A foreign record contains the end of its lease. The lapse follows from this end
-            // alone, so the age of the record is not used.
+            // The record of a peer that does not use tenure contains the end of its lease. This end
+            // alone determines the lapse, so the age of the record is not used.
             Some(at) if sighting.is_foreign() => {
                 (Some(left_until(at, received, config.validity)), None)
             }
@@ -111,8 +113,8 @@ impl FollowedRecord {
         let known = knowledge.timer.as_ref();
         let sign_of_life = LapseTimer::observe(&mut self.timer, known, &reading, config.drift);
         knowledge.keep(self.timer.as_ref());
-        // A slow call may have read an older epoch than another call. Then `knowledge` keeps the
-        // newer record.
+        // Another call of this process may have read the record of a newer epoch. In this case
+        // `knowledge` keeps the newer record.
         if knowledge.read.as_deref().is_none_or(|(known, _)| *known <= sighting.epoch) {
             knowledge.read = Some(Arc::clone(read));
         }

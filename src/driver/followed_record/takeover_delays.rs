@@ -10,10 +10,10 @@ use crate::protocol::layout::Layout;
 use crate::protocol::lease::LapseTimer;
 
 impl FollowedRecord {
-    /// Notes the first sight of a leader. Other candidates may have seen the leader at the same
-    /// moment, so this candidate adds a jitter to the time of its seal. The jitter is zero for a
-    /// lease that has lapsed by the store's dates (E6), because candidates detect this lapse at
-    /// different times.
+    /// Notes that this candidate has seen a new leader. Other candidates may have seen the leader
+    /// at the same moment, so this candidate adds a jitter to the time of its seal. The jitter is
+    /// zero for a lease that has lapsed by the store's dates (E6), because candidates detect this
+    /// lapse at different times.
     pub(in crate::driver) fn started(&mut self) {
         self.polls = 0;
         self.draw_lapse_jitter(Duration::ZERO);
@@ -22,16 +22,16 @@ impl FollowedRecord {
         }
     }
 
-    /// Draws the jitter before the seal: up to a tenth of the leader's validity, minus `spread`,
-    /// the time over which the candidates spread their polls (E7).
+    /// Draws the jitter before the seal. The maximum is a tenth of the leader's validity minus
+    /// `spread`, which is the time over which the candidates spread their polls (E7).
     pub(in crate::driver) fn draw_lapse_jitter(&mut self, spread: Duration) {
         let validity = self.timer.as_ref().and_then(|timer| timer.validity());
         let most = (validity.unwrap_or_default() / 10).saturating_sub(spread);
         self.lapse_jitter = self.cx.process.jitter(most);
     }
 
-    /// Delays the next seal of the same epoch by at least `pause`, so a candidate does not send
-    /// seals without a pause if the store always refuses them (E19).
+    /// Delays the next seal of the same epoch by at least `pause`. Without this delay, a store that
+    /// refuses every seal would get seals without a pause (E19).
     pub(in crate::driver) fn lapsed(&mut self, pause: Duration) {
         self.draw_lapse_jitter(Duration::ZERO);
         self.seal_again = self.cx.process.now().boot.saturating_add(pause.max(self.lapse_jitter));
@@ -54,9 +54,9 @@ impl FollowedRecord {
         self.timer.as_deref().filter(|timer| timer.epoch() == epoch)
     }
 
-    /// Returns the part of the takeover delay that counts from the lapse. For a single object this
-    /// is the whole delay, because a takeover has no separate seal. For epoch objects it is zero,
-    /// because the delay counts from the seal (E10).
+    /// Returns the part of the takeover delay that counts from the lapse. With
+    /// `Layout::SingleObject` this part is the whole delay, because a takeover has no separate
+    /// seal. With epoch objects this part is zero, because the delay counts from the seal (E10).
     fn delay_after_lapse(&self) -> Duration {
         match self.cx.config.layout {
             Layout::EpochFiles => Duration::ZERO,
@@ -79,9 +79,9 @@ impl FollowedRecord {
         self.lapses_after(self.delay_after_lapse(), self.cx.process.now())
     }
 
-    /// Returns the time until the takeover. The takeover delay counts from the first sight of the
-    /// seal. After a deposition it counts from the lapse if the lapse is later, because the holder
-    /// may believe until the lapse that it leads (E10).
+    /// Returns the time until the takeover. The takeover delay counts from the moment at which this
+    /// candidate first saw the seal. After a deposition, the holder may believe until the lapse
+    /// that it leads. So if the lapse is later, the delay counts from the lapse (E10).
     pub(in crate::driver) fn takeover_in(&self) -> Duration {
         let (delay, now) = (self.cx.config.takeover_delay, self.cx.process.now());
         let after_seal = self.timer.as_ref().map_or(delay, |timer| timer.takeover_in(delay, now));
@@ -92,7 +92,7 @@ impl FollowedRecord {
     }
 
     /// Returns the sealed epoch, and the remaining time in which only preferred candidates take
-    /// over (PR1, PR2). The time counts from the first sight of the seal.
+    /// over (PR1, PR2). The time counts from the moment at which this candidate first saw the seal.
     pub(in crate::driver) fn defers_for(&self) -> Option<(Epoch, Duration)> {
         let (epoch, record) = self.record.as_deref()?;
         if !record.expired || self.deferred >= Some(*epoch) {

@@ -146,8 +146,8 @@ impl Driver {
         }
     }
 
-    /// Sends a request that the machine returned. If this function abandons the request early for
-    /// another attempt, it sets `retry_at` to the time of this attempt.
+    /// Sends a request that the machine returned. If this function abandons the request early, it
+    /// sets `retry_at` to the time of the next attempt.
     async fn send(
         &mut self,
         request: &Request,
@@ -158,7 +158,7 @@ impl Driver {
         let limit = self.own.attempt_limit(request, self.own.remaining());
         let sent = self.now().boot;
         let within = pending.span_of(request, || spans::renewal(&self.cx, lead.epoch));
-        // A pending request must not delay the report of a risk.
+        // A pending request must not delay the report that the lease is at risk.
         let answer = tokio::select! {
             biased;
             answer = self.perform(request, limit).instrument(within) => answer,
@@ -196,7 +196,7 @@ impl Driver {
         );
     }
 
-    /// Returns the next input of the machine, and its time on the boot clock.
+    /// Returns the next input of the machine, and the time of this input on the boot clock.
     fn next_deed(&self, pending: &Pending, look_at: Duration) -> (Duration, Input) {
         let now = self.now();
         if !pending.proclaims.is_empty() {
@@ -240,7 +240,8 @@ impl Driver {
                 if pending.resign.is_some() {
                     return false;
                 }
-                // A drop sets `Loss::Resigned`. Any other loss happened before the drop.
+                // The drop of a `Leadership` sets `Loss::Resigned`. Any other loss happened before
+                // the drop.
                 let lost = !matches!(lead.loss(), Some(Loss::Resigned));
                 if !resign_on_drop || lost {
                     return true;

@@ -1,16 +1,17 @@
-//! Detects pauses of the process. While a process is stopped, suspended or starved, its lease
-//! continues to run.
+//! Detects pauses of the process, from gaps between its readings of the boot clock. A process
+//! pauses after a SIGSTOP, during a suspension of its machine, or without processor time. Its lease
+//! continues to run during a pause.
 
 use std::time::Duration;
 
 use crate::env::moment::Moment;
 
-/// Detects pauses of the process: stops, suspensions and starvation.
+/// The longest gap so far between two readings of the boot clock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pulse {
     last: Duration,
     longest_gap: Duration,
-    /// End of the longest gap between two readings of the boot clock, on the boot clock.
+    /// Time on the boot clock at which the longest gap ended.
     gap_over: Duration,
 }
 
@@ -24,7 +25,7 @@ impl Pulse {
         self.longest_gap
     }
 
-    /// Returns the end of the longest gap, on the boot clock.
+    /// Returns the time on the boot clock at which the longest gap ended.
     pub(crate) fn gap_over(&self) -> Duration {
         self.gap_over
     }

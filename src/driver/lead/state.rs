@@ -36,7 +36,7 @@ pub(crate) enum Command {
         data: Value,
         reply: oneshot::Sender<Result<(), Error>>,
     },
-    /// Publishes data with the next renewal, without a reply.
+    /// Publishes data with the next renewal. The driver sends no reply.
     RenewWith {
         data: Value,
     },
@@ -168,7 +168,7 @@ impl Lead {
         self.remaining().is_zero() || ended(&self.status.borrow())
     }
 
-    /// Reads the clocks, and reports a risk or the end.
+    /// Reads the clocks. If the lease is at risk or has ended, updates the status.
     pub(crate) fn look(&self) {
         let now = self.process.now();
         self.held().pulse.beat(now);
@@ -189,8 +189,8 @@ impl Lead {
         }
     }
 
-    /// Returns a token for new work. The first task that detects a risk or the loss cancels the
-    /// token.
+    /// Returns a token for new work. The first task that detects that the lease is at risk or lost
+    /// cancels the token.
     pub(crate) fn begin_work(&self) -> CancellationToken {
         let mut work = unpoisoned(self.work.lock());
         if work.is_cancelled() {
@@ -198,8 +198,8 @@ impl Lead {
         }
         let token = work.clone();
         drop(work);
-        // If the lease is at risk, the report of this risk has cancelled only the previous token.
-        // So this function cancels the new token.
+        // If the lease is at risk, the report of the risk has cancelled only the previous token. So
+        // this function cancels the new token too.
         if !matches!(*self.status.borrow(), Status::Safe) {
             token.cancel();
         }
@@ -210,8 +210,8 @@ impl Lead {
         unpoisoned(self.work.lock()).cancel();
     }
 
-    /// Returns the time until the lease is at risk or ends, or until the next reading of the
-    /// clocks.
+    /// Returns the time until the next reading of the clocks. This time ends no later than the
+    /// moment at which the lease is at risk or ends.
     pub(crate) fn until_look(&self) -> Duration {
         let left = self.remaining();
         let until_risk = left.saturating_sub(risk_margin(self.validity));
@@ -244,7 +244,7 @@ impl Lead {
     /// Returns the reason why the lease has ended. The lease must have ended at `now`.
     pub(crate) fn why_ended(&self, now: Moment) -> Loss {
         if let Some(loss) = self.loss().filter(Loss::is_by_the_clock) {
-            // The loss was detected earlier. The clocks may have been set since then, so the
+            // An earlier call detected the loss. A clock may have been set since that call, so the
             // recorded reason stays.
             return loss;
         }
@@ -267,8 +267,8 @@ impl Lead {
         self.held().last_error.clone()
     }
 
-    /// Notes the outcome of a request. `None` clears the last error. If the request timeout ended
-    /// the request, `sent` is its send time on the boot clock.
+    /// Notes the outcome of a request. An `error` of `None` clears the last error. If the request
+    /// timeout ended the request, `sent` is the send time of this request on the boot clock.
     pub(crate) fn failed(&self, error: Option<&Error>, sent: Option<Duration>) {
         let mut held = self.held();
         held.last_error = error.cloned();
