@@ -9,11 +9,11 @@
 pub struct Capabilities {
     /// Maximum body length in bytes, if it is less than 4 MiB.
     pub max_body_bytes: Option<usize>,
-    /// True if the client may send the request of one `create` or `replace` call more than once. A
-    /// refusal may then be the response to a write that has taken effect.
+    /// True if the client may send the request of one `create` or `replace` call more than once. If
+    /// such a client reports a refusal, its first request may nevertheless have taken effect.
     ///
-    /// Set this field only for third-party clients: your own implementation must not repeat these
-    /// requests.
+    /// Set this field only for third-party clients, because your own implementation must not repeat
+    /// these requests.
     pub may_send_twice: bool,
 }
 

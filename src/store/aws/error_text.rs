@@ -31,7 +31,7 @@ pub(in crate::store) fn not_sent(
         Some(CredentialsError::InvalidConfiguration(_)) => {
             (StoreErrorKind::AccessDenied, "the credential settings are invalid")
         }
-        // Other errors come from a service that issues credentials. This service can fail
+        // All other errors come from a service that issues credentials. Such a service can fail
         // temporarily.
         Some(_) => (StoreErrorKind::Transient, "the credentials could not be fetched"),
         // The error about a missing region contains "region" from S3's client, and "Region" from
@@ -43,8 +43,8 @@ pub(in crate::store) fn not_sent(
     }
 }
 
-/// Returns true if the machine's metadata service has refused to issue credentials. The service
-/// forbids the access, or the machine has no role. Both causes may be temporary.
+/// Returns true if the machine's metadata service has refused to issue credentials, because it
+/// forbids the access or the machine has no role. Either refusal may be temporary.
 pub(super) fn refused_by_the_machine(error: &(dyn StdError + 'static)) -> bool {
     MetadataFailure::of(error).is_some_and(MetadataFailure::is_refusal) || names_no_role(error)
 }
@@ -95,12 +95,12 @@ impl fmt::Display for MetadataFailure {
     }
 }
 
-/// Returns the error about an environment variable with an unusable value.
+/// Returns the error in this chain of causes that reports a setting with an unusable value.
 pub(super) fn wrong_setting<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e WrongSetting> {
     find(error)
 }
 
-/// The machine's metadata service issued no credentials, for this reason.
+/// States that the machine's metadata service issued no credentials. The string is the reason.
 #[derive(Debug)]
 pub(super) struct RefusedByTheMachine(pub(super) String);
 
@@ -117,14 +117,15 @@ pub(super) fn is_of_the_machine(error: &(dyn StdError + 'static)) -> bool {
     find::<RefusedByTheMachine>(error).is_some()
 }
 
-/// Returns the reason why the SDK cannot send the request: the setting or the part of the request
-/// that is invalid. Another attempt fails in the same way.
+/// If the SDK cannot send the request, returns the reason, which names the invalid setting or the
+/// invalid part of the request. Another attempt fails in the same way.
 pub(in crate::store) fn not_sendable(error: &(dyn StdError + 'static)) -> Option<String> {
     find::<NotSendable>(error).map(|error| printable(&error.to_string()))
 }
 
-/// Returns true if no connection could be opened for the request. Recognises the errors of tenure's
-/// connector, and of the SDK's own connector, which most clients of callers use.
+/// Returns true if no connection could be opened for the request. This function recognises the
+/// errors of tenure's connector. It also recognises the errors of the SDK's own connector, because
+/// most clients that callers build use that connector.
 pub(in crate::store) fn never_connected(error: &(dyn StdError + 'static)) -> bool {
     find::<reqwest::Error>(error).is_some_and(reqwest::Error::is_connect)
         || find::<hyper_util::client::legacy::Error>(error).is_some_and(|error| error.is_connect())
@@ -158,9 +159,9 @@ pub(in crate::store) fn causes(error: &(dyn StdError + 'static)) -> String {
     line
 }
 
-/// Lists the sources without credentials and their reasons, in reverse order. Messages are
-/// truncated at their end, so the last source, which is usually the machine's metadata service,
-/// must come first.
+/// Lists the sources without credentials, each with its reason, from the last source to the first.
+/// The last source is usually the machine's metadata service. It comes first, because long messages
+/// lose their end.
 fn sources_without(sources: &ProviderChainError<CredentialsError>) -> String {
     let attempts = sources.attempts().iter().rev().map(|attempt| {
         let reason = chain(attempt.error()).last().map(ToString::to_string).unwrap_or_default();
@@ -210,9 +211,9 @@ mod tests {
         imds::Client::builder().configure(&config).max_attempts(1).build()
     }
 
-    /// Before the fix, the store did not treat a missing role of the machine as a refusal by the
-    /// metadata service. The SDK first requests the name of this role, and reports a 404 to this
-    /// request only in a message.
+    /// If the machine has no role, the metadata service answers 404 to the request for the role's
+    /// name, and the SDK reports this 404 only in a message. Before the fix, the store did not
+    /// treat this error as a refusal by the metadata service.
     #[tokio::test]
     async fn regression_a_machine_without_a_role_refuses() {
         let machine = imds::credentials::ImdsCredentialsProvider::builder();

@@ -1,4 +1,4 @@
-//! Classifies the failures of SDK calls that are common to all services.
+//! Classifies failed SDK calls, as far as the causes do not depend on the service.
 
 use std::error::Error as StdError;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ pub(in crate::store) const UNREADABLE: &str = "the response broke off or is inva
 
 /// A service of the SDK, and the interpretation of its responses.
 pub(in crate::store) trait Service: Store + Sized {
-    /// Remedy if the first response is a web page.
+    /// Remedy if the service has sent a web page, and no valid response before.
     const WRONG_ENDPOINT: &'static str;
 
     /// Returns true if the service has sent a valid response before.
@@ -80,9 +80,9 @@ impl<'a, S: Service> RequestContext<'a, S> {
         }
     }
 
-    /// Returns the error of a request that was answered with a web page. Before the first valid
-    /// response, the endpoint is probably wrong. Later, a proxy or a login page has probably
-    /// replaced a response.
+    /// Returns the error of a request that was answered with a web page. If the service has never
+    /// sent a valid response, the endpoint is probably wrong. Otherwise a proxy or a login page has
+    /// probably replaced this response.
     pub(in crate::store) fn web_page(self) -> StoreError {
         let (kind, advice) = if self.store.has_answered() {
             (StoreErrorKind::Transient, "check for a proxy or a login page on the path")

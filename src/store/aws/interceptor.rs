@@ -14,7 +14,7 @@ use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::config_bag::ConfigBag;
 use chrono::{DateTime, Utc};
 
-/// Observes one call. If the SDK retries the request, the last response counts.
+/// Observes one call. If the SDK retries the request, the methods describe the last response.
 #[derive(Clone, Debug, Default)]
 pub(in crate::store) struct CallInterceptor(Arc<CallRecord>);
 

@@ -20,9 +20,10 @@ pub(super) use interceptor::CallInterceptor;
 pub(super) use region::RegionalClient;
 pub(super) use session::Session;
 
-/// Returns a setting of the environment or the profile, for one service or for all services.
+/// Returns a setting from the environment or the profile, either of this service or of all
+/// services.
 ///
-/// The loaded configuration does not distinguish defaults from settings.
+/// This function exists because the fields of the loaded configuration also contain defaults.
 pub(super) fn setting(
     config: &SdkConfig,
     service: &'static str,

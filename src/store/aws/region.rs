@@ -13,14 +13,14 @@ use super::https;
 use crate::store::StoreErrorKind;
 
 /// A client of a service. If no setting names a region, each request first queries the machine's
-/// metadata service, until this service names a region. The query is repeated because the metadata
-/// service may start later than this process.
+/// metadata service, until the metadata service names a region. The query is repeated because the
+/// metadata service may start later than this process.
 pub(in crate::store) enum RegionalClient<C> {
     Ready(C),
     Waiting { client: OnceCell<C>, make: Box<dyn Fn(Region) -> C + Send + Sync> },
 }
 
-/// The error of a query for the region to the metadata service.
+/// The error of a query in which the client asks the metadata service for the region.
 #[derive(Debug)]
 pub(super) struct NoRegion {
     pub(super) kind: StoreErrorKind,

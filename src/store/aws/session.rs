@@ -10,8 +10,8 @@ use super::credentials::{self, CredentialsCache};
 use super::{https, setting, settings};
 use crate::store::redact::without_secrets;
 
-/// The known facts about a service. The default contains no facts, and is used for a client that
-/// the caller created.
+/// The facts about a service that come from its settings and its responses. The default value
+/// contains no facts, and accompanies a client that the caller created.
 #[derive(Default)]
 pub(in crate::store) struct Session {
     /// Custom endpoint, if there is one.
@@ -54,7 +54,8 @@ impl Session {
         }
     }
 
-    /// Notes that the service has responded, and so has accepted the credentials.
+    /// Notes that the service has sent a valid response. So the service has accepted the
+    /// credentials.
     pub(in crate::store) fn heard(&self) {
         self.answered.store(true, Ordering::Relaxed);
         if let Some(credentials) = &self.credentials {
@@ -73,8 +74,8 @@ impl Session {
     }
 
     /// Notes that the service has rejected the credentials as expired. Returns true if another
-    /// attempt makes sense, because the service had accepted them before. For this attempt the
-    /// cache of the session, or the provider of the caller's client, fetches new credentials.
+    /// attempt may succeed, because the service had accepted the credentials before. For this
+    /// attempt, the cache of this session or the caller's client fetches new credentials.
     pub(in crate::store) fn expired(&self) -> bool {
         match &self.credentials {
             Some(credentials) => credentials.expired(),

@@ -15,7 +15,7 @@ use futures::FutureExt as _;
 use super::https;
 use crate::store::time_limits::text_of;
 
-/// Variables with values that are sent unchanged, in headers or signatures.
+/// Environment variables with values that the SDK sends unchanged, in headers or signatures.
 const SENT: [&str; 5] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
@@ -36,14 +36,15 @@ impl fmt::Display for WrongSetting {
 
 impl std::error::Error for WrongSetting {}
 
-/// Loads the settings. If a setting is wrong, every request with this configuration fails, and its
-/// error names the setting.
+/// Loads the settings. If a setting is wrong, every request with this configuration fails, and the
+/// error of the request names the setting.
 pub(super) async fn load(loader: ConfigLoader) -> SdkConfig {
     let profile = profile::load(&Fs::real(), &Env::real(), &Default::default(), None).await;
     let of_profile = |name: &str| profile.as_ref().ok()?.get(name).map(str::to_owned);
     let wrong = match wrong_setting(|name| std::env::var(name).ok(), of_profile) {
         Some(wrong) => wrong,
-        // A setting that is not checked above may still be unusable, and make the SDK panic.
+        // The check above does not cover every setting, so an invalid setting may still make the
+        // SDK panic.
         None => match AssertUnwindSafe(loader.load()).catch_unwind().await {
             Ok(config) => return config,
             Err(panic) => {
@@ -87,7 +88,8 @@ fn wrong_setting(
             )));
         }
     }
-    // The variable has precedence over the profile. An error message names the source of the value.
+    // The environment variable has precedence over the profile. An error message names the variable
+    // or the profile, whichever contains the value.
     let either = |name: &'static str, of_profile: &'static str| match variable(name) {
         Some(text) => Some((name.to_owned(), text)),
         None => Some((format!("{of_profile} in the profile"), profile(of_profile)?)),

@@ -12,8 +12,7 @@ use crate::store::{Determinacy, ETag, StoreError, StoreErrorKind, content_hash, 
 
 const FORMAT: u64 = 1;
 
-/// Number of bytes at the start of a file that can contain the header. The headers that tenure
-/// writes have at most 50 bytes.
+/// Maximum length of a header in bytes. The headers that tenure writes have at most 50 bytes.
 const MAX_HEADER_BYTES: usize = 128;
 
 #[derive(Deserialize)]
@@ -36,7 +35,7 @@ pub(super) struct Content {
     pub(super) body: Option<Vec<u8>>,
 }
 
-/// Returns the contents of a file with this body.
+/// Returns the contents of a file with this body and this counter of writes.
 pub(super) fn encode(writes: u64, body: &[u8]) -> Vec<u8> {
     let mut bytes = format!("{{\"tenure_dir\":{FORMAT},\"writes\":{writes}}}\n").into_bytes();
     bytes.extend_from_slice(body);

@@ -1,4 +1,4 @@
-//! Deletions, one folder after the other.
+//! Deletes objects, one folder after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,7 +62,8 @@ fn delete_in(
     // Without the lock, a concurrent replace could undo the deletion with its rename.
     let work = work_folder(root)?;
     let locked = Locked::alone(&work)?;
-    // An error after the first removal would be wrong, because a part of the deletion has happened.
+    // This read comes before the first removal. After a removal, an error that reports no effect
+    // would be wrong.
     let marked = unsynced::marked(root)?;
     let (mut chain, missing) = FolderChain::as_far_as_there(root, path)?;
     let (mut failed, mut is_removed) = (Vec::new(), false);
@@ -77,8 +78,9 @@ fn delete_in(
     // The sync is needed even if the folder is missing: the process that removed the folder may
     // have died before its sync.
     chain.sync()?;
-    // A deletion does not first settle another marked object (module `unsynced`). On a full disk a
-    // settlement would fail, and the deletion could not free space.
+    // If another object may be missing on the disk (module `unsynced`), a deletion does not first
+    // write that object again. On a full disk this write would fail, and the deletion could not
+    // free space.
     if let Some(marked) = marked
         && keys.iter().any(|key| **key == marked)
         && !failed.iter().any(|(key, _)| *key == marked)

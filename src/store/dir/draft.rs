@@ -15,8 +15,8 @@ use crate::store::{Determinacy, StoreError};
 /// Prefix of the names of drafts.
 const DRAFT_PREFIX: &str = "tmp-";
 
-/// Age after which a draft counts as a leftover of a killed process. If a stopped process continues
-/// after the removal of its draft, its write fails, because the draft is missing.
+/// Age after which a draft counts as a leftover of a killed process. If a suspended process
+/// continues after the removal of its draft, its write fails, because the draft is missing.
 const LEFTOVER_AGE: chrono::TimeDelta = chrono::TimeDelta::hours(1);
 
 /// Returns the name of a new draft. The time makes the name unique, because processes in different
@@ -54,8 +54,9 @@ impl Draft<'_> {
         self.work.rename(&self.name, folder, name)
     }
 
-    /// Renames the draft to a new object. Fails if an object has this name, even if another program
-    /// has deleted the lock file, so that two processes hold a lock.
+    /// Renames the draft to a new object. Fails if an object already has this name. Even two
+    /// processes that both hold a lock, because a program has deleted the lock file, cannot create
+    /// the same object.
     pub(super) fn publish_new(self, folder: &Folder, name: &str) -> Result<(), StoreError> {
         self.work.link(&self.name, folder, name)
     }
@@ -70,8 +71,8 @@ impl Drop for Draft<'_> {
     }
 }
 
-/// Removes the drafts of killed processes. The lock is held, because a process that settles an old
-/// object holds the lock while its draft has the object's old date.
+/// Removes the drafts of killed processes. The caller holds the lock. So no other process can be
+/// writing an old object again, with a draft that has the object's old date.
 pub(super) fn remove_leftovers(_: &Locked, work: &Folder) -> Result<(), StoreError> {
     let now = clock::wall_clock();
     for found in work.names()? {
@@ -86,7 +87,8 @@ pub(super) fn remove_leftovers(_: &Locked, work: &Folder) -> Result<(), StoreErr
             {
                 work.remove(&name)?;
             }
-            // Folders are created and renamed under the lock.
+            // This process holds the lock, and folders are created and renamed only under the lock.
+            // So the folder belongs to a killed process.
             Some(Named::Folder) => drop(work.remove_empty_folder(&name)),
             _ => {}
         }

@@ -28,7 +28,8 @@ pub(super) fn in_the_way(path: &Path, file_type: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Invalid, Determinacy::Determinate, message)
 }
 
-/// Adds to a denial that only one user, or one group, takes part in a store.
+/// Adds a note to an error of the kind `AccessDenied`. The note says that all processes must have
+/// one user or one group.
 pub(super) fn not_taking_part(error: StoreError) -> StoreError {
     if error.kind() != StoreErrorKind::AccessDenied {
         return error;

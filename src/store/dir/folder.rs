@@ -129,7 +129,8 @@ impl Folder {
     }
 
     /// Opens the folder of this name, and creates it if it is missing. A new folder is a draft in
-    /// `work` until it has the group's permissions, so no other process finds it without them.
+    /// `work` until it has the group's permissions. So no other process finds the folder without
+    /// these permissions.
     pub(super) fn child_or_new(&self, name: &str, work: &Folder) -> Result<Folder, StoreError> {
         match self.child(name)? {
             Child::Folder(folder) => Ok(folder),
@@ -202,7 +203,7 @@ impl Folder {
         Ok(file)
     }
 
-    /// Opens a file for the lock of a reader. The file and its mode do not change.
+    /// Opens an existing lock file, without any change of the file or its mode.
     pub(super) fn existing_lock_file(&self, name: &str) -> Result<File, StoreError> {
         self.open(name, OFlag::O_RDONLY, 0)
     }
@@ -214,7 +215,8 @@ impl Folder {
             Access::Owner => LOCK_OF_OWNER,
             Access::Group => LOCK_OF_GROUP,
         };
-        // The first attempt has no `O_CREAT`, because the file system may be mounted read-only.
+        // The first attempt does not use `O_CREAT`, because `O_CREAT` may fail on a read-only file
+        // system.
         let file = self
             .existing_lock_file(name)
             .or_else(|_| self.open(name, OFlag::O_RDONLY | OFlag::O_CREAT, wanted))
@@ -224,8 +226,8 @@ impl Folder {
         };
         let metadata = file.metadata().map_err(failed)?;
         let mode = metadata.mode() & 0o7777;
-        // A process that opens the directory for one user leaves the group's permissions on the
-        // file.
+        // A process that opens the directory for one user does not remove the group's permissions
+        // from the lock file.
         if mode != wanted && (self.access == Access::Group || mode != LOCK_OF_GROUP) {
             // Earlier versions created the file with mode 0644. Only the owner of the file can
             // change the mode, so an error is ignored.
@@ -262,7 +264,8 @@ impl Folder {
             .map_err(|errno| failed("make", &self.path_of(name), Determinacy::Determinate, errno))
     }
 
-    /// Returns the target of a link, or `None` if the name is missing. A file has no target.
+    /// Returns the target of a link, or `None` if the name is missing. For a file, the target is an
+    /// empty string.
     pub(super) fn link_target(&self, name: &str) -> Result<Option<String>, StoreError> {
         match readlinkat(&self.file, name) {
             Ok(target) => Ok(Some(target.to_string_lossy().into_owned())),
@@ -302,8 +305,8 @@ impl Folder {
         }
     }
 
-    /// Removes a folder if it is empty. Returns true if the name is free. No promise depends on the
-    /// removal.
+    /// Removes a folder if it is empty. Returns true if the name is now free. No promise of the
+    /// store depends on the removal.
     pub(super) fn remove_empty_folder(&self, name: &str) -> bool {
         matches!(unlinkat(&self.file, name, UnlinkatFlags::RemoveDir), Ok(()) | Err(Errno::ENOENT))
     }

@@ -11,12 +11,12 @@ use nix::sys::stat::{major, minor};
 pub(super) struct Holder {
     pub(super) pid: u32,
     pub(super) name: String,
-    /// True if the process is stopped, by `SIGSTOP` or a debugger.
+    /// True if `SIGSTOP` or a debugger has suspended the process.
     pub(super) stopped: bool,
 }
 
-/// Returns the first holder of the lock on the file at this path. Returns `None` if the holder is
-/// unknown, for example in another container, or on systems other than Linux.
+/// Returns the first holder of the lock on the file at this path. Returns `None` if the holder
+/// cannot be found, for example because it runs in another container, or the system is not Linux.
 pub(super) fn of(path: &Path) -> Option<Holder> {
     let file = fs::metadata(path).ok()?;
     let file = format!("{:02x}:{:02x}:{}", major(file.dev()), minor(file.dev()), file.ino());

@@ -8,8 +8,8 @@ pub(super) const WORK_FOLDER: &str = ".tenure";
 /// Maximum length of a key, as on S3. This maximum also bounds the depth of a listing.
 const MAX_KEY_BYTES: usize = 1_024;
 
-/// Refuses a key if its file would be outside the root, in the work folder, or the file of another
-/// key.
+/// Refuses a key if its file would be outside the root or in the work folder, or if another key has
+/// the same file.
 pub(super) fn check(key: &str) -> Result<(), StoreError> {
     if key.len() > MAX_KEY_BYTES {
         let length = key.len();

@@ -18,7 +18,8 @@ const MAX_PAGE: usize = 1_000;
 /// Returns the smallest keys with this prefix that are greater than `after`.
 ///
 /// This function reads the whole folder, but keeps only one page in memory. It acquires the lock
-/// only if a folder changes meanwhile, because writers would wait for many large listings.
+/// only if a folder changes meanwhile. If every listing held the lock, writers would wait for each
+/// large listing.
 pub(super) fn list(
     root: &Root,
     prefix: &str,
@@ -60,12 +61,13 @@ fn never_quiet(path: &Path) -> StoreError {
     StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why)
 }
 
-/// The walks of each folder of a listing. A walk may miss a file that is replaced during the walk.
+/// States how often a listing reads (walks) each folder. A walk may miss a file that is replaced
+/// during the walk.
 #[derive(Debug, Clone, Copy)]
 enum Walks {
     /// One walk, because this process holds the lock.
     Locked,
-    /// At most this number of walks, until the folder does not change during a walk.
+    /// Repeated walks until the folder does not change during a walk, but at most this number.
     UntilQuiet(usize),
 }
 
@@ -74,13 +76,13 @@ const MOST_WALKS: usize = 8;
 
 /// Longest interval in which a file system may give two changes the same modification time.
 const TICK: TimeDelta = TimeDelta::milliseconds(20);
-/// The same interval for file systems that store only seconds.
+/// The same interval on a file system that stores only whole seconds.
 const COARSE_TICK: TimeDelta = TimeDelta::seconds(2);
 
-/// Walks until the folder does not change during a walk. Returns false if the folder has changed at
-/// `most` times. A folder that changed just before the walk counts as changing, because the next
-/// change may get the same modification time. The clock may have been set, so the time of the last
-/// change may be in the future.
+/// Repeats the walk until the folder does not change during a walk. Returns false if the folder
+/// still changes after `most` attempts. An attempt also fails if the folder changed just before it,
+/// because the next change may get the same modification time. The time of the last change may be
+/// in the future, because the clock may have been set back.
 fn until_quiet(
     most: usize,
     now: impl Fn() -> DateTime<Utc>,
@@ -219,9 +221,9 @@ mod tests {
         assert!(page("", "a", &["b"]).wants("z"), "the page is not full");
     }
 
-    /// Returns the number of walks, and whether the folder was quiet. The folder has the age `age`
-    /// at the start. Each of the first `changes` walks changes the folder, and each check of the
-    /// clock takes 15 ms.
+    /// Returns the number of walks, and the result of `until_quiet`. The last change of the folder
+    /// occurred `age` before the start. Each of the first `changes` walks changes the folder, and
+    /// each check of the clock takes 15 ms.
     fn walks(most: usize, changes: usize, age: TimeDelta) -> (usize, bool) {
         let start = clock::wall_clock().with_nanosecond(7).expect("a time");
         let (now, walks, modified) = (Cell::new(start), Cell::new(0), Cell::new(start - age));
@@ -255,7 +257,8 @@ mod tests {
         assert!(!never.expect("no walk"));
     }
 
-    /// A file system that stores only seconds gives changes of one second the same date.
+    /// A file system that stores only whole seconds gives the same date to all changes within a
+    /// second.
     #[test]
     fn whole_seconds_count_as_coarse() {
         let second = DateTime::<Utc>::from_timestamp(1_000, 0).expect("a time");

@@ -14,8 +14,9 @@ use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 const LOCK_FILE: &str = "lock";
 
-/// Maximum wait for another process. A stopped process holds the lock until it is continued or
-/// killed, and without a limit more and more threads would wait for this process.
+/// Maximum wait for another process. A suspended process (SIGSTOP) holds the lock until it is
+/// continued or killed. Without this limit, more and more threads would wait for the suspended
+/// process.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 /// Maximum wait for the other threads of this process. Each thread holds the lock for a few syncs
 /// of the disk.
@@ -33,7 +34,7 @@ pub(super) struct Locked {
     _thread_lock: ThreadLockGuard,
 }
 
-/// Opens the work folder of the store, or returns `None` if no process has written.
+/// Opens the work folder of the store, or returns `None` if no process has written to the store.
 pub(super) fn find_work_folder(root: &Folder) -> Result<Option<Folder>, StoreError> {
     match root.child(key::WORK_FOLDER)? {
         Child::Folder(work) => Ok(Some(work)),
@@ -42,14 +43,14 @@ pub(super) fn find_work_folder(root: &Folder) -> Result<Option<Folder>, StoreErr
     }
 }
 
-/// Opens the work folder of the store, and creates it if it is missing. The new work folder has its
-/// lock file before it has its name. So no rename replaces the work folder of another process,
-/// because a rename replaces only empty folders.
+/// Opens the work folder of the store, and creates it if it is missing. A new work folder contains
+/// the lock file before it gets its name. A rename replaces only empty folders, so no process can
+/// replace the work folder of another process.
 pub(super) fn work_folder(root: &Folder) -> Result<Folder, StoreError> {
     if let Some(work) = find_work_folder(root)? {
         return Ok(work);
     }
-    // No key contains `~`.
+    // No key contains `~`, so this name is not the name of an object.
     let draft = format!("{}~{}", key::WORK_FOLDER, draft::new_name());
     let work = root.new_folder(&draft)?;
     work.lock_file(LOCK_FILE)?;
@@ -69,7 +70,7 @@ impl Locked {
     }
 
     /// Acquires the shared lock of a reader, which excludes writers. Returns `None` if no process
-    /// has written, or if this process may not open the lock file.
+    /// has written to the store, or if this process may not open the lock file.
     pub(super) fn shared(root: &Folder) -> Result<Option<Locked>, StoreError> {
         let work = find_work_folder(root);
         let locked = work.and_then(|work| {
@@ -170,7 +171,8 @@ fn held_by_another(work: &Folder) -> StoreError {
     StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why)
 }
 
-/// Increasing pauses. The limit applies to the sum of the requested pauses, so a slow machine waits
+/// The pauses between attempts to lock the file. Each pause is longer than the pause before it, up
+/// to a maximum. The time limit applies to the sum of the requested pauses, so a slow machine waits
 /// longer.
 #[derive(Debug)]
 pub(super) struct Waiting {
@@ -230,7 +232,7 @@ mod tests {
             (error.kind(), error.determinacy()),
             (StoreErrorKind::Transient, Determinacy::Determinate)
         );
-        // The holder is this process, which is not stopped.
+        // The holder is this test's own process, which is not suspended.
         let (message, pid) = (error.to_string(), std::process::id());
         assert!(message.contains("another process has held the lock"), "{message}");
         if cfg!(target_os = "linux") {
@@ -253,8 +255,8 @@ mod tests {
     fn regression_the_threads_of_a_process_queue_for_the_lock() {
         let (_dir, work) = work();
         let held = Locked::alone(&work).expect("the lock is free");
-        // The limit for the thread lock is zero here. So the call fails before it waits 2 s for the
-        // file lock.
+        // The limit for the thread lock is zero here. So the call fails immediately, and does not
+        // wait 2 s for the file lock.
         let error = Locked::acquire(&work, Mode::Alone, Duration::ZERO).expect_err("held");
         assert!(error.to_string().contains("this process has held the lock"), "{error}");
         const { assert!(THREAD_WAIT.as_secs() > LOCK_WAIT.as_secs()) };

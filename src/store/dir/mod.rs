@@ -55,25 +55,27 @@ mod write;
 ///   program edits an object in place, a reader may see a partial write. If it deletes the newest
 ///   object, the epochs start again. If it deletes `.tenure`, two processes may write concurrently,
 ///   and one of two replacements of an object may be lost.
-/// - *Restricted keys.* Each part between slashes consists of `A-Z a-z 0-9 . _ -`, and is not `.`,
-///   `..` or `.tenure`. `a` and `a/b` cannot both be objects. Symbolic links below the root are
-///   refused. On a file system that ignores case, keys that differ only in case name one object.
-/// - *Stopped processes.* A process that is stopped inside a write holds the lock until it is
-///   continued or killed. After 2 s the calls of other processes return transient errors, which
-///   name the process on Linux. While the stopped process holds the lock, no new leader can be
-///   elected. The threads of one process wait for each other up to 30 s. If one thread has waited 2
-///   s for another process, the threads queued behind it fail too. Only participants may open the
-///   lock file: its owner, or the group ([`open_for_group`](DirStore::open_for_group)).
+/// - *Restricted keys.* Each part of a key between slashes consists of `A-Z a-z 0-9 . _ -`, and is
+///   not `.`, `..` or `.tenure`. `a` and `a/b` cannot both be objects. Symbolic links below the
+///   root are refused. On a file system that ignores case, keys that differ only in case name one
+///   object.
+/// - *Suspended processes.* A process that is suspended (SIGSTOP) inside a write holds the lock
+///   until it is continued or killed. After 2 s the calls of other processes return transient
+///   errors, which name the process on Linux. While the suspended process holds the lock, no new
+///   leader can be elected. The threads of one process wait for each other up to 30 s. If one
+///   thread has waited 2 s for another process, the threads queued behind it fail too. Only
+///   participants may open the lock file: its owner, or the group
+///   ([`open_for_group`](DirStore::open_for_group)).
 ///
 /// **Files.** The object `app/lock-0000000001.json` is the file with this path below the root. The
 /// file contains a line of JSON, `{"tenure_dir":1,"writes":N}`, with a counter of its writes, and
 /// then the body. If another program's file lacks this line, the whole file is the body. `.tenure`
-/// contains the lock file, drafts of new objects and folders, and a link with the key of an object
-/// that may not be on the disk. The first write creates `.tenure`, and each write removes drafts
-/// older than an hour. A read creates no file, with one exception: if the writer of an object died
-/// before its sync, a read writes the object again, with its mode and date, and, as root, with its
-/// owner. A deletion removes the folders that it leaves empty, except folders directly below the
-/// root.
+/// contains the lock file, drafts of new objects and folders, and, while an object may be missing
+/// on the disk, a link with the key of this object. The first write creates `.tenure`, and each
+/// write removes drafts older than an hour. A read creates no file, with one exception. If the
+/// writer of an object died before its sync, a read writes the object again, with the old mode and
+/// date. If root reads, the object also keeps its owner. A deletion removes the folders that it
+/// leaves empty, except folders directly below the root.
 ///
 /// **Cost.** A read takes a few system calls. If the object is being written, the read waits for
 /// the `fsync`. A write creates a file, calls `fsync` two or three times, and renames the file,
@@ -255,7 +257,8 @@ fn get(
     max_len: usize,
 ) -> Result<GetOutcome, StoreError> {
     let root = Folder::root(root)?;
-    // A file with an object's name is never changed, so an open file is complete.
+    // A write replaces the whole file of an object and never changes the file, so an open file is
+    // complete.
     let Some(file) = unsynced::open(&root, key)? else {
         return Ok(GetOutcome::NotFound);
     };
@@ -293,7 +296,8 @@ fn make(path: &Path) -> Result<(), StoreError> {
         && let Ok(opened) = fs::File::open(&parent)
     {
         match sync::folder(&opened, &parent) {
-            // On a read-only file system no process can have created the directory.
+            // On a read-only file system no process can have just created the directory, so no sync
+            // is needed.
             Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {}
             synced => {
                 synced.map_err(|error| failed("sync", &parent, Determinacy::Determinate, error))?

@@ -32,7 +32,8 @@ pub(super) fn refuse(root: &Folder, path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Accepts every file system, because other systems have no portable way to detect its type.
+/// Accepts every file system, because systems other than Linux have no portable way to detect the
+/// type of a file system.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) fn refuse(_root: &Folder, _path: &Path) -> Result<(), StoreError> {
     Ok(())

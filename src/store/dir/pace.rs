@@ -1,4 +1,4 @@
-//! Pauses during a deletion of many folders, which acquires the lock once for each folder.
+//! Pauses during a deletion of many folders. The deletion acquires the lock once for each folder.
 //!
 //! A waiting process tries to lock the file after each pause. If the deletion acquired the lock
 //! again without a pause, a waiting process would rarely find the lock free.
@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::lock::{LONGEST_PAUSE, sleep};
 use crate::env::clock::{Clock as _, SystemClock};
 
-/// Minimum rest. A rest is longer than the longest pause of a waiting process, so each waiting
-/// process tries to lock the file during a rest.
+/// Minimum length of a rest, that is, of a pause of the deletion. A rest is longer than the longest
+/// pause of a waiting process. So each waiting process tries to lock the file during a rest.
 const SHORTEST_REST: Duration = LONGEST_PAUSE.saturating_add(Duration::from_millis(1));
 const LONGEST_REST: Duration = Duration::from_millis(50);
 
@@ -23,8 +23,8 @@ impl Pace {
     }
 
     /// Sleeps for the same time as the caller has worked since the last rest, but at most 50 ms.
-    /// Waits for the lock count as work. After less than 6 ms of work, this function does not
-    /// sleep. The caller must not hold the lock.
+    /// The time in which the caller waited for the lock counts as work. After less than 6 ms of
+    /// work, this function does not sleep. The caller must not hold the lock.
     pub(super) fn rest(&mut self) {
         let worked = SystemClock.now().boot.saturating_sub(self.0);
         if worked >= SHORTEST_REST {
@@ -45,7 +45,7 @@ mod tests {
 
     const FOLDERS: usize = 300;
 
-    /// Returns the number of writes of another process during a deletion of folders.
+    /// Returns the number of writes that another process completes during a deletion of folders.
     fn writes_during_a_deletion(round: usize) -> usize {
         let dir = tempfile::tempdir().expect("a temporary directory");
         // Two roots have separate thread locks, like two processes.

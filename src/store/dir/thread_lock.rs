@@ -36,8 +36,8 @@ pub(super) struct ThreadLockGuard {
 }
 
 impl ThreadLock {
-    /// Waits up to `limit`, or until the thread that holds the lock gives up. Then all waiting
-    /// threads give up, because they would wait for the same process one after the other.
+    /// Waits up to `limit`, or until the thread that holds the lock gives up. If that thread gives
+    /// up, all waiting threads give up too, because each of them would wait for the same process.
     pub(super) fn wait(
         &self,
         mode: Mode,

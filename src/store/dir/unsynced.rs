@@ -29,8 +29,8 @@ pub(super) fn mark(_: &Locked, work: &Folder, key: &str) -> Result<(), StoreErro
     work.new_link(MARK, key)
 }
 
-/// Removes the mark, because the object is on the disk or nothing was written. If the removal
-/// fails, the next process writes the object again.
+/// Removes the mark after the object has reached the disk, or if nothing was written. If the
+/// removal fails, the next process writes the object again.
 pub(super) fn clear(work: &Folder) {
     let _ = work.remove(MARK);
 }
@@ -76,7 +76,7 @@ pub(super) fn ensure(root: &Folder, key: &str) -> Result<(), StoreError> {
     if marked(root)?.as_deref() == Some(key) { open(root, key).map(drop) } else { Ok(()) }
 }
 
-/// Ensures that the marked object is on the disk.
+/// Ensures that the marked object, if there is one, is on the disk.
 pub(super) fn settle(_: &Locked, root: &Folder, work: &Folder) -> Result<(), StoreError> {
     let Some(key) = marked(root)? else { return Ok(()) };
     if key::check(&key).is_ok() {
@@ -89,7 +89,8 @@ pub(super) fn settle(_: &Locked, root: &Folder, work: &Folder) -> Result<(), Sto
 fn write_again(root: &Folder, work: &Folder, key: &str) -> Result<(), StoreError> {
     let (path, name) = key::split(key);
     let (chain, missing) = FolderChain::as_far_as_there(root, path)?;
-    // If the writer died before the rename, the object is missing, and only the sync remains.
+    // If the writer died before the rename, the object is missing, and only its folder needs a
+    // sync.
     if !missing
         && let Some(Named::Object { .. }) = chain.folder().look_up(name)?
         && let Some(file) = chain.folder().open_object(name)?
@@ -97,7 +98,8 @@ fn write_again(root: &Folder, work: &Folder, key: &str) -> Result<(), StoreError
         let draft = Draft::write(work, |mut draft| {
             io::copy(&mut &file, &mut draft)?;
             let before = file.metadata()?;
-            // Only root can keep another owner, and only root needs to.
+            // Only root can preserve the owner of another user's file, and only root writes such a
+            // file again.
             let _ = fchown(&*draft, Some(before.uid()), Some(before.gid()));
             draft.set_permissions(before.permissions())?;
             draft.set_times(FileTimes::new().set_modified(before.modified()?))
@@ -117,7 +119,7 @@ fn cannot_settle(root: &Folder, key: &str, error: &StoreError) -> StoreError {
         error.message()
     );
     // This process may lack the permission to write. The error is transient, because a retry
-    // succeeds after another process has settled the object.
+    // succeeds after another process has written the object again.
     let kind = match error.kind() {
         StoreErrorKind::AccessDenied => StoreErrorKind::Transient,
         kind => kind,

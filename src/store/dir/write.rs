@@ -34,8 +34,8 @@ pub(super) fn put(
     let writes = match condition.check(FolderChain::find(root, path)?.as_ref(), name)? {
         Ok(writes) => writes,
         Err(refusal) => {
-            // A refusal may tell the caller that its earlier write took effect, so the object must
-            // be on the disk before the refusal.
+            // The caller may conclude from a refusal that its earlier write took effect. So the
+            // object must be on the disk before the refusal.
             unsynced::ensure(root, key)?;
             return Ok(refusal);
         }
@@ -45,7 +45,8 @@ pub(super) fn put(
     let draft = Draft::write(&work, |file| file.write_all(&bytes))?;
     let locked = Locked::alone(&work)?;
     unsynced::settle(&locked, root, &work)?;
-    // No promise depends on the removal, so its failure is ignored.
+    // No promise of the store depends on the removal of old drafts, so a failure of the removal is
+    // ignored.
     let _ = remove_leftovers(&locked, &work);
     // The folder is searched again, because a deletion may have removed it before this process
     // acquired the lock.
@@ -64,8 +65,8 @@ pub(super) fn put(
         }
         return Err(error);
     }
-    // The lock is held until the mark is removed. So a process that holds the lock and finds a mark
-    // knows that the mark's writer has died or failed.
+    // The lock is held until the mark is removed. So if a process holds the lock and finds a mark,
+    // the writer of the mark has died or failed.
     chain.sync()?;
     unsynced::clear(&work);
     drop(locked);

@@ -1,9 +1,9 @@
-//! Credentials for long leaderships. The cache fetches new credentials before the old credentials
-//! expire, and in parallel to requests.
+//! A cache of credentials, for leaderships that outlive their first credentials. The cache fetches
+//! new credentials before the old credentials expire, while requests use the old credentials.
 //!
-//! The SDK's own cache has three faults. It fetches inside a request, whose cancellation also
-//! cancels the fetch. It waits for each refresh. It keeps credentials until they expire by this
-//! machine's clock, even if the service rejects them as expired.
+//! The SDK's own cache has three faults. It fetches inside a request, so the cancellation of the
+//! request also cancels the fetch. Every refresh makes requests wait. It keeps credentials until
+//! they expire by this machine's clock, even if the service rejects them as expired.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -24,7 +24,7 @@ use crate::env::clock::{Clock as _, SystemClock};
 use crate::env::mutex::unpoisoned;
 use crate::store::fetch::{self, Fetching, PATIENCE, SLOW};
 
-/// Assumed lifetime of credentials without an expiry, as in the SDK.
+/// Assumed lifetime of credentials without an expiry. The SDK assumes the same lifetime.
 const UNLIMITED: Duration = Duration::from_secs(15 * 60);
 /// Maximum time between a refresh and the expiry of the old credentials.
 const AHEAD: Duration = Duration::from_secs(60);
@@ -33,7 +33,8 @@ const AHEAD: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub(in crate::store) struct CredentialsCache {
     source: Arc<Mutex<SharedCredentialsProvider>>,
-    /// True if the source is the environment and its files, which can be loaded again.
+    /// True if the credentials come from the environment and its files. Only this source can be
+    /// loaded again.
     of_env: bool,
     region: Option<Region>,
     state: Arc<Mutex<CacheState>>,
@@ -96,8 +97,8 @@ impl CredentialsCache {
     }
 
     /// Discards the credentials after the service has refused them as expired or unknown. Returns
-    /// true if a retry makes sense: the service had accepted the credentials before, so new
-    /// credentials may exist.
+    /// true if a retry may succeed with new credentials, because the service had accepted the old
+    /// credentials before.
     pub(in crate::store) fn expired(&self) -> bool {
         let mut state = self.state();
         state.outdated = true;
@@ -111,7 +112,8 @@ impl CredentialsCache {
         }
     }
 
-    /// Returns the current credentials, or the running fetch of new credentials.
+    /// Returns the current credentials. If they are missing or expired, returns the fetch of new
+    /// credentials as an error.
     fn have(&self) -> Result<Credentials, Fetching<Credentials, Failed>> {
         let mut state = self.state();
         let now = SystemClock.now().wall;
@@ -149,8 +151,8 @@ impl CredentialsCache {
         })
     }
 
-    /// Returns the source. If the service has refused its credentials, this function first loads
-    /// the source from its files again.
+    /// Returns the source. If the service has refused the source's credentials, this function first
+    /// loads the source from its files again.
     async fn source(&self) -> SharedCredentialsProvider {
         if self.of_env && std::mem::take(&mut self.state().outdated) {
             let mut loader = aws_config::defaults(BehaviorVersion::latest()).http_client(https());
@@ -196,7 +198,7 @@ impl CachedCredentials {
         let fetched = SystemClock.now().wall;
         let end = credentials.expiry().map(|end| end.duration_since(SystemTime::UNIX_EPOCH));
         let until = end.map_or(fetched + UNLIMITED, Result::unwrap_or_default);
-        // A provider may return the same credentials again. Then `taken` keeps its value.
+        // If the provider returns the same credentials again, `taken` keeps its value.
         let same = before.filter(|before| {
             before.credentials.session_token() == credentials.session_token()
                 && before.credentials.access_key_id() == credentials.access_key_id()

@@ -4,7 +4,7 @@ use super::*;
 use crate::store::timed;
 
 /// A provider of numbered credentials. Each element of `takes` is the time, in seconds, until the
-/// response to one call. Later calls hang.
+/// response to one call. Calls beyond the last element hang.
 #[derive(Debug, Clone)]
 struct Provider {
     takes: &'static [u64],
@@ -91,8 +91,8 @@ async fn regression_credentials_are_fetched_again_after_a_panic() {
     assert!(cache.credentials().await.is_ok());
 }
 
-/// A store in a static outlives the runtime that runs the fetch. The next runtime must start
-/// another fetch.
+/// A store in a `static` variable outlives the runtime that runs the fetch. A call in the next
+/// runtime must start another fetch.
 #[test]
 fn regression_credentials_are_fetched_again_in_a_new_runtime() {
     let runtime = || {

@@ -43,8 +43,8 @@ pub(super) struct Disk {
     /// Synced files, by inode.
     synced: BTreeMap<u64, File>,
     forgotten: BTreeMap<u64, File>,
-    /// Open files of all recorded inodes. While they are open, the system does not reuse the
-    /// inodes.
+    /// Open files of all recorded inodes. While these files are open, the system does not reuse
+    /// their inodes.
     opened: Vec<File>,
 }
 
@@ -56,7 +56,8 @@ pub(super) fn with_disk<T: Default>(work: impl FnOnce(&mut Disk) -> T) -> T {
     DISK.with_borrow_mut(|disk| disk.as_mut().map(work).unwrap_or_default())
 }
 
-/// Returns the outcome of the sync of a file or a folder, or `None` without a simulated disk.
+/// Returns the outcome of the sync of a file or a folder, or `None` if this thread has no simulated
+/// disk.
 pub(in crate::store::dir) fn sync(path: &Path) -> Option<io::Result<()>> {
     let fate = with_disk(|disk| Some((disk.choose)(path)))?;
     Some(match fate {

@@ -13,9 +13,9 @@ use crate::store::dir::draft::Draft;
 use crate::store::dir::folder::Folder;
 use crate::store::dir::lock::work_folder;
 
-/// Before the fix, a read failed if another process wrote during the read. The read wrote a
-/// possibly lost object again, and its draft had the object's old date. So the other process
-/// removed the draft as a leftover.
+/// A read may have to write a possibly lost object again, with a draft that has the object's old
+/// date. Before the fix, a process that wrote at the same time removed this draft as a leftover,
+/// and the read failed.
 #[test]
 fn regression_the_draft_of_an_old_object_is_no_leftover() {
     let scene = Scene::new();
@@ -39,8 +39,9 @@ fn regression_the_draft_of_an_old_object_is_no_leftover() {
     scene.is_on_the_disk("a", "it was read");
 }
 
-/// Another program may delete the lock file, so that two processes hold a lock. Before the fix,
-/// each of them could create the same object: in an attack, 1 of 400 objects.
+/// If another program deletes the lock file, two processes may both hold a lock. Before the fix,
+/// each of these two processes could then create the same object. This happened to 1 of 400 objects
+/// in a test that kept deleting the lock file.
 #[test]
 fn regression_a_new_object_replaces_no_object() {
     let scene = Scene::new();

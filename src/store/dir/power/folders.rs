@@ -81,8 +81,9 @@ fn regression_a_deletion_removes_empty_folders_of_earlier_versions() {
     assert!(path.join("other").exists());
 }
 
-/// Before the fix, a deletion read the mark after its removals. If the mark could not be read, the
-/// error said that the deletion had no effect. Set-up: the work folder is replaced in between.
+/// The mark in the work folder names an object that may be missing on the disk. Before the fix, a
+/// deletion removed its objects before it read the mark. If this read failed, the error said that
+/// the deletion had no effect. In this test, the work folder is replaced during the deletion.
 #[test]
 fn regression_a_deletion_with_an_effect_is_no_determinate_error() {
     let scene = Scene::new();

@@ -197,8 +197,8 @@ fn a_settled_object_keeps_its_version_date_mode_and_owner() {
     assert_ne!(file().ino(), inode, "written again");
 }
 
-/// The mark can contain only one key. So a writer must settle the marked object before it marks
-/// another object.
+/// The mark of a possibly lost object can contain only one key. So a writer must write the marked
+/// object again before it marks another object.
 #[test]
 fn a_write_settles_the_marked_object_first() {
     let scene = Scene::new();
@@ -217,8 +217,8 @@ fn a_write_settles_the_marked_object_first() {
     assert_eq!(marks(&scene), 0);
 }
 
-/// On a full disk the marked object cannot be written again. A deletion of another object must
-/// still succeed.
+/// On a full disk, the object that may be missing on the disk cannot be written again. A deletion
+/// of another object must still succeed.
 #[test]
 fn a_deletion_does_not_settle_another_object() {
     let scene = Scene::new();
@@ -233,7 +233,7 @@ fn a_deletion_does_not_settle_another_object() {
     scene.is_on_the_disk("a", "it was read");
 }
 
-/// Earlier versions wrote the mark as a file.
+/// Earlier versions wrote the mark as a file, and the present version writes it as a link.
 #[test]
 fn a_mark_without_a_key_is_removed() {
     let scene = Scene::new();
@@ -375,7 +375,7 @@ fn each_result_survives_a_power_loss() {
 }
 
 /// Some file systems cannot sync folders, and a read-only file system has no unsynced writes. On
-/// both, the store must open the directory.
+/// both kinds of file systems, the store must open the directory.
 #[test]
 fn an_unsupported_sync_is_not_a_failure() {
     let scene = Scene::new();
