@@ -28,10 +28,10 @@ pub struct Assignment {
     pub members: Vec<Member>,
     /// Partitions, in the order of their numbers.
     pub partitions: Vec<AssignedPartition>,
-    /// Number of the next partition that is added.
+    /// Number that the next added partition gets.
     pub next_number: PartitionNumber,
-    /// Shortest wait of an unfinished restore; `None` without one. While it is set, only a restore
-    /// makes the next assignment (D9).
+    /// The shortest wait of an unfinished restore. `None` means that no restore is unfinished.
+    /// While this field is set, only a restore makes the next assignment (D9).
     pub restoring: Option<Duration>,
 }
 
@@ -39,7 +39,7 @@ pub struct Assignment {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Member {
     pub session: Session,
-    /// Display name. Reservations and marks refer to members by this name.
+    /// Display name. Reservations, pins and bars refer to members by this name.
     pub name: Arc<str>,
     /// Validity of the member's session. The assignment repeats the validity, because the session's
     /// object may be missing.
@@ -60,8 +60,8 @@ pub struct AssignedPartition {
     pub token: Option<Epoch>,
     /// Next owner, if the partition must move. Advice.
     pub target: Option<Session>,
-    /// Member name for which the partition is reserved, and the duration of the reservation. A
-    /// reserved partition has no owner. Advice.
+    /// If the partition is reserved: the member name that may own it, and the duration of the
+    /// reservation. A reserved partition has no owner. Advice.
     pub kept: Option<(Arc<str>, Duration)>,
     pub marks: Marks,
 }
@@ -84,18 +84,18 @@ impl Assignment {
         }
     }
 
-    /// Returns whether two assignments differ at most in their nonces. Each attempt to create an
-    /// assignment has a fresh nonce.
+    /// Returns whether the two assignments are equal, apart from their nonces. Each attempt to
+    /// create an assignment has a fresh nonce.
     pub fn same_but_for_the_nonce(&self, other: &Assignment) -> bool {
         *self == Assignment { nonce: self.nonce, ..other.clone() }
     }
 
-    /// Returns the member of this session. A session with another nonce is another member.
+    /// Returns the member that has this session, with the same id and nonce.
     pub fn member(&self, session: Session) -> Option<&Member> {
         self.members.iter().find(|member| member.session == session)
     }
 
-    /// Returns the session with this id in this assignment.
+    /// Returns the session that has this id. `None` means that no member of this assignment has it.
     pub fn session(&self, id: SessionId) -> Option<Session> {
         self.members.iter().map(|member| member.session).find(|session| session.id == id)
     }
@@ -105,7 +105,7 @@ impl Assignment {
         found.ok().map(|index| &self.partitions[index])
     }
 
-    /// Returns the partitions of this session, each with its token.
+    /// Returns the partitions that this session owns, each with its token.
     pub fn owned_by(&self, session: Session) -> impl Iterator<Item = (PartitionNumber, Epoch)> {
         let owned = self.partitions.iter().filter(move |it| it.owner == Some(session));
         owned.filter_map(|it| Some((it.number, it.token?)))
@@ -114,7 +114,7 @@ impl Assignment {
     /// Returns whether the owner must stop its work on the partition and release it.
     pub fn is_revoked(&self, number: PartitionNumber) -> bool {
         let Some(partition) = self.partition(number) else { return true };
-        // Check the marks first: most partitions have none, and finding a member takes a search.
+        // Check the marks before the search for the owner, because most partitions have no marks.
         let marks = Some(&partition.marks).filter(|marks| **marks != Marks::default());
         let forbidden = |marks: &Marks| {
             let owner = partition.owner.and_then(|owner| self.member(owner));
@@ -123,7 +123,7 @@ impl Assignment {
         partition.target.is_some() || marks.is_some_and(forbidden)
     }
 
-    /// Returns the sessions that must release at least one partition.
+    /// Returns the ids of the sessions that must release at least one partition.
     pub fn awaiting(&self) -> BTreeSet<SessionId> {
         let revoked = self.partitions.iter().filter(|it| self.is_revoked(it.number));
         revoked.filter_map(|it| it.owner).map(|owner| owner.id).collect()
@@ -156,7 +156,7 @@ impl Member {
         Member { session, name: name.into(), validity, weight: 1, data: None }
     }
 
-    /// Returns the member's seat in a plan of an assignor.
+    /// Returns the member as a [`Seat`], the form in which an assignor reads it.
     pub fn seat(&self) -> Seat<'_> {
         let seat = Seat::new(&self.name, self.weight);
         self.data.as_deref().map_or(seat, |data| seat.with_data(data))

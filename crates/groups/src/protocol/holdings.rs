@@ -14,8 +14,9 @@ use tenure::Epoch;
 ///
 /// The machine is a value without IO or clock. Three kinds of methods drive it:
 ///
-/// - *Inputs* report an assignment: [`note`](Holdings::note), first as not confirmed, and again
-///   after the LIST that confirms the assignment. The epochs never decrease.
+/// - *Inputs* report an assignment: [`note`](Holdings::note). The driver calls it once when the
+///   assignment is read, and again after the LIST that confirms the assignment. The epochs never
+///   decrease.
 /// - *Orders*: [`release`](Holdings::release), after the work on a partition has stopped.
 /// - *Getters* change nothing: [`token`](Holdings::token), [`gains`](Holdings::gains),
 ///   [`releasing`](Holdings::releasing).
@@ -26,8 +27,8 @@ use tenure::Epoch;
 /// | confirmed | confirmed: also grants partitions | starts the work on each grant |
 ///
 /// The changes that `note` returns take effect in their order, before the next input or order.
-/// After [`Change::Revoked`] the driver stops the work and calls `release`. From that call on, the
-/// partition is not owned under its token, even if the write that reports the release fails. The
+/// After [`Change::Revoked`] the driver stops the work and calls `release`. After that call the
+/// session never owns the partition under this token, even if the write of the release fails. The
 /// driver writes `releasing` with each renewal of the session.
 ///
 /// The machine does not know the lease of the session. So a member owns a partition only if this
@@ -36,8 +37,8 @@ use tenure::Epoch;
 pub struct Holdings {
     session: Session,
     owned: BTreeMap<PartitionNumber, Owned>,
-    /// Releases, oldest first. The session never again owns a partition under the token of its
-    /// release.
+    /// Releases, oldest first. The session never again owns a released partition under the same
+    /// token.
     releasing: Vec<(Release, Duration)>,
 }
 
@@ -75,7 +76,8 @@ impl Holdings {
             .map(|(partition, owned)| Release { partition: *partition, token: owned.token })
     }
 
-    /// Returns the releases of partitions that no assignment has moved, oldest first.
+    /// Returns the releases to write with each renewal, oldest first. A release leaves this list
+    /// once an assignment has moved its partition.
     pub fn releasing(&self) -> &[(Release, Duration)] {
         &self.releasing
     }
@@ -96,9 +98,9 @@ impl Holdings {
         self.releasing.iter().any(|(begun, _)| *begun == release)
     }
 
-    /// Applies an assignment, which must be newer than all previous assignments. The newest
-    /// assignment is applied a second time once it is `confirmed`. Only a confirmed assignment
-    /// grants partitions. Any assignment can take partitions.
+    /// Applies an assignment that is newer than all previous assignments, or the newest assignment
+    /// again once it is `confirmed`. Only a confirmed assignment grants partitions. Any assignment
+    /// can take partitions.
     pub fn note(&mut self, assignment: &Assignment, confirmed: bool) -> Vec<Change> {
         let mut changes = Vec::new();
         let named: BTreeMap<_, _> = assignment.owned_by(self.session).collect();

@@ -11,8 +11,8 @@ pub struct Marks {
     pub barred: Option<Arc<str>>,
     /// Whether the partition is paused: no member may own it until an operator resumes it.
     pub paused: bool,
-    /// Whether the partition retires: no member may own it, and the group removes it after its
-    /// release.
+    /// Whether the partition retires: no member may become its owner, and the group removes the
+    /// partition once its owner has released it.
     pub retiring: bool,
 }
 

@@ -34,7 +34,7 @@ pub enum ReaderStep {
     Failed(ReaderFailure),
 }
 
-/// The reason why a reader gave up.
+/// The reason for which a reader stops until the driver restarts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReaderFailure {
     /// The store denied a request.
@@ -45,7 +45,7 @@ pub enum ReaderFailure {
     Unreadable(Epoch),
     /// This assignment was deleted, and no greater assignment exists.
     NewestDeleted(Epoch),
-    /// The known assignment has the last possible number.
+    /// The newest assignment has the last possible number, so no other can follow.
     Exhausted,
 }
 
@@ -73,38 +73,39 @@ pub enum AssignmentAnswer {
     Unknown,
 }
 
-/// The change of a reader's knowledge that an answer causes.
+/// The effect of an answer on the facts that a reader knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum News {
     /// The group has no assignment.
     Nothing,
     /// The assignment after the known one does not exist.
     Unchanged,
-    /// [`Reader::known`](super::reader::Reader::known) is newer than before, and not confirmed.
+    /// [`Reader::known`](super::reader::Reader::known) is a newer assignment than before. It is not
+    /// yet confirmed.
     Read,
-    /// A LIST after the read of [`Reader::known`](super::reader::Reader::known) shows that it was
-    /// still the newest assignment.
+    /// A LIST shows that [`Reader::known`](super::reader::Reader::known) is the newest assignment.
+    /// The LIST began after the read of that assignment.
     Confirmed,
-    /// The reader gave up a creation. The creation may still take effect.
+    /// The reader gave up the creation of an assignment. The PUT may still take effect.
     GivenUp,
 }
 
-/// The next request about sessions. The requests of [`SessionRequest::Get`] may run in parallel.
+/// The next request for the sessions. The GETs of one [`SessionRequest::Get`] may run in parallel.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SessionRequest {
-    /// LIST of the sessions after this one.
+    /// LIST of the sessions with greater ids than this one. `None` lists from the first session.
     List(Option<SessionId>),
     /// GET of each of these sessions.
     Get(BTreeSet<SessionId>),
-    /// PUT with `If-Match` that seals the session as lapsed. The record is the result of the last
+    /// PUT with `If-Match` that seals the session as lapsed. `record` is the result of the last
     /// read.
     Seal { session: Session, record: SessionRecord },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SessionAnswer {
-    /// Sessions in the order of their ids, with their tags if the store lists tags, and whether
-    /// more may follow.
+    /// One page of a LIST: the sessions in the order of their ids, each with its tag if the store
+    /// lists tags. `truncated` is true if more pages may follow.
     Listed {
         sessions: Vec<(SessionId, Option<ETag>)>,
         truncated: bool,

@@ -1,11 +1,11 @@
 //! The protocol of partition groups as pure values (docs/design/groups.md).
 //!
 //! An [`Assignment`] names the owner of each partition. [`plan`] makes the next assignment from the
-//! newest one and from the sessions that were read. A plan makes only the changes that rules R1 to
-//! R4 allow. [`reader`] follows and confirms the newest assignment. [`holdings`] keeps the
-//! partitions of one member. [`session_reader`] reads the sessions. [`session_timers`] and
-//! [`standby`] take the time as an argument. No other machine depends on the time, so a model
-//! checker can explore the machines under any clocks.
+//! newest assignment and the sessions that the coordinator has read. A plan makes only the changes
+//! that rules R1 to R4 allow. [`reader`] follows and confirms the newest assignment. [`holdings`]
+//! keeps the partitions of one member. [`session_reader`] reads the sessions. Only
+//! [`session_timers`] and [`standby`] depend on the time, and they take it as an argument. So a
+//! model checker can explore the machines under any clocks.
 
 pub mod assignment;
 pub mod assignor;

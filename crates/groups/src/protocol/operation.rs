@@ -1,7 +1,7 @@
 //! The changes of operators (R4): adding and retiring partitions, and setting marks.
 //!
-//! An operation makes the next assignment from the newest one that was read. It grants no
-//! partition, takes no partition from an owner, and keeps the coordinator.
+//! An operation makes the next assignment from the newest assignment that its writer has read. The
+//! operation grants no partition, takes no partition from an owner, and keeps the coordinator.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,24 +30,25 @@ pub enum Mark {
     Pinned(Option<Arc<str>>),
     /// Members of this name may not own the partition. `None` removes the bar.
     Barred(Option<Arc<str>>),
-    /// True: no member may own the partition. False: the pause ends.
+    /// If true, pauses the partition: no member may own it. If false, ends the pause.
     Paused(bool),
-    /// The owner releases the partition, and then the group removes it. This mark is final.
+    /// The partition retires: its owner releases it, and then the group removes it. No operation
+    /// takes this mark back.
     Retiring,
 }
 
-/// The reason why an operation is refused. The operation writes nothing.
+/// The reason for the refusal of an operation. A refused operation writes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// Two partitions would have this name.
+    /// The operation would give two partitions this name.
     NameTaken(Arc<str>),
     /// A partition of this name is retiring.
     Retires(Arc<str>),
     /// No partition has this number.
     NoSuchPartition(PartitionNumber),
-    /// No number is left for an assignment or a partition.
+    /// No unused number is left for an assignment or a partition.
     Exhausted,
-    /// A restore is unfinished.
+    /// An operator's restore of the group is unfinished.
     Restoring,
 }
 
@@ -58,7 +59,8 @@ impl Operation {
         Operation::apply_all(std::slice::from_ref(self), now, nonce)
     }
 
-    /// Returns the assignment after `now` with all of these changes; `None` if they change nothing.
+    /// Returns the assignment after `now` with all of these operations. Returns `None` if the
+    /// operations change nothing.
     pub fn apply_all(
         all: &[Operation],
         now: &Assignment,
@@ -75,7 +77,7 @@ impl Operation {
         Ok((next.partitions != now.partitions).then_some(next))
     }
 
-    /// Returns whether the operation can make the assignment permanently longer.
+    /// Returns whether the operation can permanently add bytes to the assignment.
     pub fn grows(&self) -> bool {
         match self {
             Operation::Add(names) => !names.is_empty(),
@@ -90,8 +92,8 @@ impl Operation {
         match self {
             Operation::Add(names) => add(next, names)?,
             Operation::Mark(numbers, mark) => {
-                // A number is never used again, so a partition that is missing was retired: its
-                // retirement succeeds again.
+                // The group never uses a number again. So a missing partition with a used number
+                // was retired, and retiring it again succeeds.
                 let retires = *mark == Mark::Retiring;
                 each(next, numbers, retires, |it| mark.set(&mut it.marks))?;
             }
@@ -117,8 +119,9 @@ fn each(
     Ok(())
 }
 
-/// Returns the assignment that begins a restore (D9): no partition has an owner, and no member
-/// plans from it until [`release`]. `newest` is the newest existing assignment.
+/// Returns the assignment that begins a restore (D9). No partition has an owner, and no member
+/// plans from this assignment. The restore ends with [`release`]. `newest` is the newest existing
+/// assignment.
 pub fn hold(newest: Assignment, at: Epoch, nonce: Nonce, wait: Duration) -> Assignment {
     let wait = newest.restoring.map_or(wait, |before| before.max(wait));
     let mut held = Assignment {
@@ -135,7 +138,8 @@ pub fn hold(newest: Assignment, at: Epoch, nonce: Nonce, wait: Duration) -> Assi
     held
 }
 
-/// Returns the assignment that ends a restore (D12); `None` if no number is left.
+/// Returns the assignment that ends a restore (D12). Returns `None` if no assignment number is
+/// left.
 pub fn release(held: &Assignment, nonce: Nonce) -> Option<Assignment> {
     let epoch = held.epoch.next()?;
     Some(Assignment { epoch, nonce, restoring: None, ..held.clone() })

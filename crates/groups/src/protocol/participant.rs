@@ -1,4 +1,4 @@
-//! One process of a group: its reader, and its rounds if it coordinates.
+//! The protocol of one member of a group: it reads assignments and, if it coordinates, plans them.
 //!
 //! At most one request of the reader or one round is in progress. The requests of the reader come
 //! first.
@@ -23,17 +23,17 @@ use tenure::store::ETag;
 ///
 /// # Contract
 ///
-/// - *Orders* to the reader: [`poll`](Participant::poll), [`confirm`](Participant::confirm). Orders
-///   to a coordinator: [`round`](Participant::round), [`lapsed`](Participant::lapsed), and
-///   [`plan`](Participant::plan) once [`plans`](Participant::plans) is true.
+/// - *Orders*: [`poll`](Participant::poll) and [`confirm`](Participant::confirm), and for a
+///   coordinator [`round`](Participant::round), [`lapsed`](Participant::lapsed), and
+///   [`plan`](Participant::plan) once [`plans`](Participant::plans) returns true.
 /// - *Inputs*, each for one [`step`](Participant::step): [`assignment`](Participant::assignment)
 ///   answers [`ParticipantStep::Assignment`], [`session`](Participant::session) answers
 ///   [`ParticipantStep::Sessions`], [`nonce`](Participant::nonce) answers
 ///   [`ParticipantStep::Nonce`], [`resume`](Participant::resume) or
 ///   [`give_up`](Participant::give_up) answers [`ParticipantStep::Pause`],
 ///   [`restart`](Participant::restart) answers [`ParticipantStep::Failed`].
-/// - The driver keeps the [`Holdings`] of the same session, and always passes the same value to
-///   `assignment`. Other code may release partitions of these holdings between two inputs.
+/// - The driver keeps one [`Holdings`] for the session, and passes it to each call of `assignment`.
+///   Other code may release partitions of these holdings between two inputs.
 /// - The changes that `assignment` returns take effect in their order, before the next input and
 ///   before the next release.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -41,14 +41,15 @@ pub struct Participant {
     session: Session,
     reader: Reader,
     sessions: SessionReader,
-    /// Whether this process plans although the newest assignment names another coordinator.
+    /// Whether this process plans even though the newest assignment names another coordinator.
     ahead: bool,
-    /// Whether a round is complete, so that [`Participant::plan`] must follow.
+    /// Whether a round is complete. If so, the driver must call [`Participant::plan`].
     plans: bool,
 }
 
 impl Participant {
-    /// Returns a member with this session, in a process that knows of assignments up to `greatest`.
+    /// Returns the state of a new member with this session. The epoch `greatest` is the greatest
+    /// assignment epoch that the process knows.
     pub fn new(session: Session, greatest: Option<Epoch>) -> Participant {
         Participant {
             session,
@@ -73,7 +74,7 @@ impl Participant {
         self.reader.expect(seen);
     }
 
-    /// Returns true until this process has found the newest assignment.
+    /// Returns whether this process must still find the newest assignment.
     pub fn is_behind(&self) -> bool {
         self.reader.is_behind()
     }
@@ -86,8 +87,8 @@ impl Participant {
         &self.sessions
     }
 
-    /// Returns whether the newest assignment names this process as the coordinator, or this process
-    /// acts as the coordinator.
+    /// Returns whether this process coordinates: the newest assignment names it, or it acts because
+    /// the group has no live coordinator.
     pub fn coordinates(&self) -> bool {
         let own = Some(self.session);
         self.ahead || self.known().is_some_and(|known| known.coordinator == own)
@@ -103,7 +104,7 @@ impl Participant {
         self.reader.poll();
     }
 
-    /// Lists the assignments after the known one.
+    /// Lists the assignments after the known assignment, to confirm that it is the newest.
     pub fn confirm(&mut self) {
         self.reader.confirm();
     }
@@ -113,13 +114,14 @@ impl Participant {
         self.ahead = true;
     }
 
-    /// Begins a round, which reads sessions. The round includes the sessions that are `due`.
+    /// Begins a round, which reads sessions. The round also reads the sessions in `due`.
     pub fn round(&mut self, due: BTreeSet<SessionId>) {
         self.plans = false;
         self.sessions.begin(due);
     }
 
-    /// Begins to seal a session that has lapsed: its tag has stayed `etag`.
+    /// Begins to seal a session that has lapsed. `etag` is its tag, which did not change until the
+    /// lapse.
     pub fn lapsed(&mut self, session: Session, etag: ETag) {
         self.sessions.lapsed(session, etag);
     }
@@ -133,7 +135,7 @@ impl Participant {
         self.reader.resume();
     }
 
-    /// Begins again after a failure.
+    /// Reads the assignments again after a failure of the reader.
     pub fn restart(&mut self) {
         self.reader.restart();
     }
@@ -148,7 +150,8 @@ impl Participant {
         self.reader.discard();
     }
 
-    /// Forgets the sessions that are absent from both a complete listing and the assignment.
+    /// Forgets all sessions except those in `listed`, a complete listing, and those in the known
+    /// assignment.
     pub fn forget(&mut self, listed: &BTreeSet<SessionId>) {
         if let Some(known) = self.reader.known() {
             self.sessions.forget(listed, known);
@@ -182,8 +185,8 @@ impl Participant {
         let changes = match news {
             Some(News::Read) => {
                 self.plans = false;
-                // A newer assignment names its coordinator. If two coordinators raced to create it,
-                // the loser follows the assignment of the winner (GC14).
+                // This process continues to plan only if the newer assignment names it. If two
+                // coordinators raced to create the assignment, the loser stops planning (GC14).
                 self.ahead = false;
                 if known.coordinator != Some(self.session) {
                     self.sessions.stop();
@@ -199,7 +202,7 @@ impl Participant {
         (news, changes)
     }
 
-    /// Handles an answer about sessions.
+    /// Handles the answer to a request of [`ParticipantStep::Sessions`].
     pub fn session(&mut self, answer: SessionAnswer) {
         let known = self.reader.known().map(|known| &**known);
         match self.sessions.handle(known, answer) {
@@ -208,18 +211,18 @@ impl Participant {
         }
     }
 
-    /// Returns the evidence for a plan that starts from the known assignment.
+    /// Returns the facts about the sessions for a plan that starts from the known assignment.
     pub fn evidence(&self, join: impl Fn(SessionId, &SessionRecord) -> Option<Member>) -> Evidence {
         self.sessions.evidence(self.known().map(|known| &**known), join)
     }
 
     /// Plans after a round, and creates the next assignment if the plan changes the known
-    /// assignment. Returns true if the driver must send a request. A group without an assignment
-    /// gets these `partitions`.
+    /// assignment. Returns true if the driver must send a request. If the group has no assignment,
+    /// the first assignment contains `partitions`.
     ///
-    /// If a session has seen a greater assignment, the reader lists first, and fails if that
-    /// assignment was deleted (D3). The first assignment waits until each listed session was read
-    /// (D4).
+    /// If a session has seen a greater assignment, the reader first sends a LIST. If the LIST does
+    /// not show that assignment, it was deleted, and the reader fails (D3). The first assignment of
+    /// a group waits until each listed session has been read (D4).
     pub fn plan(
         &mut self,
         planner: &Planner<'_>,

@@ -1,4 +1,4 @@
-//! The number of a partition.
+//! The number that identifies a partition.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! A session: the lease of a member. Other processes read the session.
+//! A session: the lease of a member. The other processes of the group read this lease in the store.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use tenure::internals::groups::Nonce;
 use tenure::store::ETag;
 use tenure::{Epoch, EpochEnd};
 
-/// One session. Two sessions may have the same id: a late attempt to create a session may take
-/// effect after the object of another attempt was compacted.
+/// The identity of one session. Two sessions may have the same id, because a late attempt to create
+/// a session may take effect after a compactor deleted the object of another attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Session {
     pub id: SessionId,
     pub nonce: Nonce,
 }
 
-/// A release: the member has stopped its work on a partition, and never continues the work under
-/// this token.
+/// The statement of a member that it has stopped its work on a partition, and never continues the
+/// work under this token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Release {
     pub partition: PartitionNumber,
@@ -28,26 +28,26 @@ pub struct Release {
 /// The data that a member writes into its session together with the lease.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct SessionData {
-    /// Releases, each with the time for which the partition must not be granted to the member
-    /// again.
+    /// Releases, each with a back-off. During the back-off the partition must not be granted to the
+    /// member again.
     pub releases: BTreeMap<Release, Duration>,
     /// Number of completed polls. For a coordinator each poll includes a round of planning.
     pub looks: u64,
     /// Greatest assignment epoch that the member has seen.
     pub seen: Option<Epoch>,
-    /// Whether the member leaves, so that it must get no more partitions.
+    /// Whether the member is leaving the group. If so, it must get no more partitions.
     pub leaving: bool,
 }
 
-/// The fields of a session's object at one read.
+/// The fields of a session's object at the time of a read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SessionRecord {
     pub nonce: Nonce,
     pub heartbeat: u64,
     pub etag: ETag,
     pub ended: Option<EpochEnd>,
-    /// Data of the member; `None` before the second write. A session without data may come from a
-    /// create that took effect late (GO3).
+    /// Data of the member. `None` means that the object contains only the create, which carries no
+    /// data (GO3).
     pub data: Option<SessionData>,
 }
 

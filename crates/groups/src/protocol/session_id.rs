@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// 128 random bits, drawn for each join. The bits name the folder of the session's object.
+/// The id of a session: 128 random bits, drawn for each join. The key of the session's object
+/// contains the id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(u128);
 
@@ -16,7 +17,7 @@ impl SessionId {
         self.0
     }
 
-    /// Parses the output of [`Display`](fmt::Display), and no other text.
+    /// Parses an id in the format of [`Display`](fmt::Display). Returns `None` for any other text.
     pub fn parse(text: &str) -> Option<SessionId> {
         let digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         let hex = text.len() == 32 && text.bytes().all(digit);

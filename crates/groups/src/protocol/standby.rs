@@ -1,4 +1,5 @@
-//! The time at which a member takes over from its coordinator. The current time is an argument.
+//! The time at which a member takes over from the coordinator. Each call receives the current time
+//! as an argument.
 
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use tenure::store::ETag;
 
 /// The timer of one coordinator, in a member that may replace the coordinator.
 ///
-/// No invariant depends on this timer: any number of members may plan at the same time. The timer
-/// makes one member take over soon, and rarely lets two members take over together.
+/// No invariant depends on this timer: any number of members may plan at the same time. With the
+/// timer one member takes over soon, and two members rarely take over together.
 ///
 /// # Contract
 ///
@@ -19,15 +20,16 @@ use tenure::store::ETag;
 ///
 /// - *Inputs* report the answer to a read of the coordinator's session, with the times of that
 ///   request, and [`lapsed`](Standby::lapsed).
-/// - *Waits* return the time until the next request: [`ahead_in`](Standby::ahead_in) until this
-///   member plans, [`next_look`](Standby::next_look) until the next read that is due before the
-///   next poll.
+/// - *Waits*: [`ahead_in`](Standby::ahead_in) returns the time until this member plans.
+///   [`next_look`](Standby::next_look) returns the time until a read that must come before the next
+///   poll.
 /// - *Getters* change nothing: [`is_due`](Standby::is_due) and [`tag`](Standby::tag) for the next
 ///   read, [`is_silent`](Standby::is_silent), [`is_over`](Standby::is_over).
 ///
 /// A driver creates one `Standby` for each coordinator that an assignment names. With each poll the
-/// driver reads the session if `is_due`, lists all sessions if `is_silent`, and then calls
-/// `ahead_in`. Zero means that the member plans now. These inputs answer the requests:
+/// driver reads the coordinator's session if `is_due` returns true, and lists all sessions if
+/// `is_silent` returns true. Then it calls `ahead_in`. If `ahead_in` returns zero, the member plans
+/// now. These inputs answer the requests:
 ///
 /// | request | answer | input |
 /// | --- | --- | --- |
@@ -41,7 +43,7 @@ use tenure::store::ETag;
 /// [`SessionTimers`]: super::session_timers::SessionTimers
 #[derive(Debug, Clone)]
 pub struct Standby {
-    /// Session of the coordinator; `None` if the assignment names none.
+    /// Session of the coordinator. `None` means that the assignment names no coordinator.
     coordinator: Option<Session>,
     validity: Duration,
     poll: Duration,
@@ -55,21 +57,22 @@ pub struct Standby {
     over: Option<Moment>,
 }
 
-/// The role of a member while another one coordinates.
+/// The role of a process while another process coordinates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// A deputy: one of the three members after the coordinator.
     Deputy,
     Other,
-    /// A member that no assignment names. If all members of the assignment die, a joining member
-    /// must plan.
+    /// A process that has created a session, but is not a member of the assignment yet. If all
+    /// members of the assignment die, such a process must plan.
     Joining,
-    /// A process of a group without an assignment. Several processes may have this place.
+    /// A process of a group that has no assignment. Several processes may have this role.
     First,
 }
 
 impl Standby {
-    /// Starts the timer of a coordinator at the receipt of the assignment that names it.
+    /// Starts the timer of a coordinator. The driver calls this function when it receives an
+    /// assignment that names another coordinator.
     pub fn new(
         coordinator: Option<Session>,
         validity: Duration,
@@ -95,9 +98,10 @@ impl Standby {
         self.over.is_some()
     }
 
-    /// Returns whether to read the coordinator's session now. Deputies and members that join read
-    /// it with each poll. Other members read it only if the coordinator would be silent at their
-    /// next poll. So they read it about as often as the coordinator renews.
+    /// Returns whether the driver must read the coordinator's session now. Deputies and joining
+    /// members read the session with each poll. Other members read it only if the coordinator would
+    /// be silent at their next poll. So these members read the session about as often as the
+    /// coordinator renews it.
     pub fn is_due(&self, place: Place, now: Moment) -> bool {
         let last = |(_, since): &(ETag, Moment)| {
             now.since(*since).saturating_add(self.poll) > self.silence()
@@ -107,8 +111,8 @@ impl Standby {
     }
 
     /// Returns whether a renewal of the coordinator is overdue, or its session has ended. In both
-    /// cases each member lists the sessions. The listing starts the timers of the other members,
-    /// because some may have died together with the coordinator.
+    /// cases each member lists the sessions. The listing starts the timers of all sessions, because
+    /// other members may have died together with the coordinator.
     pub fn is_silent(&self, now: Moment) -> bool {
         let stands = |(_, since): &(ETag, Moment)| now.since(*since) >= self.silence();
         self.is_over() || self.tag.as_ref().is_some_and(stands)
@@ -118,14 +122,14 @@ impl Standby {
         silence(self.validity, self.poll)
     }
 
-    /// Records that the coordinator has lapsed according to the listed tags. This is the only sign
-    /// of a lapse if the session cannot be read.
+    /// Records that the coordinator's session has lapsed according to the listed tags. If the
+    /// session cannot be read, only the listed tags show the lapse.
     pub fn lapsed(&mut self, now: Moment) {
         self.over.get_or_insert(now);
     }
 
-    /// Records the result of a read: a session, or no object. A session with another nonce counts
-    /// as no object.
+    /// Records the result of a GET of the coordinator's session. `found` is `None` if no object
+    /// exists. A session with another nonce than the coordinator's counts as no object.
     pub fn read(&mut self, found: Option<&SessionRecord>, when: RequestTimes) {
         let own = |record: &&SessionRecord| {
             self.coordinator.is_some_and(|session| session.nonce == record.nonce)
@@ -160,10 +164,10 @@ impl Standby {
         }
     }
 
-    /// Returns the time until this member plans; `None` while the coordinator plans. The members
-    /// take over in their order, each one poll after the previous one. `before` is the number of
-    /// live members that precede this one. `delay` is a random time that separates members with the
-    /// same place.
+    /// Returns the time until this member plans. Returns `None` while the coordinator plans. The
+    /// members take over in their order, one poll interval apart. `before` is the number of live
+    /// members before this member in that order. `delay` is a random time that separates processes
+    /// that have no place in the order.
     pub fn ahead_in(
         &self,
         place: Place,
@@ -179,9 +183,10 @@ impl Standby {
         Some(turn.saturating_sub(now.since(self.over?)))
     }
 
-    /// Returns the time until the coordinator is silent, or until it lapses, if its tag does not
-    /// change. A read at that time shows the silence or the lapse sooner than the next poll.
-    /// Returns `None` if both times have passed.
+    /// Returns the time until the coordinator is silent. If it is silent already, returns the time
+    /// until it lapses. Both times assume that its tag does not change. The driver reads the
+    /// session at that time, so that it finds the silence or the lapse sooner than with the next
+    /// poll. Returns `None` if both times have passed.
     pub fn next_look(&self, now: Moment) -> Option<Duration> {
         let (_, since) = self.tag.as_ref()?;
         let until = |end: Duration| end.saturating_sub(now.since(*since));
@@ -218,7 +223,7 @@ mod tests {
         SessionRecord { nonce: COORDINATOR.nonce, heartbeat: 2, etag, ended: None, data }
     }
 
-    /// Returns `ahead_in` in whole seconds.
+    /// Returns the result of [`Standby::ahead_in`] in whole seconds.
     fn ahead_in(standby: &Standby, before: usize, now: u64) -> Option<u64> {
         let ahead = standby.ahead_in(Place::Other, before, Duration::ZERO, at(now));
         Some(ahead?.as_secs())
@@ -277,7 +282,7 @@ mod tests {
         assert_eq!(ahead_in(&another, 0, 3), Some(0));
     }
 
-    /// A wedged coordinator renews its lease but does not plan.
+    /// A wedged coordinator renews its lease but completes no rounds, so it does not plan.
     #[test]
     fn a_wedged_coordinator_is_replaced_after_two_validities() {
         let mut standby = standby();

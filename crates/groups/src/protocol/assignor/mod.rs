@@ -46,18 +46,19 @@ use table::Table;
 /// assert_eq!(RoundRobin.assign(&seats, &shares), [0, 1, 0, 0].map(Some));
 /// ```
 pub trait Assignor: fmt::Debug + Send + Sync + 'static {
-    /// Returns the name of the assignor in the assignment, 1 to 256 bytes. If the assignment names
-    /// another assignor, this process moves no owned partition.
+    /// Returns the assignor's name, from 1 to 256 bytes. The coordinator writes it to the
+    /// assignment. If an assignment has the name of another assignor, this process moves no owned
+    /// partition.
     fn name(&self) -> &str;
 
     /// Returns for each share the index of its seat, or `None` if no seat may have it
     /// ([`Share::allows`]).
     ///
-    /// While some shares are [failing](Share::is_failing), each plan takes two calls. In the first
-    /// call the failing shares [avoid](Share::avoid) no seat. In the second call each healthy share
-    /// is [`kept`](Share::kept) for the seat that it got in the first call, and each failing share
-    /// is kept for its holder. The plan takes the seats of healthy shares from the first call, and
-    /// the seats of failing shares from the second call.
+    /// While some shares are [failing](Share::is_failing), a coordinator calls this method twice
+    /// for each plan. In the first call the failing shares [avoid](Share::avoid) no seat. In the
+    /// second call each healthy share is [`kept`](Share::kept) for the seat that it got in the
+    /// first call, and each failing share is kept for its holder. The plan takes the seats of
+    /// healthy shares from the first call, and the seats of failing shares from the second call.
     fn assign(&self, seats: &[Seat<'_>], shares: &[Share<'_>]) -> Vec<Option<usize>>;
 }
 
@@ -67,13 +68,13 @@ pub trait Assignor: fmt::Debug + Send + Sync + 'static {
 pub struct Seat<'a> {
     /// Display name of the member.
     pub name: &'a str,
-    /// Weight of the member, at least 1; 0 counts as 1.
+    /// Weight of the member. The weight 0 counts as 1.
     pub weight: u32,
     /// Data of the member, as JSON.
     data: Option<&'a str>,
 }
 
-/// A partition to place.
+/// A partition for which an assignor chooses a member.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Share<'a> {
@@ -81,13 +82,14 @@ pub struct Share<'a> {
     pub number: PartitionNumber,
     /// Name of the partition.
     pub name: &'a str,
-    /// Index of the seat that has the partition or must have it next.
+    /// Index of the seat that owns the partition. If the partition is already moving to a seat, the
+    /// index of that seat.
     pub holder: Option<usize>,
-    /// Marks of operators.
+    /// The marks that operators have set on the partition, such as a pin.
     pub marks: &'a Marks,
-    /// Names of the seats that may not have the partition for now.
+    /// Seats with one of these names may not have the partition in this plan.
     pub avoid: &'a [Arc<str>],
-    /// If set, only seats with this name may have the partition for now.
+    /// If set, only seats with this name may have the partition in this plan.
     pub kept: Option<&'a str>,
     /// Whether the work on the partition fails at each seat that may have it (GC8). Each of these
     /// seats has released the partition with a back-off, and the time between two consecutive
@@ -145,13 +147,14 @@ impl<'a> Share<'a> {
             && self.kept.is_none_or(|kept| kept == seat.name)
     }
 
-    /// Returns the name that a pin or a reservation requires, if there is one.
+    /// Returns the member name that the pin or the reservation of the partition requires.
     fn named(&self) -> Option<&'a str> {
         self.marks.pinned.as_deref().or(self.kept)
     }
 
     /// Returns whether the plan prefers to move this share instead of a healthy one. Returns false
-    /// if the share requires a name, because it may not move to a seat with another name.
+    /// if a pin or a reservation requires a name, because the share may not move to a seat with
+    /// another name.
     fn goes_first(&self) -> bool {
         self.is_failing && self.named().is_none()
     }
@@ -167,7 +170,7 @@ impl<'a> Share<'a> {
     }
 }
 
-/// Kinds of shares by the number of seats that may have them. The most restricted kind comes first.
+/// The restriction of a share to some seats. The variants begin with the most restricted shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Choice {
     Named,
@@ -175,8 +178,8 @@ enum Choice {
     Free,
 }
 
-/// Balances the shares by weight, and moves few shares. If the holders are already the plan of an
-/// earlier call, no share moves.
+/// Balances the shares by weight, and moves few shares. If each share is already at the seat that
+/// an earlier call chose, no share moves.
 ///
 /// The proportion of a seat is the number of shares that at least one seat may have, times the
 /// weight of the seat, divided by the sum of all weights. Without marks the count of each seat is

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use super::{Seat, Share};
 
-/// The cost of the last share of a seat. The cost depends on the seat's number of shares.
+/// The cost of the share that a seat received last. The cost depends on the seat's number of
+/// shares.
 ///
 /// A chain of moves takes a share from one seat and adds a share to another. A plan is balanced if
-/// no chain lowers the rank: the added share has at least the rank of the removed share. Ranks rise
+/// in every possible chain the added share has at least the rank of the removed share. Ranks rise
 /// with the count, so a balanced plan is the best of all plans, and not only a local optimum
 /// (Harvey and others, "Semi-matchings for bipartite graphs and load balancing", 2006).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,15 +64,16 @@ pub(super) struct Table<'a> {
     pub(super) held: Vec<Vec<usize>>,
     /// Floor and ceiling of the proportion of each seat.
     proportions: Vec<(u64, u64)>,
-    /// Seats by the rank that their next share would have, lowest first. An outdated entry is
-    /// removed only when it is the lowest.
+    /// Seats by the rank that their next share would have, lowest first. An entry is outdated if
+    /// its seat has since received a share. It is removed only when it is the lowest entry.
     room: BinaryHeap<Reverse<(Rank, usize)>>,
-    /// For each seat, whether no chain of moves leads from this seat to a seat with room.
+    /// For each seat: true if no chain of moves leads from this seat to a seat with room.
     closed: Vec<bool>,
 }
 
 impl<'a> Table<'a> {
-    /// Returns a table with each share at its holder, if the holder may have it.
+    /// Returns a table in which each share is at its holder. Shares without a permitted holder
+    /// wait.
     pub(super) fn new(seats: &'a [Seat<'a>], shares: &'a [Share<'a>]) -> Table<'a> {
         let mut by_name = BTreeMap::<_, Vec<_>>::new();
         for (index, seat) in seats.iter().enumerate() {
@@ -138,7 +140,7 @@ impl<'a> Table<'a> {
         Some(self.by_name.get(name).map_or(&[][..], |seats| seats))
     }
 
-    /// Returns the rank of the last share of a seat with this count.
+    /// Returns the rank of the last share of a seat that has `count` shares.
     fn rank(&self, seat: usize, count: usize) -> Rank {
         let count = count as u64;
         let growth = (2 * count).saturating_sub(1);
@@ -216,7 +218,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Moves one share to a seat where it has a lower rank than `rank`. Returns the seat.
+    /// Moves one share away from the seat `from`, to a seat where it has a lower rank than `rank`.
+    /// Returns that seat.
     pub(super) fn shift(&mut self, from: usize, rank: Rank) -> Option<usize> {
         for index in (0..self.held[from].len()).rev() {
             let share = self.held[from][index];
@@ -232,9 +235,10 @@ impl<'a> Table<'a> {
 
     /// Moves shares along a chain: each seat takes a share from the previous seat and gives another
     /// share to the next seat. The chain ends at a seat where one more share has a lower rank than
-    /// `rank`. No shorter chain ends at such a seat. Returns the last seat.
+    /// `rank`. It is the shortest such chain. Returns the last seat.
     fn chain(&mut self, from: usize, rank: Rank) -> Option<usize> {
-        // For each seat, the share that it would take and the seat that would give this share.
+        // For each seat that a chain reaches: the share that the seat would take, and the seat that
+        // would give this share.
         let mut ways = vec![None; self.seats.len()];
         let others = (0..self.seats.len()).filter(|seat| *seat != from && !self.closed[*seat]);
         let mut unseen: Vec<_> = others.collect();

@@ -37,7 +37,7 @@ fn marked_shares_count_in_the_balance() {
     let all: Vec<_> = [&pinned; 4].into_iter().chain([&FREE; 5]).map(share).collect();
     let placed = StickyAssignor.assign(&seats(&[1, 1, 1]), &all);
     assert_eq!(counts(3, &placed), [4, 3, 2]);
-    // All shares are barred from seat `a`, so the other seats get them.
+    // Operators have barred all shares from seat `a`, so the other seats get the shares.
     let barred = Marks { barred: Some("a".into()), ..FREE.clone() };
     let held = Share { holder: Some(1), ..share(&barred) };
     let placed = StickyAssignor.assign(&seats(&[1, 1, 1]), &[held; 6]);
@@ -54,7 +54,8 @@ fn marks_for_one_seat_leave_the_rest_shared_by_weight() {
     assert_eq!(counts(3, &placed), [1, 2, 6]);
 }
 
-/// Seat `a` may take only one share, which seat `b` holds. Seat `b` may take a share of seat `c`.
+/// Seat `a` may take only one share, and seat `b` holds this share. Seat `b` may take a share of
+/// seat `c`.
 #[test]
 fn a_chain_of_moves_relieves_a_seat() {
     let marks = |barred: &str| Marks { barred: Some(barred.into()), ..Marks::default() };
@@ -65,7 +66,7 @@ fn a_chain_of_moves_relieves_a_seat() {
     assert_eq!(placed, [Some(0), Some(2), Some(1)]);
 }
 
-/// The best counts are the same with and without the marks, so no share moves.
+/// The best number of shares per seat is the same with and without the marks, so no share moves.
 #[test]
 fn a_mark_that_changes_no_count_moves_nothing() {
     let barred = Marks { barred: Some("c".into()), ..Marks::default() };

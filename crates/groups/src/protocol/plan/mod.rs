@@ -1,5 +1,5 @@
-//! Plans the next assignment by rules R1 to R4. Only this module grants partitions. The plan of any
-//! writer keeps the rules if its evidence was read as [`Evidence`] requires.
+//! Plans the next assignment by rules R1 to R4. Only this module grants partitions. If the writer
+//! has read the evidence as [`Evidence`] requires, its plan keeps the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use tenure::internals::groups::Nonce;
 /// The facts that the writer has read about the sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Evidence {
-    /// Ended sessions (R1). A session that was read as resigned or lapsed has ended. A deposed or
-    /// missing session has ended after a wait (GA1, GA2).
+    /// Ended sessions (R1). A session has ended if the writer has read it as resigned or lapsed. A
+    /// deposed or missing session counts as ended only after a wait (GA1, GA2).
     pub ended: BTreeSet<Session>,
-    /// Releases that were read in the owner's session.
+    /// The releases that the writer has read, each with the owner that wrote it into its session.
     pub released: BTreeSet<(Session, Release)>,
-    /// New members. The session of each new member was read as live, and this read followed the
-    /// read of the assignment from which the plan starts (R3).
+    /// New members. The writer has read the session of each new member as live, after it read the
+    /// assignment from which the plan starts (R3).
     pub joining: Vec<Member>,
-    /// Members that get no more partitions: they leave, or their session has lapsed and is not
-    /// sealed.
+    /// Members that get no more partitions, because the member leaves, or because its session has
+    /// lapsed and is not sealed.
     pub leaving: BTreeSet<Session>,
-    /// Recent failures of the work on each partition (GC8): the names of the members where it
-    /// failed, and whether the back-off of each member still runs.
+    /// The names of the members where the work on a partition has failed recently (GC8). The value
+    /// is true while the member's back-off runs.
     pub failures: BTreeMap<PartitionNumber, BTreeMap<Arc<str>, bool>>,
-    /// Ended sessions whose partitions are reserved for the name of the session, each with the
-    /// duration of the reservation (GW6, GW7).
+    /// The durations for which the partitions of an ended session are reserved for the session's
+    /// name (GW6, GW7).
     pub parked: BTreeMap<Session, Duration>,
-    /// Partitions with a reservation that has expired.
+    /// Partitions with an expired reservation.
     pub kept_enough: BTreeSet<PartitionNumber>,
 }
 
@@ -42,8 +42,8 @@ pub struct Planner<'a> {
     pub assignor: &'a dyn Assignor,
     /// Session that the plan names as the coordinator.
     pub coordinator: Session,
-    /// Whether the plan moves no owned partition, because the writer's assignor differs from the
-    /// group's assignor (GC9).
+    /// If true, the plan moves only partitions without an owner, because the writer's assignor is
+    /// not the one in the assignment (GC9).
     pub only_ownerless: bool,
     /// Whether the coordinator in the assignment has stopped planning. The plan then names this
     /// writer, so that no other member takes over (GC10).
@@ -51,7 +51,8 @@ pub struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Returns the assignment after `now`, with this nonce; `None` if the plan changes nothing.
+    /// Returns the assignment that follows `now`, with this nonce. Returns `None` if the plan
+    /// changes nothing.
     ///
     /// A plan that changes only the coordinator is returned only if the coordinator in `now` is no
     /// member or has stopped planning ([`goes_ahead`](Planner::goes_ahead)).
@@ -62,7 +63,7 @@ impl Planner<'_> {
         let epoch = now.epoch.next()?;
         let mut next = Assignment { epoch, nonce, ..now.clone() };
         if next.assignor.is_empty() {
-            // Set the name of the assignor, because an assignment of a restore may have none.
+            // A restore may write an assignment without the name of an assignor.
             next.assignor = self.assignor.name().into();
         }
         for partition in &mut next.partitions {
@@ -84,8 +85,8 @@ impl Planner<'_> {
         let stays = |it: &Member| !evidence.ended.contains(&it.session) || owns(it.session);
         next.members.retain(stays);
         for joining in &evidence.joining {
-            // If the assignment names a member with the same id and another nonce, an earlier plan
-            // must first remove it.
+            // If the assignment has a member with the same id and another nonce, a plan must remove
+            // that member first.
             if next.session(joining.session.id).is_none() {
                 next.members.push(joining.clone());
             }
@@ -93,8 +94,8 @@ impl Planner<'_> {
         self.place(now, &mut next, evidence);
         let same = next.members == now.members && next.partitions == now.partitions;
         let vacant = self.goes_ahead || now.coordinator.is_none_or(|it| next.member(it).is_none());
-        // A process that is not a member cannot be the coordinator. If its plans named it as the
-        // coordinator, each plan would be a change of the assignment.
+        // A process that is not a member must not name itself as the coordinator. If it did, each
+        // of its plans would change the assignment.
         let named = next.member(self.coordinator).is_some();
         if same && !(vacant && named) {
             return None;
@@ -189,7 +190,8 @@ impl Planner<'_> {
         match partition.owner {
             Some(owner) if wanted == Some(owner) => partition.target = None,
             // `wanted` is `None` if the partition is paused, or if its owner leaves and no other
-            // member exists. In both cases the owner keeps the partition until it releases it.
+            // member exists. In both cases the owner keeps the partition until the owner releases
+            // it.
             Some(_) if !self.only_ownerless => partition.target = wanted,
             Some(_) => {}
             None => {
@@ -207,10 +209,11 @@ impl Planner<'_> {
 }
 
 impl Evidence {
-    /// Returns the names of the members that the partition must avoid, and whether the partition is
-    /// failing. A partition is failing if its work has failed at each permitted seat. A partition
-    /// that is not failing avoids all seats where its work has failed. A failing partition avoids
-    /// only the seats whose back-off still runs. No partition avoids the seat that holds it.
+    /// Returns the names of the members that must not get the partition, and whether the partition
+    /// is failing. A partition is failing if its work has failed at each permitted seat. A
+    /// partition that is not failing avoids all seats where its work has failed. A failing
+    /// partition avoids only the seats whose back-off still runs. No partition avoids the seat that
+    /// holds it.
     fn try_at(
         &self,
         partition: &AssignedPartition,
@@ -230,7 +233,8 @@ impl Evidence {
         (avoid.collect(), is_failing)
     }
 
-    /// Returns whether the owner has released this token or has ended (R1).
+    /// Returns whether the owner has released the partition under its token, or the owner's session
+    /// has ended (R1).
     fn frees(&self, partition: &AssignedPartition) -> bool {
         let (Some(owner), Some(token)) = (partition.owner, partition.token) else { return false };
         let release = Release { partition: partition.number, token };

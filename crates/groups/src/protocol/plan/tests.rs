@@ -18,7 +18,7 @@ fn release(partition: u32, token: u64) -> Release {
     Release { partition: PartitionNumber(partition), token: epoch(token) }
 }
 
-/// Returns assignment 5. Its partitions have these owners, each under token 3.
+/// Returns assignment 5, in which each partition has the owner in `owners` and token 3.
 fn owned_by(owners: &[u128], members: &[u128]) -> Assignment {
     let names = (0..owners.len()).map(|it| it.to_string().into()).collect();
     let mut it = Assignment::first(Nonce::from_bits(1), names);
@@ -56,14 +56,14 @@ fn ended(id: u128) -> Evidence {
 #[test]
 fn a_plan_without_a_change_is_not_written() {
     assert_eq!(next(&owned_by(&[1, 2], &[1, 2]), &Evidence::default()), None);
-    // A new coordinator alone is not a change, unless the named coordinator is not a member.
+    // The plan does not replace a coordinator that is a member if nothing else changes.
     let mut now = owned_by(&[1, 2], &[1, 2]);
     assert_eq!(planner(2).next(&now, &Evidence::default(), NONCE), None);
     now.coordinator = Some(session(7));
     let named = planner(2).next(&now, &Evidence::default(), NONCE).unwrap();
     assert_eq!((named.coordinator, named.epoch), (Some(session(2)), epoch(6)));
-    // A plan does not name a coordinator that is not a member, because each plan would then be a
-    // change.
+    // Session 9 is not a member. If its plan named it as the coordinator, each of its plans would
+    // change the assignment.
     assert_eq!(planner(9).next(&now, &Evidence::default(), NONCE), None);
     now.epoch = Epoch::MAX;
     assert_eq!(next(&now, &ended(1)), None);
@@ -106,7 +106,7 @@ fn partitions_of_an_ended_session_move_immediately() {
     assert_eq!((gone.members.len(), gone.coordinator), (0, Some(session(1))));
 }
 
-/// Rule R2: before a partition is granted to its former owner again, one assignment shows it
+/// Rule R2: before a partition returns to its former owner, one assignment shows the partition
 /// without an owner.
 #[test]
 fn a_partition_never_goes_to_its_owner_in_one_step() {
@@ -125,8 +125,8 @@ fn a_member_is_added_once_and_under_one_nonce() {
     let evidence = Evidence { joining, ..Evidence::default() };
     let joined = next(&owned_by(&[1, 1], &[1]), &evidence).unwrap();
     assert_eq!((joined.members.len(), targets(&joined)), (2, vec![0, 2]));
-    // The assignment still names a session with the same id and another nonce, so this plan does
-    // not add the member.
+    // The assignment still has a member with the same session id and another nonce, so the plan
+    // does not add `m1`.
     let other = Session { nonce: Nonce::from_bits(7), ..session(1) };
     let joining = vec![Member::new(other, "m1")];
     assert_eq!(next(&owned_by(&[1], &[1]), &Evidence { joining, ..Evidence::default() }), None);
@@ -138,8 +138,7 @@ fn a_leaving_member_gets_no_partition_and_releases_its_own() {
     let planned = next(&owned_by(&[2, 0], &[1, 2]), &leaving).unwrap();
     assert_eq!((owners(&planned), targets(&planned)), (vec![2, 1], vec![1, 0]));
     assert_eq!(planned.members.len(), 2);
-    // No other member exists, so the last member keeps its partition until it releases the
-    // partition.
+    // The leaving member is the only one, so it keeps its partition until it has released it.
     let alone = Evidence { leaving: [session(1)].into(), ..Evidence::default() };
     assert_eq!(next(&owned_by(&[1], &[1]), &alone), None);
 }
@@ -225,8 +224,8 @@ fn the_first_assignment_grants_nothing() {
     assert_eq!((owners(&first), first.partitions[0].token), (vec![0], None));
 }
 
-/// The work on some partitions fails at all members. Some of these partitions have no owner for
-/// now.
+/// The work on some partitions fails at all members. While the back-offs run, some of these
+/// partitions have no owner.
 #[test]
 fn failing_partitions_move_no_healthy_partition() {
     let mut rng = fastrand::Rng::with_seed(305);
@@ -235,7 +234,7 @@ fn failing_partitions_move_no_healthy_partition() {
         let count = members.len();
         let names: BTreeMap<Arc<str>, bool> =
             members.iter().map(|id| (format!("m{id}").into(), rng.bool())).collect();
-        // At first each member owns its share of the partitions.
+        // At first the partitions are distributed evenly over the members.
         let owners: Vec<u128> = (0..rng.usize(1..16)).map(|it| members[it % count]).collect();
         let mut now = owned_by(&owners, &members);
         let mut failures = BTreeMap::new();
@@ -288,7 +287,7 @@ fn a_partition_stays_where_it_works() {
     }
 }
 
-/// The rules hold for any evidence and any planner.
+/// Each plan keeps rules R1 to R3, for random evidence and a random planner.
 #[test]
 fn every_plan_keeps_the_rules() {
     let mut rng = fastrand::Rng::with_seed(15);

@@ -1,9 +1,9 @@
 //! Follows the newest assignment, confirms it, and creates the next one.
 //!
 //! Readers and writers confirm an assignment by the same code (GA4). An assignment is confirmed if
-//! a LIST begins after the assignment was read or created, and shows no greater one. The reader is
-//! a value. At most one request is in progress. The driver decides when to poll and how long to
-//! wait.
+//! a LIST begins after the read or the creation of the assignment, and shows no greater assignment.
+//! The reader is a value without IO. At most one request is in progress. The driver decides when to
+//! poll and how long to wait.
 
 use std::sync::Arc;
 
@@ -38,8 +38,8 @@ pub struct Reader {
     /// Greatest epoch that is known to have existed. The store, another reader of this process, or
     /// a session has shown it.
     greatest: Option<Epoch>,
-    /// Whether the next poll is a LIST. It is a LIST if the reader gave up the GET of an
-    /// assignment, because that assignment may be superseded (GA5).
+    /// Whether the next poll is a LIST instead of a GET. This is the case after the reader gave up
+    /// the GET of an assignment, because that assignment may be superseded (GA5).
     lists: bool,
     state: State,
 }
@@ -56,7 +56,7 @@ enum State {
     Read {
         epoch: Epoch,
     },
-    /// GET of the assignment after the known one.
+    /// GET of the assignment with the next number after the known assignment.
     Poll,
     /// LIST that confirms the known assignment.
     Confirm {
@@ -72,12 +72,12 @@ enum State {
     /// The next attempt to create the draft needs a fresh nonce.
     NeedNonce(Draft),
     Idle,
-    /// The request of the inner state failed, and is repeated after a pause.
+    /// The request of the inner state failed. The reader repeats it after a pause.
     Pause(Box<State>),
     Failed(ReaderFailure),
 }
 
-/// An assignment to create, and the nonces of all attempts.
+/// An assignment that the reader creates, and the nonces of all attempts to create it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Draft {
     assignment: Arc<Assignment>,
@@ -88,8 +88,8 @@ struct Draft {
 const MAX_ATTEMPTS: usize = 16;
 
 impl Reader {
-    /// Returns a reader that has seen epochs up to `greatest`. The first step is a LIST for the
-    /// newest assignment.
+    /// Returns a reader that knows no assignment. The process has seen epochs up to `greatest`. The
+    /// first step is a LIST for the newest assignment.
     pub fn new(greatest: Option<Epoch>) -> Reader {
         let state = State::Find { search: Search::new(greatest), gone: false };
         Reader { known: None, greatest, lists: false, state }
@@ -127,8 +127,9 @@ impl Reader {
         self.known.as_ref().map_or(Some(Epoch::FIRST), |known| known.epoch.next())
     }
 
-    /// Polls for the next assignment if the step is idle. The poll is a GET of the next number. If
-    /// the reader gave up the previous GET or is behind, the poll is a LIST.
+    /// Polls for the next assignment if the step is [`ReaderStep::Idle`]. The poll is a GET of the
+    /// next number. If the reader gave up the previous GET, or [`is_behind`](Reader::is_behind) is
+    /// true, the poll is a LIST.
     pub fn poll(&mut self) {
         if self.state == State::Idle {
             let lists = std::mem::take(&mut self.lists) || self.is_behind();
@@ -138,8 +139,8 @@ impl Reader {
 
     /// Lists the assignments after the known one. A member that gains partitions must call this
     /// method (GA4). The driver of each reader also calls it regularly, because the next assignment
-    /// may be created and compacted between two polls (GA6). If no assignment is known, the reader
-    /// searches for the newest, as [`poll`](Reader::poll) does.
+    /// may be created and compacted between two polls (GA6). If the reader knows no assignment, it
+    /// searches for the newest assignment, as [`poll`](Reader::poll) does.
     pub fn confirm(&mut self) {
         if self.state == State::Idle {
             self.state = self.beyond_known();
@@ -155,21 +156,21 @@ impl Reader {
         }
     }
 
-    /// Records that an assignment with this epoch exists or existed. The reader creates no
-    /// assignment before it has found this one or a greater one.
+    /// Records that an assignment with the epoch `seen` exists or existed. The reader creates no
+    /// assignment before it has found that assignment or a greater one.
     pub fn expect(&mut self, seen: Option<Epoch>) {
         self.greatest = self.greatest.max(seen);
     }
 
-    /// Returns whether the reader must still find the newest assignment: it knows no assignment, or
-    /// an assignment greater than the known one is known to have existed.
+    /// Returns whether the reader must still find the newest assignment: either it knows no
+    /// assignment, or a greater assignment than the known one exists or existed.
     pub fn is_behind(&self) -> bool {
         self.known.as_ref().is_none_or(|known| Some(known.epoch) < self.greatest)
     }
 
-    /// Creates the successor of the known assignment, or the first assignment of a group. Returns
-    /// false, and does not begin, if the step is not idle or the assignment does not follow the
-    /// known one.
+    /// Creates the successor of the known assignment, or the first assignment of a group. Does
+    /// nothing and returns false if the step is not [`ReaderStep::Idle`], or if the assignment does
+    /// not follow the known assignment.
     pub fn create(&mut self, assignment: Assignment) -> bool {
         let fits = self.state == State::Idle
             && self.following() == Some(assignment.epoch)
@@ -191,17 +192,17 @@ impl Reader {
     }
 
     /// Begins again after a failure, because an operator may have corrected permissions or replaced
-    /// an unreadable object. Known epochs stay known.
+    /// an unreadable object. The reader keeps the epochs that it knows.
     pub fn restart(&mut self) {
         if let State::Failed(_) = self.state {
             self.state = self.find(false);
         }
     }
 
-    /// Gives up a read that keeps failing. The next poll tries another kind of request: a LIST
-    /// after a GET, because the assignment may be superseded, and a GET after a LIST. After a
-    /// failed read-back, a later poll may find the assignment that this reader created. The reader
-    /// then treats it like an assignment of another writer.
+    /// Gives up a read that keeps failing. The next poll is a request of the other kind. After a
+    /// GET it is a LIST, because the assignment may be superseded. After a LIST it is a GET. If the
+    /// reader gave up the read of its own creation, a later poll may find that assignment. The
+    /// reader then treats it like an assignment of another writer.
     pub fn give_up(&mut self) {
         if let State::Pause(state) = &self.state {
             self.lists = !matches!(**state, State::Confirm { .. } | State::Find { .. });
@@ -265,13 +266,13 @@ impl Reader {
             (State::ReadBack { draft, .. }, AssignmentAnswer::Found(found)) => {
                 self.read_back(&draft, &found)
             }
-            // The store had an object with this number, so another writer created it, and a
-            // compactor has deleted it since.
+            // The store refused the PUT, so an object with this number existed. The object is gone,
+            // so a compactor has deleted it.
             (State::ReadBack { refused: true, .. }, AssignmentAnswer::Missing) => {
                 (self.find(false), None)
             }
-            // An earlier attempt may still take effect. The next attempt to create the same number
-            // shows whether it did.
+            // An earlier attempt may still take effect. The store's answer to the next attempt,
+            // with the same number, shows whether it did.
             (State::ReadBack { draft, .. }, AssignmentAnswer::Missing) => {
                 match draft.nonces.len() {
                     ..MAX_ATTEMPTS => (State::NeedNonce(draft), None),
@@ -284,7 +285,7 @@ impl Reader {
                 (State::Idle, Some(News::Read))
             }
             (State::Poll, AssignmentAnswer::Missing) => (State::Idle, Some(News::Unchanged)),
-            // The assignment was compacted after the listing, so a greater one exists.
+            // A compactor deleted the assignment after the LIST, so a greater assignment exists.
             (State::Read { .. }, AssignmentAnswer::Missing) => (self.find(false).paused(), None),
             (State::Read { epoch }, AssignmentAnswer::Unreadable) => (unreadable(epoch), None),
             // Repeat the request after an unknown result, or after an answer to another kind of
@@ -333,7 +334,8 @@ impl Reader {
         (State::Idle, Some(News::Read))
     }
 
-    /// Records that the store has an assignment of this reader, which must be confirmed next.
+    /// Records that the store has the assignment `own`, which this reader created. The reader must
+    /// confirm it next.
     fn adopt(&mut self, own: &Arc<Assignment>) -> State {
         self.saw(own.epoch);
         self.known = Some(Arc::clone(own));
@@ -350,7 +352,8 @@ impl Reader {
 }
 
 impl State {
-    /// Repeats the request after a short pause. No request is repeated without a pause.
+    /// Returns the state that repeats this request after a short pause. The reader repeats no
+    /// request without a pause.
     fn paused(self) -> State {
         State::Pause(Box::new(self))
     }

@@ -31,7 +31,7 @@ fn lists_after(reader: &Reader) -> Option<u64> {
     }
 }
 
-/// Returns a reader that has read this assignment.
+/// Returns a reader that has read the assignment with this number.
 fn reader(number: u64) -> Reader {
     let mut reader = Reader::new(None);
     assert_eq!(reader.handle(listed(Some((1, number)))), None);
@@ -40,7 +40,7 @@ fn reader(number: u64) -> Reader {
     reader
 }
 
-/// Returns a reader with a create of assignment 4 in progress.
+/// Returns a reader that has begun to create assignment 4.
 fn creates() -> Reader {
     let mut reader = reader(3);
     assert!(reader.create(Assignment::clone(&assignment(4, 40))));
@@ -115,7 +115,8 @@ fn the_loser_of_a_race_follows_the_winner() {
         (reader.step(), reader.known().map(|it| it.nonce)),
         (ReaderStep::Idle, Some(nonce(7)))
     );
-    // In this race the winner's assignment was compacted before the loser read it.
+    // The reader lost the race, and a compactor deleted the winner's assignment before the reader
+    // read it.
     let mut reader = creates();
     reader.handle(AssignmentAnswer::Refused);
     assert_eq!(reader.handle(AssignmentAnswer::Missing), None);
@@ -133,8 +134,8 @@ fn an_unknown_create_is_read_back() {
     assert_eq!(reader.step(), ReaderStep::Nonce);
     reader.nonce(nonce(41));
     assert_eq!(reader.step(), ReaderStep::Request(AssignmentRequest::Create(assignment(4, 41))));
-    // The first attempt took effect late: the second attempt is refused, and the read finds the
-    // nonce of the first.
+    // The first attempt took effect late. So the store refuses the second attempt, and the GET
+    // returns the nonce of the first attempt.
     assert_eq!(reader.handle(AssignmentAnswer::Refused), None);
     assert_eq!(reader.handle(AssignmentAnswer::Found(assignment(4, 40))), Some(News::Read));
     assert_eq!(lists_after(&reader), Some(4), "the reader confirms its own assignment");
@@ -193,8 +194,8 @@ fn an_unreadable_assignment_never_counts_as_missing() {
     reads_back.handle(AssignmentAnswer::Refused);
     for mut reader in [polls, reads, reads_back] {
         assert_eq!(reader.handle(AssignmentAnswer::Unreadable), None);
-        // After an unreadable answer to a poll or a read back, the reader lists, because a greater
-        // assignment may exist.
+        // If the GET of a poll or of the reader's own creation finds an unreadable object, the
+        // reader sends a LIST, because a greater assignment may exist.
         if lists_after(&reader) == Some(3) {
             assert_eq!(reader.handle(listed(Some((4, 4)))), None);
             assert_eq!(reader.handle(AssignmentAnswer::Unreadable), None);
@@ -218,7 +219,7 @@ fn the_last_epoch_has_no_successor() {
     assert_eq!(reader.step(), ReaderStep::Failed(ReaderFailure::Exhausted));
 }
 
-/// A listing without a greater assignment changes nothing.
+/// A LIST that shows only the known assignment changes nothing.
 #[test]
 fn a_reader_never_returns_to_a_smaller_epoch() {
     let mut reader = creates();
@@ -229,8 +230,8 @@ fn a_reader_never_returns_to_a_smaller_epoch() {
     assert_eq!(reader.step(), ReaderStep::Idle);
 }
 
-/// Before the fix, a confirmation without a known assignment had no effect. An observer with a long
-/// poll interval only confirms, so it never found the first assignment.
+/// An observer with a long poll interval only confirms. In a new group it never found the first
+/// assignment, because `confirm` did nothing while the reader knew no assignment.
 #[test]
 fn regression_a_confirmation_without_an_assignment_polls() {
     let mut reader = Reader::new(None);
@@ -262,8 +263,8 @@ fn an_assignment_seen_by_a_session_is_found_first() {
     assert_eq!(reader.step(), ReaderStep::Failed(ReaderFailure::NewestDeleted(epoch(7))));
 }
 
-/// Only the newest assignment must be readable (GA5). Before the fix, the reader repeated the GET
-/// that it had given up.
+/// After the reader gave up a GET that kept failing, it sent the same GET again. So it never found
+/// a greater assignment that the store could read (GA5).
 #[test]
 fn regression_a_list_follows_an_abandoned_get() {
     let give_up = |reader: &mut Reader| {
@@ -277,7 +278,7 @@ fn regression_a_list_follows_an_abandoned_get() {
     assert_eq!(asks_for(&polls), Some(4));
     give_up(&mut polls);
     assert_eq!(lists_after(&polls), Some(3));
-    // After the reader gives up the LIST, the next poll is a GET.
+    // Once the reader has given up this LIST too, the next poll is a GET.
     give_up(&mut polls);
     assert_eq!(asks_for(&polls), Some(4));
     give_up(&mut polls);
@@ -286,7 +287,7 @@ fn regression_a_list_follows_an_abandoned_get() {
     give_up(&mut polls);
     assert_eq!(polls.handle(listed(Some((4, 7)))), None);
     assert_eq!(polls.handle(AssignmentAnswer::Found(assignment(7, 1))), Some(News::Read));
-    // This reader gives up the GET that reads back its own attempt.
+    // This reader gives up the GET that follows its own attempt to create an assignment.
     let mut creates = creates();
     creates.handle(AssignmentAnswer::Refused);
     assert_eq!(asks_for(&creates), Some(4));

@@ -1,7 +1,8 @@
-//! Reads the sessions, and collects the evidence for a plan.
+//! Reads the sessions of a group, and collects from them the [`Evidence`] for a plan.
 //!
-//! A *round* lists the sessions and reads the sessions that rule GC2 selects. The driver reports
-//! lapsed sessions and ended waits, which [`session_timers`](super::session_timers) computes.
+//! A *round* lists the sessions and reads the sessions that rule GC2 selects.
+//! [`session_timers`](super::session_timers) determines the sessions that have lapsed and the waits
+//! that have ended, and the driver reports them to this machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,7 @@ use super::session_id::SessionId;
 use tenure::store::ETag;
 use tenure::{Epoch, EpochEnd};
 
-/// Reads the sessions of a group, and keeps the facts of the last reads.
+/// Reads the sessions of a group, and keeps the result of the last read of each session.
 ///
 /// # Contract
 ///
@@ -31,10 +32,10 @@ use tenure::{Epoch, EpochEnd};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct SessionReader {
     facts: BTreeMap<SessionId, Fact>,
-    /// Sessions with a final end.
+    /// Sessions that have ended and can never be renewed.
     ended: BTreeSet<Session>,
-    /// Sessions that must release a partition. A session stays here until its member has seen the
-    /// assignment that cancels the revocation.
+    /// Sessions that must release a partition. If an assignment cancels the revocation, the session
+    /// stays in this set until its member has seen that assignment.
     awaited: BTreeSet<SessionId>,
     /// Sessions that this round listed but could not read.
     in_doubt: BTreeSet<SessionId>,
@@ -47,7 +48,7 @@ pub struct SessionReader {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Fact {
     record: SessionRecord,
-    /// Newest known assignment when the read was sent.
+    /// The epoch of the newest assignment that this process knew when it sent the read.
     after: Option<Epoch>,
 }
 
@@ -64,7 +65,7 @@ enum Task {
     Read {
         left: BTreeSet<SessionId>,
     },
-    /// GET of a lapsed session. The seal follows if the session has not changed.
+    /// GET of a lapsed session. If the session has not changed, the process seals it.
     Look {
         lapsed: Session,
         etag: ETag,
@@ -77,7 +78,7 @@ enum Task {
 
 impl SessionReader {
     /// Begins a round, unless a round or a seal is in progress. The round also reads the sessions
-    /// that are `due`.
+    /// in `due`.
     pub fn begin(&mut self, due: BTreeSet<SessionId>) {
         if self.task == Task::Idle {
             self.in_doubt.clear();
@@ -85,7 +86,8 @@ impl SessionReader {
         }
     }
 
-    /// Begins to seal a session that has lapsed: its tag has stayed `etag`.
+    /// Begins to seal a session that has lapsed. `etag` is its tag, which did not change until the
+    /// lapse.
     pub fn lapsed(&mut self, lapsed: Session, etag: ETag) {
         if self.task == Task::Idle {
             self.task = Task::Look { lapsed, etag };
@@ -98,8 +100,8 @@ impl SessionReader {
         self.ended.insert(session);
     }
 
-    /// Stops, because another member coordinates. Forgets all records, so that the next round of
-    /// this process reads all sessions again. Ended sessions stay ended.
+    /// Stops the round or the seal, because another member coordinates. Forgets all records except
+    /// the ended sessions, so that the next round of this process reads all sessions again.
     pub fn stop(&mut self) {
         self.task = Task::Idle;
         self.facts.clear();
@@ -113,7 +115,7 @@ impl SessionReader {
         self.task == Task::Idle
     }
 
-    /// Returns the record of the last read of the session.
+    /// Returns the session with this id, as the last read found it.
     pub fn record(&self, id: SessionId) -> Option<&SessionRecord> {
         self.facts.get(&id).map(|fact| &fact.record)
     }
@@ -122,8 +124,8 @@ impl SessionReader {
         self.ended.contains(&session)
     }
 
-    /// Returns the unreadable sessions of this round. One of them may have seen a deleted
-    /// assignment (D4).
+    /// Returns the sessions that this round could not read. Any such session may have seen an
+    /// assignment that was deleted (D4).
     pub fn in_doubt(&self) -> &BTreeSet<SessionId> {
         &self.in_doubt
     }
@@ -146,8 +148,8 @@ impl SessionReader {
         })
     }
 
-    /// Handles an answer. `known` is the newest assignment that was known when the request was
-    /// sent.
+    /// Handles an answer. `known` is the newest assignment that this process knew when it sent the
+    /// request.
     pub fn handle(&mut self, known: Option<&Assignment>, answer: SessionAnswer) -> RoundProgress {
         match (std::mem::take(&mut self.task), answer) {
             (Task::List { due, read, .. }, SessionAnswer::Listed { sessions, truncated }) => {
@@ -223,8 +225,9 @@ impl SessionReader {
         self.awaited = before.chain(awaiting.iter().copied()).collect();
     }
 
-    /// Returns whether a session must be read: it is new, or its tag has changed and a release is
-    /// expected from it. Without tags, `due` selects the sessions of members.
+    /// Returns whether this round must read a session. A new session must be read, and also a
+    /// session with a changed tag that must release a partition. If the store lists no tags, only
+    /// `due` selects the sessions of members.
     fn tells_something(
         &self,
         known: Option<&Assignment>,
@@ -237,8 +240,8 @@ impl SessionReader {
         }
         let changed = tag.is_some_and(|tag| !tag.names_the_same(&record.etag));
         if known.and_then(|known| known.session(id)).is_none() {
-            // The session is not a member. It can join only if it is read after the known
-            // assignment was read (R3).
+            // The session does not belong to a member. It can join only if this process reads it
+            // after the known assignment (R3).
             return changed || record.may_join() && *after < known.map(|known| known.epoch);
         }
         changed && self.awaited.contains(&id)
@@ -252,7 +255,7 @@ impl SessionReader {
         RoundProgress::More
     }
 
-    /// Records the result of a read. Returns the session.
+    /// Records the result of a read. Returns the id of the session that was read.
     fn note(&mut self, known: Option<&Assignment>, answer: SessionAnswer) -> SessionId {
         match answer {
             SessionAnswer::Found(id, record) => {
@@ -269,8 +272,8 @@ impl SessionReader {
                 self.facts.remove(&id);
                 id
             }
-            // A failed read changes no record of a member. The next round reads the session again
-            // (GC11).
+            // After a failed read, the record of a member stays as it is. The next round reads the
+            // session again (GC11).
             SessionAnswer::Unreadable(id) => {
                 if known.and_then(|known| known.session(id)).is_none() {
                     self.facts.remove(&id);
@@ -297,8 +300,8 @@ impl SessionReader {
         }
     }
 
-    /// Returns the evidence for a plan that starts from the assignment `known`. `join` returns the
-    /// member for a session that may join, or `None` if the session cannot be a member.
+    /// Returns the evidence for a plan that starts from the assignment `known`. `join` makes a
+    /// member from a session that may join. It returns `None` if the session cannot be a member.
     pub fn evidence(
         &self,
         known: Option<&Assignment>,
@@ -328,7 +331,7 @@ impl SessionReader {
         evidence
     }
 
-    /// Forgets the sessions that are absent from both a complete listing and the assignment.
+    /// Forgets all sessions except those in `listed`, a complete listing, and those in `known`.
     pub fn forget(&mut self, listed: &BTreeSet<SessionId>, known: &Assignment) {
         let named = |id: &SessionId| listed.contains(id) || known.session(*id).is_some();
         self.facts.retain(|id, _| named(id));

@@ -16,7 +16,7 @@ fn tag(version: u64) -> ETag {
     ETag::new(version.to_string())
 }
 
-/// Returns the record of a session at this heartbeat. The heartbeat is also the tag of the session.
+/// Returns the record of a session with this heartbeat. The session's tag is the same number.
 fn record(bits: u128, heartbeat: u64) -> SessionRecord {
     SessionRecord {
         nonce: session(bits).nonce,
@@ -50,8 +50,8 @@ fn ids(all: &[u128]) -> Option<SessionRequest> {
     Some(SessionRequest::Get(all.iter().map(|bits| id(*bits)).collect()))
 }
 
-/// Runs one round: lists these sessions with their heartbeats, and answers each requested read.
-/// Returns the sessions that were read.
+/// Runs one round. The listing shows these sessions with their heartbeats. Answers each GET, and
+/// returns the ids of the sessions that the round read.
 fn round(it: &mut SessionReader, now: &Assignment, sessions: &[(u128, u64)]) -> Vec<u128> {
     it.begin(BTreeSet::new());
     assert_eq!(it.request(), Some(SessionRequest::List(None)));
@@ -88,8 +88,8 @@ fn a_round_reads_only_sessions_that_may_have_changed() {
         "the tag of session 1 has not changed"
     );
     assert_eq!(round(&mut it, &moves, &[(1, 4), (2, 4)]), [1]);
-    // The session of a process that is not a member is read after each change of its tag, and after
-    // each new assignment (R3).
+    // Session 3 is not a member. A round reads it after each change of its tag, and after each new
+    // assignment (R3).
     assert_eq!(round(&mut it, &moves, &[(1, 4), (2, 4), (3, 2)]), [3]);
     assert_eq!(round(&mut it, &moves, &[(1, 4), (2, 4), (3, 2)]), []);
     assert_eq!(round(&mut it, &known(7), &[(1, 4), (2, 4), (3, 2)]), [3]);
@@ -111,7 +111,8 @@ fn due_sessions_are_read_and_pages_are_followed() {
     assert!(it.is_idle() && it.record(id(2)).is_none() && it.record(id(1)).is_some());
 }
 
-/// Before the fix, the coordinator made no plan while one session could not be read.
+/// A group got no new assignments while one session could not be read, because the coordinator made
+/// no plan.
 #[test]
 fn regression_a_failed_read_keeps_the_record_and_stops_no_round() {
     let mut it = SessionReader::default();
@@ -124,7 +125,7 @@ fn regression_a_failed_read_keeps_the_record_and_stops_no_round() {
     assert!(progress == RoundProgress::RoundOver && it.is_idle());
     assert_eq!(it.evidence(Some(&now), join), Evidence::default());
     assert_eq!(round(&mut it, &now, &[(1, 2), (2, 2), (3, 2)]), [1, 3]);
-    // The read before the seal fails, so the session is not sealed.
+    // The GET before the seal fails, so the session is not sealed.
     it.lapsed(session(2), tag(2));
     assert_eq!(it.handle(Some(&now), SessionAnswer::Unreadable(id(2))), RoundProgress::RoundOver);
     assert!(!it.has_ended(session(2)));
@@ -160,8 +161,8 @@ fn a_lapsed_session_is_sealed_if_its_tag_is_unchanged() {
     assert_eq!(progress, RoundProgress::More);
     let seal = Some(SessionRequest::Seal { session: session(2), record: record(2, 2) });
     assert_eq!(it.request(), seal);
-    // The round ends without another attempt to seal. The next round reads the session again,
-    // although its tag has not changed.
+    // After a failed seal, the round ends without another attempt. The next round reads the session
+    // again, although its tag has not changed.
     for answer in [SessionAnswer::Unknown, SessionAnswer::Refused] {
         let mut tried = it.clone();
         assert_eq!(tried.handle(Some(&now), answer), RoundProgress::RoundOver);
@@ -173,7 +174,8 @@ fn a_lapsed_session_is_sealed_if_its_tag_is_unchanged() {
     assert!(it.has_ended(session(2)) && !it.has_ended(session(1)));
     assert_eq!(it.record(id(2)).and_then(|it| it.ended), Some(EpochEnd::Lapsed));
     assert_eq!(it.evidence(Some(&now), join).ended, [session(2)].into());
-    // If the object is missing, a wait follows instead of a seal (GA2).
+    // If the object of the lapsed session is missing, the coordinator does not seal it, but waits
+    // (GA2).
     let (mut it, _) = lapsed(3);
     it.lapsed(session(2), tag(3));
     assert_eq!(it.handle(Some(&now), SessionAnswer::Missing(id(2))), RoundProgress::RoundOver);
@@ -219,7 +221,7 @@ fn evidence_covers_only_named_sessions() {
     assert_eq!(evidence.released, [(session(1), release)].into());
     assert_eq!(evidence.leaving, [session(1)].into());
     assert_eq!(it.greatest_seen(), Some(epoch(4)));
-    // Member 1 and the object with its id have different nonces, so the object is another session.
+    // The object with the id of member 1 has another nonce than member 1, so it is another session.
     let mut it = SessionReader::default();
     it.begin(BTreeSet::new());
     it.handle(Some(&now), listing(&[(1, 2)], false));
@@ -270,7 +272,7 @@ fn unlisted_sessions_of_no_member_are_forgotten() {
     assert_eq!([1, 3, 4].map(|bits| it.has_ended(session(bits))), [true, true, false]);
 }
 
-/// Before the fix, a member that became the coordinator again used its old records of the other
+/// A member that becomes the coordinator again must not plan from its old records of the other
 /// sessions.
 #[test]
 fn a_returning_coordinator_reads_all_sessions_again() {
@@ -281,8 +283,8 @@ fn a_returning_coordinator_reads_all_sessions_again() {
     assert_eq!(round(&mut it, &now, &[(1, 2), (2, 2)]), [1, 2]);
 }
 
-/// After the revocation is cancelled, the member may still write the release. Without the read in
-/// this test, the coordinator would see that release up to a validity later.
+/// A member may still write a release after its revocation was cancelled. So the coordinator reads
+/// the changed session now. Otherwise it would see the release up to a validity later.
 #[test]
 fn a_release_is_read_after_its_revocation_ends() {
     let mut it = SessionReader::default();

@@ -1,4 +1,5 @@
-//! The timers of all sessions that a process lists and reads. The current time is an argument.
+//! The timers of all sessions that a process lists and reads. Each call receives the current time
+//! as an argument.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,8 +26,9 @@ use tenure::{EpochEnd, Moment};
 ///   [`lapsed`](SessionTimers::lapsed), [`waited`](SessionTimers::waited),
 ///   [`is_ending`](SessionTimers::is_ending), [`is_silent`](SessionTimers::is_silent).
 ///
-/// A driver repeats: `watch` each session, list the sessions, read the sessions that are `due` and
-/// do not rest, seal the sessions that have `lapsed`. These inputs answer the requests:
+/// A driver repeats these steps. It calls `watch` for each session and lists the sessions. It reads
+/// each session in `due`, unless `rests` returns true. It seals each session for which `lapsed`
+/// returns a tag. These inputs answer the requests:
 ///
 /// | request | answer | input |
 /// | --- | --- | --- |
@@ -36,10 +38,11 @@ use tenure::{EpochEnd, Moment};
 /// | GET with `If-None-Match` | not modified | [`unchanged`](SessionTimers::unchanged) |
 /// | GET | a failure | [`failed`](SessionTimers::failed) |
 ///
-/// Inputs come in the order in which their answers are received. A listing only selects the
-/// sessions to read: if a session has lapsed according to its listed tag, the driver reads it
-/// before the seal. The age of a tag is the time from the receipt of the first answer with this tag
-/// to the sending of the last request that returned the tag. So a slow request only delays a lapse.
+/// The driver calls the inputs in the order in which it receives the answers. A listing only
+/// selects the sessions to read: if a session has lapsed according to its listed tag, the driver
+/// reads it before the seal. The age of a tag is the time from the receipt of the first answer with
+/// this tag to the sending of the last request that returned the tag. So a slow request only delays
+/// a lapse.
 #[derive(Debug, Clone)]
 pub struct SessionTimers {
     drift: Drift,
@@ -56,7 +59,7 @@ struct SessionTimer {
     tag: Option<(ETag, Moment)>,
     /// Time at which the last answered request that showed `tag` was sent.
     shown: Option<Moment>,
-    /// Whether the last change of `tag` came too early or too late for a renewal of the session.
+    /// Whether the last change of `tag` was too early or too late to be a renewal of the session.
     odd: bool,
     /// Time at which the last answered GET of the session was sent.
     read: Option<Moment>,
@@ -67,30 +70,30 @@ struct SessionTimer {
     ended: Option<Moment>,
     /// Whether the session has ended in a way that requires no wait: it was resigned or has lapsed.
     over: bool,
-    /// Two times: the receipt of the first answer without the session, and the sending of the last
-    /// request with such an answer.
+    /// While the answers do not contain the session: the time of receipt of the first such answer,
+    /// and the time at which the request for the last such answer was sent.
     missing: Option<(Moment, Moment)>,
     /// Whether the object with this id is not this session. If so, a listing of the object does not
     /// show that this session exists.
     replaced: bool,
 }
 
-/// The times at which one request was sent and its whole answer was received. For a listing of
-/// several pages, the first request and the last answer count.
+/// The time at which a request was sent, and the time at which its whole answer was received. For a
+/// listing of several pages, these are the times of the first request and the last answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestTimes {
     pub sent: Moment,
     pub received: Moment,
 }
 
-/// Members renew every third of the validity. If a tag changes again within a quarter of the
-/// validity, the change is not a renewal. The session is then read at the next poll, because it may
-/// show a release or a resignation.
+/// Divisor of the validity. Members renew every third of the validity, so a tag that changes again
+/// within a quarter of it shows no renewal. The next poll reads the session, because it may show a
+/// release or a resignation.
 const EARLY: u32 = 4;
 
 /// Returns the time after which a session is silent if its tag has not changed. Members renew every
-/// third of the validity, so this time is two fifths of it, and at least one poll interval of the
-/// reader.
+/// third of the validity, so this time is two fifths of the validity. It is at least `poll`, the
+/// poll interval of the process that reads.
 pub fn silence(validity: Duration, poll: Duration) -> Duration {
     poll.max(validity * 2 / 5)
 }
@@ -105,7 +108,7 @@ impl SessionTimers {
         self.sessions.entry(id).or_default().validity = validity;
     }
 
-    /// Keeps the timers of these sessions, and drops all others.
+    /// Keeps only the timers of these sessions.
     pub fn keep(&mut self, ids: &BTreeSet<SessionId>) {
         self.sessions.retain(|id, _| ids.contains(id));
     }
@@ -122,8 +125,8 @@ impl SessionTimers {
         }
     }
 
-    /// Records the result of a read: a session, or no object. A session with another nonce counts
-    /// as no object.
+    /// Records the result of a GET of `session`. `found` is `None` if no object exists. If `found`
+    /// has another nonce than `session`, the session counts as missing.
     pub fn read(&mut self, session: Session, found: Option<&SessionRecord>, when: RequestTimes) {
         let Some(timer) = self.sessions.get_mut(&session.id) else { return };
         timer.answered(when);
@@ -150,8 +153,8 @@ impl SessionTimers {
         }
     }
 
-    /// Returns the time until the next session lapses or the next wait ends, on the assumption that
-    /// no tag changes. A listing at that time shows the lapse sooner than the next poll. Returns
+    /// Returns the time until a session lapses or a wait ends, if no tag changes before. The driver
+    /// lists at that time, so that it finds the lapse sooner than with the next poll. Returns
     /// `None` if no session can lapse and no wait can end.
     pub fn until_lapse(&self, now: Moment) -> Option<Duration> {
         let left = |timer: &SessionTimer| {
@@ -180,9 +183,10 @@ impl SessionTimers {
         }
     }
 
-    /// Returns whether this round skips the session because its last reads failed. Otherwise an
-    /// unreadable object would delay every round by the timeout of a request. The first attempt
-    /// after a failure is in the next round. Later attempts are up to half of the validity apart.
+    /// Returns whether this round skips the session because its last reads failed. Without the
+    /// skips, an unreadable object would delay every round by the timeout of a request. The first
+    /// attempt after a failure is in the next round. Later attempts are up to half of the validity
+    /// apart.
     pub fn rests(&self, id: SessionId, now: Moment) -> bool {
         let Some(timer) = self.sessions.get(&id) else { return false };
         let (times, Some(last)) = timer.failed else { return false };
@@ -217,16 +221,16 @@ impl SessionTimers {
         (lapsed && timer.missing.is_none()).then_some(tag)
     }
 
-    /// Returns whether the member gets no more partitions, because its session has lapsed or was
-    /// deposed. The partitions move only after the lapsed session is sealed, or after the wait for
-    /// the deposed session.
+    /// Returns whether the session has lapsed or was deposed, so that its member gets no more
+    /// partitions. The partitions move only after the lapsed session is sealed, or after the wait
+    /// for the deposed session.
     pub fn is_ending(&self, id: SessionId) -> bool {
         let deposed = self.sessions.get(&id).is_some_and(|timer| timer.ended.is_some());
         deposed || self.lapsed(id).is_some()
     }
 
     /// Returns whether the session has ended, is missing, or has an overdue renewal. Only the order
-    /// of succession depends on this result.
+    /// in which members replace the coordinator depends on this result.
     pub fn is_silent(&self, id: SessionId) -> bool {
         let Some(timer) = self.sessions.get(&id) else { return false };
         let silent = |(_, since): &(ETag, Moment)| {

@@ -5,7 +5,7 @@ use tenure::internals::groups::Nonce;
 const VALIDITY: Duration = Duration::from_secs(30);
 const SESSION: Session = Session { id: SessionId::from_bits(1), nonce: Nonce::from_bits(7) };
 
-/// Returns the times of a request that was sent and answered at these seconds.
+/// Returns the times of a request that was sent at second `sent` and answered at second `received`.
 fn when(sent: u64, received: u64) -> RequestTimes {
     RequestTimes { sent: at(sent), received: at(received) }
 }
@@ -58,8 +58,7 @@ fn the_next_listing_is_at_the_next_lapse() {
     assert_eq!(left(&timers, 31), Some(29_300), "the session is missing, and a new wait starts");
 }
 
-/// The answer of a slow listing does not show whether a tag changed while the listing was in
-/// progress.
+/// A tag may have changed during a slow listing, after the store read the tag for the answer.
 #[test]
 fn a_listing_of_three_minutes_lapses_no_session() {
     let mut timers = timers();
@@ -82,8 +81,8 @@ fn the_wait_for_a_missing_session_starts_with_the_first_answer() {
     list(&mut timers, None, when(39, 60));
     assert!(timers.waited(SESSION.id, at(60)));
     assert_eq!(timers.lapsed(SESSION.id), None);
-    // If the session exists again, the wait ends. A session with another nonce does not end the
-    // wait.
+    // If the session exists again, the wait is cancelled. A session with another nonce does not
+    // cancel the wait.
     let mut back = timers.clone();
     list(&mut back, Some("a"), when(61, 61));
     assert!(!back.waited(SESSION.id, at(99)));
@@ -140,9 +139,8 @@ fn sessions_are_due_once_a_validity_and_by_their_tags() {
     assert!(due(&timers, 45), "the session was not read for a validity");
 }
 
-/// A late change of the tag may be a resignation, because a member that lost its session resigns it
-/// long after its last renewal. So the change must cause a read of the session, even if the last
-/// read is recent.
+/// A member that lost its session resigns it long after its last renewal. After this late change of
+/// the tag, the coordinator did not read the session if its last read was recent.
 #[test]
 fn regression_a_late_change_of_the_tag_causes_a_read() {
     let mut timers = timers();

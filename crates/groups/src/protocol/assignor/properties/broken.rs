@@ -1,4 +1,4 @@
-//! Assignors that each break a promise. The checks must find each defect.
+//! Assignors with deliberate defects. Each defect breaks a promise, and the checks must find it.
 
 use std::collections::HashMap;
 
@@ -8,25 +8,27 @@ use super::*;
 
 type Check = fn(&dyn Assignor, &Group) -> Result<(), TestCaseError>;
 
-/// The defect of an implementation.
+/// An assignor with a deliberate defect.
 #[derive(Debug, Clone, Copy)]
 enum Broken {
-    /// Holders keep shares up to the ceiling, although other seats then lack shares.
+    /// A holder keeps its shares up to the ceiling of its proportion, even if another seat then has
+    /// too few shares.
     KeepsTheCeiling,
     /// Ignores the holders.
     Afresh,
     /// Takes the seats in the order of a hash map.
     HashOrder,
-    /// Considers only the marks of operators.
+    /// Ignores the names of seats that a share must avoid.
     IgnoresAvoid,
     /// Leaves a share without a seat if its holder may not have it.
     GivesUp,
-    /// Balances shares without marks and shares with marks separately.
+    /// Makes two plans: one for the shares that any seat may have, and one for the restricted
+    /// shares.
     Apart,
-    /// Moves a share only if a seat with room may have this share.
+    /// Moves a share only directly to a seat with room, and never by a chain of moves.
     WithoutChains,
     IgnoresWeights,
-    /// Rotates the shares with each plan.
+    /// Moves each share to the seat after its holder, at every plan.
     Rotates,
 }
 

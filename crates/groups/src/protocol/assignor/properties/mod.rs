@@ -1,5 +1,5 @@
-//! Checks the promises of the assignor against all possible plans for few seats and shares.
-//! Promises that need no comparison with other plans are also checked for more seats and shares.
+//! Checks the promises of the assignor. With few seats and shares, the checks compare its plan with
+//! all possible plans. With more seats and shares, only the checks without this comparison run.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -33,7 +33,7 @@ struct Marked {
     kept: Option<Arc<str>>,
 }
 
-/// The kind of random input.
+/// The properties of the random groups that a check receives.
 #[derive(Debug, Clone, Copy)]
 struct Kind {
     seats: usize,
@@ -56,7 +56,7 @@ impl Kind {
 
     fn draw(self) -> impl Strategy<Value = Group> {
         (1..=self.seats, 0..=self.shares).prop_flat_map(move |(seats, shares)| {
-            // The shares are held by any seat, only by some of the seats, or by no seat.
+            // Select the seats that can hold shares: all seats, the first of them, or none.
             let holders = prop_oneof![Just(seats), 1..=seats, Just(0)];
             let weights: RangeInclusive<u32> = if self.weights { 1..=4 } else { 1..=1 };
             let seats = vec((any::<Index>(), 0..8, weights), seats);
@@ -81,7 +81,7 @@ fn share(marked: bool, seats: usize, holders: usize) -> impl Strategy<Value = Ma
     let holder = prop::option::weighted(0.8, 0..holders.max(1));
     let holder = holder.prop_map(move |holder| holder.filter(|_| holders > 0));
     let names = (0..=seats).prop_map(letter);
-    // A number selects the marks of the share. The names in the marks need not be names of seats.
+    // A random number selects the marks. They may contain names that no seat has.
     let marks = (0..if marked { 16 } else { 1 }, names.clone(), names);
     (holder, marks).prop_map(|(holder, (kind, one, other))| {
         let mut share = Marked { holder, ..Marked::default() };
@@ -133,9 +133,9 @@ impl Group {
         self.shares.iter().zip(plan).filter(moved).count()
     }
 
-    /// Considers all permitted plans in which a share has no seat only if no seat may have it. Each
-    /// key of the result is the counts of shares per seat. The value is the fewest moves of a plan
-    /// with these counts.
+    /// Makes all permitted plans that give each share a seat if any seat may have it. A key of the
+    /// result is the number of shares of each seat. Its value is the fewest moves of a plan with
+    /// these numbers.
     fn all_plans(&self) -> BTreeMap<Vec<usize>, usize> {
         let mut plans = BTreeMap::from([(vec![0; self.seats.len()], 0)]);
         for (number, share) in self.shares.iter().enumerate() {
@@ -167,9 +167,9 @@ impl Group {
         parts.map(|parts| (parts / all, parts.div_ceil(all))).collect()
     }
 
-    /// Returns the distance of these counts from the balance that [`StickyAssignor`] promises. The
-    /// first number is the number of shares above the ceilings plus the number missing below the
-    /// floors. The second number is the sum of 12 × count² / weight. Each weight divides 12.
+    /// Returns the imbalance of these counts, which [`StickyAssignor`] makes as small as possible.
+    /// The first number is the number of shares above the ceilings plus the number missing below
+    /// the floors. The second number is the sum of 12 × count² / weight. Each weight divides 12.
     fn imbalance(&self, counts: &[usize]) -> (usize, usize) {
         let proportions = self.proportions(counts.iter().sum());
         let each = counts.iter().zip(proportions).zip(&self.seats);
@@ -195,7 +195,7 @@ impl Marked {
     }
 }
 
-/// Checks that without marks each count is the floor or the ceiling of the proportion.
+/// Checks groups without marks: each seat gets the floor or the ceiling of its proportion.
 fn within_one(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let plan = group.assign(assignor);
     prop_assert!(plan.iter().all(Option::is_some));
@@ -206,8 +206,8 @@ fn within_one(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseErro
     Ok(())
 }
 
-/// Checks a group without marks: if the counts of a plan are the floor or the ceiling of each
-/// proportion, the plan has at least as many moves as the plan of the assignor.
+/// Checks groups without marks: among the plans that give each seat the floor or the ceiling of its
+/// proportion, no plan has fewer moves than the assignor's plan.
 fn fewest_moves(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let proportions = group.proportions(group.shares.len());
     let balanced = |counts: &[usize]| {
@@ -254,8 +254,8 @@ fn least_squares(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseE
 }
 
 /// Checks that the assignor does not change a plan that is already as balanced as the marks allow.
-/// This plan was made with the seats in reverse order, so it can differ from the plan that the
-/// assignor makes for the group itself.
+/// The check makes this plan with the seats in reverse order. So the plan can differ from the
+/// assignor's plan for the group itself.
 fn nothing_moves_in_vain(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let last = group.seats.len() - 1;
     let turned = |plan: Plan| -> Plan { plan.into_iter().map(|at| Some(last - at?)).collect() };
@@ -285,8 +285,8 @@ fn stable(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Checks groups without marks and with equal weights: a join moves at most ⌈N / (M + 1)⌉ shares,
-/// all to the new seat.
+/// Checks groups without marks and with equal weights: if a seat joins M seats with N shares, at
+/// most ⌈N / (M + 1)⌉ shares move, all to the new seat.
 fn join(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let before = group.assign(assignor);
     let mut group = group.held_as(&before);
@@ -299,13 +299,13 @@ fn join(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Checks that without marks and with equal weights a leave moves only the leaver's shares.
+/// Checks groups without marks and with equal weights: a leave moves only the shares of the leaver.
 fn leave(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let mut group = group.held_as(&group.assign(assignor));
     if group.seats.len() == 1 {
         return Ok(());
     }
-    // The number of shares is random, so this index selects a random seat to leave.
+    // The number of shares is random, so this index selects a random seat that leaves.
     let leaver = group.shares.len() % group.seats.len();
     group.seats.remove(leaver);
     for share in &mut group.shares {
