@@ -14,45 +14,47 @@ use crate::protocol::operation::{hold, release};
 use crate::protocol::{Assignment, SessionId};
 use tenure::{Epoch, EpochEnd, Error, ErrorKind};
 
-/// Number of attempts to depose the sessions. An attempt fails if a member renews its session
-/// first.
+/// Number of attempts to depose all sessions. An attempt fails if a member renews its session
+/// between the read and the seal of that session.
 const ATTEMPTS: usize = 16;
 
 /// The outcome of [`Group::restore`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum GroupRestored {
-    /// The next tokens are above the epoch. No partition has an owner.
+    /// All later grants have tokens above the epoch of the call. No partition has an owner yet.
     Restored(GroupSnapshot),
     /// An assignment at or above the epoch exists, so the call changed nothing.
     Exists(GroupSnapshot),
-    /// A restore above this greater epoch is unfinished. Call again with this epoch.
+    /// Another restore, above this greater epoch, is unfinished. Call [`Group::restore`] again with
+    /// this epoch.
     Unfinished(Epoch),
 }
 
 impl Group {
-    /// Raises the next tokens of this group above `epoch`, after assignments were deleted. For
-    /// operators.
+    /// Restores this group after assignments were deleted: all later grants have tokens above
+    /// `epoch`. This method is for operators.
     ///
     /// `epoch` must be at least the greatest token that any guarded resource has seen. The group
     /// keeps the partitions and marks of the newest existing assignment. If no assignment exists,
     /// the group gets the partitions in the settings of this `Group`, with new numbers.
     ///
     /// The call deposes every live session, so all owners lose their partitions. It returns after
-    /// the longest lease has ended, and after at least `wait`, up to 1 h. If sessions were deleted,
-    /// `wait` must be at least the validity of their members. Live members join again
-    /// automatically. The call may be repeated. After an error or a crash it must be repeated: no
-    /// partition is assigned until a call succeeds.
+    /// the lease of each deposed session has ended, and after at least `wait`. The maximum of
+    /// `wait` is 1 h. If sessions were deleted, `wait` must be at least the validity of their
+    /// members. Live members join again automatically. The call may be repeated. After an error or
+    /// a crash it must be repeated, because the group assigns no partition until a call succeeds.
     ///
-    /// Costs LIST, GET, PUT, LIST, PUT, LIST, then two LISTs and two GETs of each session, and a
-    /// PUT for each live session.
+    /// Costs three LISTs, one GET and two PUTs. In addition it costs two LISTs of the sessions, two
+    /// GETs of each session, and one PUT for each live session.
     ///
     /// # Errors
-    /// - [`InvalidInput`](ErrorKind::InvalidInput): `wait` is too long, or a session or this
-    ///   process has seen an epoch above `epoch`, or no assignment exists and the settings have no
-    ///   partitions. Nothing was written.
+    /// - [`InvalidInput`](ErrorKind::InvalidInput): `wait` is above 1 h. Or a session or this
+    ///   process has seen a deleted assignment above `epoch`. Or no assignment exists, and the
+    ///   settings contain no partitions. The call has written nothing.
     /// - [`CorruptRecord`](ErrorKind::CorruptRecord): a session cannot be read, and `wait` is 0.
-    ///   The validity of its member is unknown: call again with a `wait`.
+    ///   The validity of that session is unknown. Call again with a `wait` of at least that
+    ///   validity.
     /// - [`EpochsExhausted`](ErrorKind::EpochsExhausted): fewer than two numbers exist above
     ///   `epoch`.
     /// - The errors of [`snapshot`](Group::snapshot), except
@@ -67,8 +69,8 @@ impl Group {
         if wait > MAX_VALIDITY {
             return refuse(format!("wait must be at most {MAX_VALIDITY:?}, got {wait:?}"));
         }
-        // This process may have seen assignments that were deleted, so the follower starts without
-        // their epochs.
+        // This process may have seen assignments that were deleted. The follower starts without
+        // their epochs, so that it does not fail with `NewestDeleted`.
         let mut follower = Follower::forgetful(&self.cx);
         let restored = self.restore_above(&mut follower, epoch, at, wait).await;
         restored.map_err(|error| follower.objects.after_creates(error))
@@ -145,9 +147,9 @@ impl Group {
         Ok(())
     }
 
-    /// Deposes every live session that may own partitions according to an assignment before `at`
-    /// (D10). Returns the longest time for which a member may still believe that it owns these
-    /// partitions (D11).
+    /// Deposes every live session that has not seen assignment `at`, because its member may own
+    /// partitions by an earlier assignment (D10). Returns the longest time for which a member may
+    /// still believe that it owns such partitions (D11).
     async fn depose_all(&self, follower: &mut Follower, at: Epoch) -> Result<Duration, Error> {
         let mut longest = Duration::ZERO;
         for _ in 0..ATTEMPTS {
@@ -193,7 +195,7 @@ impl Group {
         }
     }
 
-    /// Creates the assignment that ends the hold. Later assignments may grant partitions (D12).
+    /// Creates the assignment that ends the restore. Later assignments may grant partitions (D12).
     async fn end_restore(
         &self,
         follower: &mut Follower,
@@ -217,8 +219,8 @@ fn exists(newest: &Arc<Assignment>) -> GroupRestored {
     GroupRestored::Exists(GroupSnapshot::of(Some(newest)))
 }
 
-/// Returns the outcome of a restore that finds `held`, the assignment of another, unfinished
-/// restore.
+/// Returns the outcome of a restore that has found another, unfinished restore. `held` is the
+/// assignment with which that restore began.
 fn other(held: &Assignment) -> GroupRestored {
     GroupRestored::Unfinished(Epoch::new(held.epoch.get() - 1).unwrap_or(Epoch::FIRST))
 }

@@ -1,4 +1,4 @@
-//! Runs work for each partition that this member owns.
+//! Joins a group, and runs work for each partition that this member owns.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use crate::unpoisoned;
 use tenure::store::plain;
 use tenure::{Error, Lease};
 
-/// Time before this member is granted a partition again after the first failure of its work.
+/// After the first failure of the work on a partition, the member does not get it for this time.
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
 
@@ -34,16 +34,17 @@ pub(super) struct Leave {
     park: Option<Duration>,
 }
 
-/// Number of former sessions that a member resigns. Other former sessions lapse.
+/// Maximum number of lost sessions that one process resigns after their work has returned. Its
+/// other lost sessions lapse.
 const MOST_FORMER: usize = 2;
 
 /// The way in which the work on one partition ended.
 enum Ended {
-    /// The work returned after the signal to stop.
+    /// The work returned without an error after the signal to stop.
     Stopped,
-    /// The work returned without a signal.
+    /// The work returned without an error and without the signal to stop.
     Returned,
-    /// The work returned an error with this text; `None` if formatting the error panicked.
+    /// The error that the work returned, or `None` if formatting the error panicked.
     Failed(Option<String>),
     Panicked,
 }
@@ -53,29 +54,30 @@ type WorkResult = Result<(), Box<dyn StdError + Send + Sync>>;
 impl Group {
     /// Joins the group and calls `work` for each partition that this member is granted, until
     /// [`leave`](Group::leave) is called. The work must return once it receives the signal
-    /// [`revoked`](Partition::revoked): the partition must move to another member, or the session
-    /// is at risk. The member releases a partition only after its work has returned. The log
-    /// reports work that takes longer than the
-    /// [`revocation_deadline`](super::GroupBuilder::revocation_deadline).
+    /// [`revoked`](Partition::revoked). The member sends this signal if the partition must move to
+    /// another member, or if the session is at risk. The member releases a partition only after its
+    /// work has returned. If the work does not return within the
+    /// [`revocation_deadline`](super::GroupBuilder::revocation_deadline) after the signal, the
+    /// member logs an error.
     ///
     /// If the work returns without the signal, fails or panics, the member also releases the
     /// partition. The partition then moves to a member where its work has not failed in the last
-    /// ten minutes. If its work has failed at each member, one of the members gets the partition
-    /// again after 1 s. This delay doubles with each failure up to 60 s. When the work on a
-    /// partition fails at a member for the first time in ten minutes, at most one other partition
-    /// moves. Later failures at this member move no other partition.
+    /// ten minutes. If the work on the partition has failed at each member, a member gets the
+    /// partition again after 1 s. This delay doubles with each failure, up to 60 s. When the work
+    /// on a partition fails at a member for the first time in ten minutes, at most one other
+    /// partition moves. Later failures at this member move no other partition.
     ///
     /// If the session is lost, all work gets the signal to stop. Once all work has returned, the
     /// process joins again. After [`leave`](Group::leave) the member gets no more partitions. Once
-    /// all work has returned, the member resigns its session, so no other member waits for the
-    /// lapse.
+    /// all work has returned, the member resigns its session, so the partitions move without a wait
+    /// for a lapse.
     ///
     /// `work` is a closure such as `async |partition| …` or `async move |partition| …`, or a
     /// function. Each call consumes a clone of `work`, so the future is `Send` even if the closure
-    /// owns its captures. Share state between calls by an `Arc`. The bound is not `AsyncFn`,
-    /// because stable Rust cannot require that the futures of an `AsyncFn` are `Send`. With
-    /// `AsyncFn`, a generic function could not spawn this call, and a task could not use a closure
-    /// that borrows.
+    /// owns its captures. To share state between the calls of `work`, use an `Arc`. The bound is
+    /// not `AsyncFn`, because stable Rust cannot require that the futures of an `AsyncFn` are
+    /// `Send`. With `AsyncFn`, a generic function could not spawn this call, and a task could not
+    /// use a closure that borrows.
     ///
     /// ```no_run
     /// # use std::sync::{Arc, Mutex};
@@ -91,13 +93,13 @@ impl Group {
     /// });
     /// # }
     /// ```
-    /// All work runs in the task of the caller: spawn tasks for parallel work. Dropping the future
-    /// drops the work and lets the session lapse. During the call [`is_member`](Group::is_member),
-    /// [`lease`](Group::lease) and [`last_seen`](Group::last_seen) of this `Group` and its clones
-    /// describe the membership.
+    /// All work runs in the task of the caller. For parallel work, `work` must spawn tasks.
+    /// Dropping the future drops the work and lets the session lapse. During the call
+    /// [`is_member`](Group::is_member), [`lease`](Group::lease) and [`last_seen`](Group::last_seen)
+    /// of this `Group` and its clones describe the membership.
     ///
-    /// Costs the requests of [`join`](Group::join), and one PUT for all partitions that are
-    /// released within a second.
+    /// Costs the requests of [`join`](Group::join). One additional PUT reports all partitions that
+    /// the member releases within a second.
     ///
     /// # Errors
     /// The errors of [`join`](Group::join).
@@ -121,7 +123,8 @@ impl Group {
         }
     }
 
-    /// Runs the work of one membership until its end. Returns once all work has returned.
+    /// Runs the work of one membership. Returns once the membership has ended and all work has
+    /// returned.
     async fn run_as<F, W>(
         &self,
         membership: Membership,
@@ -153,7 +156,7 @@ impl Group {
                         works.push(Group::one(work.clone(), partition));
                     }
                     Some(MembershipEvent::Lost(_)) | None => member = None,
-                    // Each failed attempt causes this event. One log line per validity is enough.
+                    // Each failed request causes this event, so log one per validity.
                     Some(event @ MembershipEvent::StoreFailed(_)) => {
                         if cx.now().until(tell_at).is_zero() {
                             tell_at = cx.now().plus(self.cx.validity());
@@ -166,8 +169,7 @@ impl Group {
                     watchdog.ended(partition.number());
                     self.log_end(&partition, &ended);
                     if member.is_some() {
-                        // If work returns an error after the signal to stop, the work does not
-                        // count as failed.
+                        // An error after the signal to stop does not count as a failure.
                         let back_off = match partition.revoked().is_cancelled() {
                             true => Duration::ZERO,
                             false => back_off(partition.number(), &ended, failures),
@@ -183,8 +185,9 @@ impl Group {
         }
     }
 
-    /// Runs the work on one partition. A member may own many partitions, so this future is small. A
-    /// panic in the work, or in the drop of its future, ends only the work on this partition.
+    /// Runs the work on one partition. The returned future is small, because a member may own many
+    /// partitions. If the work panics, or the drop of its future panics, only the work on this
+    /// partition ends.
     fn one<F, W>(work: F, partition: Partition) -> impl Future<Output = (Partition, Ended)>
     where
         F: FnOnce(Partition) -> W,
@@ -231,8 +234,9 @@ impl Group {
             if let Some(leaving) = ownership.filter(|it| !it.is_leaving()) {
                 leaving.leave(None);
             }
-            // If only overdue work runs and all other partitions are released, let the session
-            // lapse. Do not resign it, because the overdue work still runs.
+            // If all remaining work is overdue and the member has released all other partitions,
+            // let the session lapse. Do not resign the session, because the overdue work still
+            // runs.
             if watchdog.is_all_overdue() && ownership.is_some_and(|it| it.is_released()) {
                 *member = None;
             }
@@ -285,17 +289,17 @@ impl Group {
     /// The calls get no more partitions, and return once all work has returned. Call this method at
     /// the end of the process, for example on SIGTERM.
     ///
-    /// Until the session is resigned, this call overrides an earlier
-    /// [`leave_for`](Group::leave_for), and no partition is reserved.
+    /// If [`leave_for`](Group::leave_for) was called before and the session is not resigned yet,
+    /// this call replaces that call, and no partition is reserved.
     pub fn leave(&self) {
         self.leave.send_replace(Some(Leave { park: None }));
     }
 
-    /// Leaves as [`leave`](Group::leave) does, but reserves the partitions of the member for its
-    /// name for `delay`, at most 1 h. No member of another name owns them during this time. So a
-    /// rolling restart moves no partition if each process joins again under its name in time.
-    /// [`unreserve`](Group::unreserve) ends a reservation early. After [`leave`](Group::leave) this
-    /// call has no effect.
+    /// Leaves as [`leave`](Group::leave) does, but reserves the member's partitions for members
+    /// with the same name. The reservation lasts for `delay`, at most 1 h. During this time no
+    /// member with another name owns these partitions. So if each process joins again under its
+    /// name within `delay`, a rolling restart moves no partition. [`unreserve`](Group::unreserve)
+    /// ends a reservation early. After [`leave`](Group::leave) this call has no effect.
     pub fn leave_for(&self, delay: Duration) {
         self.leave.send_if_modified(|leave| {
             let reserves = !matches!(leave, Some(Leave { park: None }));
@@ -308,30 +312,31 @@ impl Group {
 
     /// Waits until [`leave`](Group::leave) or [`leave_for`](Group::leave_for) is called.
     pub(super) async fn leaves(&self) {
-        // The sender lives in `self`, so the channel is open.
+        // `self` owns the sender of the channel, so the channel is open.
         let _ = self.leave.subscribe().wait_for(Option::is_some).await;
     }
 
     /// Returns whether the call of [`run`](Group::run) on this `Group` or a clone is a member. A
     /// member has a session with a running lease, and the newest assignment that it has read names
-    /// this session. No request. If several calls run, the result is about the last one that
-    /// joined.
+    /// this session. If several calls run, the result describes the call that joined last. Sends no
+    /// request.
     #[must_use]
     pub fn is_member(&self) -> bool {
         self.current().is_some_and(|member| member.is_member())
     }
 
-    /// Returns the lease of the newest session of the call of [`run`](Group::run) on this `Group`
-    /// or a clone. Returns `None` before the call has joined and after it has returned. No request.
+    /// Returns the lease of the newest session that the call of [`run`](Group::run) on this `Group`
+    /// or a clone has created. Returns `None` before that call has joined, and after it has
+    /// returned. Sends no request.
     #[must_use]
     pub fn lease(&self) -> Option<Lease> {
         self.current().map(|member| member.lease.clone())
     }
 
     /// Returns the newest assignment that the call of [`run`](Group::run) on this `Group` or a
-    /// clone has read. Returns `None` before the call has joined and after it has returned.
-    /// [`since_last_answer`](Group::since_last_answer) returns the time since the last read. No
-    /// request. The call copies all members and partitions.
+    /// clone has read. Returns `None` before that call has joined, and after it has returned.
+    /// [`since_last_answer`](Group::since_last_answer) returns the time since the last read. Sends
+    /// no request, but copies all members and partitions.
     #[must_use]
     pub fn last_seen(&self) -> Option<GroupSnapshot> {
         self.current().map(|member| GroupSnapshot::of(member.known().as_ref()))
@@ -358,7 +363,7 @@ async fn next_event(member: &mut Option<Membership>) -> Option<MembershipEvent> 
     }
 }
 
-/// Returns the time before this member may be granted the partition again.
+/// Returns the time for which this member must not get the partition again.
 fn back_off(
     number: PartitionNumber,
     ended: &Ended,
@@ -382,12 +387,12 @@ fn back_off(
     }
 }
 
-/// Calls code of the application. Returns `None` if it panicked.
+/// Calls code of the application. Returns `None` if that code panicked.
 fn contained<T>(call: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(call)).map_err(forget).ok()
 }
 
-/// Leaks the payload of a panic, because its drop may panic, too.
+/// Leaks the payload of a panic, because the drop of the payload may also panic.
 fn forget(panic: Box<dyn Any + Send>) {
     std::mem::forget(panic);
 }
