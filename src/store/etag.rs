@@ -111,7 +111,7 @@ mod tests {
             ("17", "\"abc\"|17"),
             ("\"a|b\"", "\"a|c\""),
             ("\"a|b\"", "\"a\""),
-            // These texts are not valid tags.
+            // The first text of each of these pairs is not a valid tag.
             ("\"abc", "\"abc\""),
             ("\"abc\"x", "\"abc\""),
             ("W/abc", "abc"),

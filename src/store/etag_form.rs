@@ -29,8 +29,8 @@ impl ETagForm {
     }
 
     /// Replaces the object at `key` if it still has `etag`. `tag` is the part of `etag` that the
-    /// server knows. `put` sends one write with the condition that the object has the tag in the
-    /// argument.
+    /// server knows. `put` sends one write, on the condition that the object has the tag that `put`
+    /// gets as its argument.
     pub(super) async fn replace<F: Future<Output = Result<PutOutcome, StoreError>>>(
         &self,
         store: &impl Store,
@@ -108,9 +108,9 @@ mod tests {
         (outcome, sent.into_inner().unwrap())
     }
 
-    /// Two processes may find out at the same time whether a server compares ETags without quotes.
-    /// The other process writes the object before the first call reads it, so this call learns
-    /// nothing. A later call must still find out.
+    /// A call reads the object after a refusal, in order to detect whether the server compares
+    /// ETags without quotes. If another process writes the object before this read, the call cannot
+    /// detect this. A later call must still detect it.
     #[tokio::test]
     async fn regression_unquoted_etags_are_detected_during_another_check() {
         let form = ETagForm::default();

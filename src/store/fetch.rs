@@ -15,7 +15,7 @@ use super::timed;
 /// Time after which a provider is logged as slow.
 pub(super) const SLOW: Duration = Duration::from_secs(1);
 /// Additional time after which the fetch from a slow provider fails. A caller stops waiting earlier
-/// if its request ends.
+/// if the request that needs the fetch ends.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A fetch that outlives the request that began it. Clones share its result.

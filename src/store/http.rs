@@ -42,8 +42,8 @@ impl Http {
         }
     }
 
-    /// Notes the status of a response. After a 5xx status, later requests use new connections: an
-    /// old connection may always reach the same failing server.
+    /// Notes the status of a response. After a 5xx status, later requests use new connections,
+    /// because every request on an old connection may reach the same failing server.
     pub(super) fn answered(&self, status: u16) {
         if status >= 500
             && let Ok(other) = settings(self.tls.clone()).build()

@@ -1,5 +1,6 @@
 //! The metadata services of this machine, which issue its credentials. Requests to these services
-//! bypass the proxy: a proxy would reach no service, or the service of another machine.
+//! bypass the proxy, because a proxy would reach no metadata service, or the metadata service of
+//! another machine.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -12,7 +13,7 @@ const NAMED_BY: [&str; 6] = [
     "GCE_METADATA_IP",
     "IDENTITY_ENDPOINT",
 ];
-/// The hosts of the metadata services of EC2 and EKS.
+/// The IPv6 addresses of the metadata services of EC2 and EKS.
 const V6: [Ipv6Addr; 2] = [
     Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
     Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23),

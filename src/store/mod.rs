@@ -1,5 +1,5 @@
-//! The stores of epoch objects: the trait [`Store`], with five requests and an optional sixth, and
-//! its implementations.
+//! The stores of epoch objects: the trait [`Store`] and its implementations. A store supports five
+//! kinds of requests, and a sixth kind is optional.
 //!
 //! A refused condition is a value ([`PutOutcome::PreconditionFailed`]), not an error. A
 //! [`StoreError`] states whether the failed request may have taken effect ([`Determinacy`]). This
@@ -101,8 +101,8 @@ pub(crate) fn content_hash_of(hasher: sha2::Sha256) -> String {
 /// An implementation must keep these promises. Every read and listing that starts after the
 /// response to a write sees that write. Exactly one of several concurrent `create` calls for one
 /// key returns [`PutOutcome::Done`]. The same holds for concurrent `replace` calls with one ETag.
-/// An implementation never sends a `create` or `replace` twice: if the first request took effect,
-/// the second would be refused.
+/// An implementation never sends a `create` or `replace` twice. If the first request took effect,
+/// the store would refuse the second request.
 ///
 /// Callers drop a call after a timeout. A dropped write may still take effect.
 /// `tenure_testkit::conformance` is a suite that tests an implementation.
@@ -161,22 +161,23 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Lists the keys that start with `prefix` and are greater than `after`, in ascending order of
     /// their bytes.
     ///
-    /// A page with fewer keys than `limit` (1 to 1,000) is not always the last: [`Page::truncated`]
-    /// is true if more pages follow. One request.
+    /// A page with fewer keys than `limit` (1 to 1,000) is not always the last page. If more pages
+    /// follow, [`Page::truncated`] is true. This method sends one request.
     ///
-    /// An entry may contain the ETag of the listed version ([`Entry::etag`]). A store lists the
-    /// tags of all objects that it wrote, here and in [`list_last`](Store::list_last), or no tags
-    /// at all. Without listed tags, callers detect changes with [`get`](Store::get). A listed tag
-    /// only selects the objects to read: no promise depends on it.
+    /// An entry may contain the ETag of the listed version ([`Entry::etag`]). A store lists either
+    /// the tags of all objects that it wrote, or no tags at all. [`list_last`](Store::list_last)
+    /// follows the same rule. Without listed tags, callers detect changes with [`get`](Store::get).
+    /// A caller uses a listed tag only to choose the objects that it reads, so no promise depends
+    /// on listed tags.
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError>;
 
     /// Lists the last keys that start with `prefix` and are greater than `after`: at most `limit`,
     /// in ascending order. The page is empty only if no key with this prefix is greater than
     /// `after`. Returns `None` if the store cannot read a listing from its end.
     ///
-    /// [`Page::truncated`] is true if the page omits smaller keys. This method spares a campaign
-    /// the search through a long listing. No promise of an election depends on this method. One
-    /// request, or no request if the store returns `None`.
+    /// [`Page::truncated`] is true if the page omits smaller keys. With this method, a campaign
+    /// finds the newest epoch without reading a long listing. No promise of an election depends on
+    /// this method. It sends one request, or no request if it returns `None`.
     async fn list_last(
         &self,
         prefix: &str,
@@ -190,7 +191,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Reads the object at `key`. Returns [`GetOutcome::NotModified`] without a body if the object
     /// still has the ETag in `unless`.
     ///
-    /// Returns [`GetOutcome::TooLarge`] for a body longer than `max_len` bytes. One request.
+    /// Returns [`GetOutcome::TooLarge`] for a body longer than `max_len` bytes. Sends one request.
     async fn get(
         &self,
         key: &str,
@@ -198,15 +199,16 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         max_len: usize,
     ) -> Result<GetOutcome, StoreError>;
 
-    /// Writes `key` only if no object exists there (`If-None-Match: *`). One request, never
-    /// repeated.
+    /// Writes `key` only if no object exists there (`If-None-Match: *`). Sends one request, and
+    /// never repeats it.
     async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError>;
 
-    /// Writes `key` only if its ETag is still `etag` (`If-Match`). One request, never repeated.
+    /// Writes `key` only if its ETag is still `etag` (`If-Match`). Sends one request, and never
+    /// repeats it.
     async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError>;
 
-    /// Deletes up to 1,000 keys. A missing key counts as deleted. One request, or several if the
-    /// store cannot delete all keys in one.
+    /// Deletes up to 1,000 keys. A missing key counts as deleted. Sends one request, or several
+    /// requests if the store cannot delete all keys in one request.
     ///
     /// Returns the keys that the store did not delete, each with its error. The store has reported
     /// all other keys as deleted. No promise of an election depends on deletions, and the next run
@@ -216,7 +218,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Returns the name of this store for messages and logs: a URL without secrets.
     fn describe(&self) -> String;
 
-    /// Returns the limits of this store and its client. No request.
+    /// Returns the limits of this store and its client. Sends no request.
     fn capabilities(&self) -> Capabilities {
         Capabilities::default()
     }
@@ -242,9 +244,11 @@ pub enum StoreErrorKind {
     AccessDenied,
     /// The bucket or directory does not exist, or the bucket is in another region.
     NoSuchStore,
-    /// The store does not support the request (501, no conditional writes, an unordered listing).
+    /// The store does not support the request. For example, it answers 501, supports no conditional
+    /// writes, or lists keys out of order.
     Unsupported,
-    /// The request is invalid: the store does not allow the key, or a setting is missing.
+    /// The request is invalid. For example, the store does not allow the key, or a setting is
+    /// missing.
     Invalid,
 }
 
@@ -285,8 +289,8 @@ impl StoreError {
         &self.message
     }
 
-    /// Creates an error for a request without a response in time. The request may have taken
-    /// effect.
+    /// Creates an error for a request if the response did not arrive in time. The request may have
+    /// taken effect.
     pub(crate) fn timed_out(message: impl Into<String>) -> StoreError {
         StoreError::new(StoreErrorKind::Transient, Determinacy::Indeterminate, message)
     }

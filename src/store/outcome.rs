@@ -19,7 +19,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// Creates a page without a date of the store.
+    /// Creates a page without the time of the store's clock.
     #[must_use]
     pub fn new(entries: Vec<Entry>, truncated: bool) -> Page {
         Page { entries, truncated, served_at: None }
@@ -43,8 +43,8 @@ pub struct Entry {
     pub size: u64,
     /// Time of the last write, by the store's clock.
     pub last_modified: Option<DateTime<Utc>>,
-    /// Tag of the listed version, if the store lists tags. Compare it only with
-    /// [`ETag::names_the_same`]: a condition needs the tag of a read or a write.
+    /// Tag of the listed version, if the store lists tags. Compare this tag only with
+    /// [`ETag::names_the_same`]. Conditions need the tag that a read or a write returned.
     pub etag: Option<ETag>,
 }
 
@@ -128,8 +128,8 @@ pub enum GetOutcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PutOutcome {
-    /// The store reported success. Without an ETag the caller cannot verify the write, and treats
-    /// its outcome as unknown.
+    /// The store reported success. If `etag` is `None`, the caller cannot verify the write, and
+    /// treats the outcome of the write as unknown.
     Done {
         /// Entity tag of the written object.
         etag: Option<ETag>,

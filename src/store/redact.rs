@@ -12,8 +12,8 @@ pub(super) fn without_secrets(word: &str) -> String {
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     let space = if word.ends_with(char::is_whitespace) { " " } else { "" };
     if path.contains('@') {
-        // A password that contains a slash may reach into `path`. So nothing after the scheme is
-        // shown.
+        // If a password contains a slash, `path` may contain a part of the password. So nothing
+        // after the scheme is shown.
         return format!("{scheme}://…{space}");
     }
     let host = authority.rsplit('@').next().unwrap_or(authority);

@@ -1,4 +1,4 @@
-//! The context of one request to a store, and the errors that name it.
+//! The context of one request to a store, and the errors that name this request.
 
 use super::{Determinacy, Store, StoreError, StoreErrorKind};
 
@@ -19,7 +19,7 @@ pub(super) enum Verb {
 }
 
 /// Returns true if a proxy or another intermediary sent this response. The service itself never
-/// sends this status, or sends this status only with a code.
+/// sends this status, or sends it only together with an error code.
 pub(super) fn is_of_a_proxy(status: u16, code: &str) -> bool {
     match status {
         401 | 403 | 404 | 408 | 409 | 412 | 425 | 429 => false,

@@ -233,8 +233,8 @@ mod tests {
         }
     }
 
-    /// The timeout of a leader applies to all pages of its listing, because the leader needs the
-    /// rest of its lease for renewals.
+    /// One timeout applies to all pages of a leader's listing together, because the leader needs
+    /// the rest of its lease for renewals.
     #[tokio::test(start_paused = true)]
     #[allow(clippy::disallowed_methods, reason = "tokio's clock is the test's")]
     async fn one_timeout_applies_to_all_pages_of_a_leaders_listing() {

@@ -28,8 +28,8 @@ pub(crate) struct WriteAnswers {
 }
 
 impl WriteAnswers {
-    /// Creates a counter. The store is unfit after `limit` consecutive writes that succeed without
-    /// an ETag.
+    /// Creates a counter. After `limit` consecutive writes that succeed without an ETag, the store
+    /// counts as unfit for elections.
     pub(crate) fn new(limit: u32) -> WriteAnswers {
         WriteAnswers { without_etag: AtomicU32::new(0), limit }
     }
@@ -44,8 +44,8 @@ impl WriteAnswers {
                 let before = self.without_etag.fetch_add(1, Ordering::Relaxed);
                 let kind = match before.saturating_add(1) < self.limit {
                     true => StoreErrorKind::Transient,
-                    // After `limit` writes the error must not be transient: a campaign would retry
-                    // forever.
+                    // After `limit` writes the error must not be transient, because a campaign
+                    // retries transient errors forever.
                     false => StoreErrorKind::Unsupported,
                 };
                 let why = "the response reports success without an ETag; check whether a proxy \

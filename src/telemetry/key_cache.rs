@@ -15,7 +15,7 @@ use super::lease_names::LeaseMetrics;
 pub(super) const METADATA: Metadata<'static> =
     Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
-/// Labels in addition to the label of the place.
+/// Labels in addition to the label that contains the place in the store.
 pub(super) type Labels<'a> = &'a [(&'static str, &'static str)];
 
 /// Metrics of a poll that finds no change.
@@ -25,7 +25,7 @@ const POLL: [(&str, Labels<'static>); 3] = [
     ("tenure_request_seconds", &[("kind", "get")]),
 ];
 
-/// The metric keys of one place.
+/// The metric keys of one place in a store, such as the prefix of an election.
 #[derive(Debug)]
 pub(super) struct KeyCache {
     place: Arc<str>,

@@ -10,11 +10,11 @@ pub struct LeaseMetrics {
     pub stem: &'static str,
     /// Noun for the lease in descriptions.
     pub noun: &'static str,
-    /// Name of a gauge, and of its label for the name of the process.
+    /// Name of a gauge that shows the name of the process in a label, and the name of this label.
     pub info: (&'static str, &'static str),
     /// Gauge that is 1 while the process holds a lease.
     pub holds: &'static str,
-    /// Counter of ended leases.
+    /// Counter of the leases that have ended.
     pub losses: &'static str,
     /// Counter of renewals.
     pub renewals: &'static str,

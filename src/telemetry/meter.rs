@@ -93,7 +93,7 @@ impl Meter {
         self.keys.counter("tenure_polls_total", &[]).increment(0);
     }
 
-    /// Returns the gauge with the name of this process in a label.
+    /// Returns the gauge that shows the name of this process in a label.
     fn info(&self, name: &str) -> Gauge {
         let LeaseMetrics { place, info: (metric, label), .. } = self.keys.lease;
         let labels = [Label::new(*place, self.keys.place()), Label::new(*label, name.to_owned())];
@@ -101,7 +101,7 @@ impl Meter {
         with_recorder(|it| it.register_gauge(&key, &METADATA))
     }
 
-    /// Records a new observer.
+    /// Records that a new observer exists, and registers its metrics.
     pub(crate) fn observer(&self) -> Sight {
         self.keys.counter("tenure_polls_total", &[]).increment(0);
         Role::Observer.register(&self.keys);
@@ -113,7 +113,7 @@ impl Meter {
         sight
     }
 
-    /// Records a new compactor.
+    /// Registers the metrics of a new compactor.
     pub(crate) fn compactor(&self) {
         for outcome in super::names::COMPACTIONS {
             self.count("tenure_compactions_total", "outcome", outcome, 0);
@@ -211,8 +211,8 @@ impl Meter {
     }
 }
 
-/// Returns the store and a path in the store. The result omits the endpoint, because processes may
-/// use different endpoints of one bucket.
+/// Returns the URL of this path in the store, as a label value. The URL omits the endpoint, because
+/// processes may use different endpoints of one bucket.
 pub fn place(store: &dyn Store, path: &str) -> String {
     let store = store.describe();
     let store = store.split_once(" at ").map_or(store.as_str(), |(store, _)| store);
@@ -220,8 +220,8 @@ pub fn place(store: &dyn Store, path: &str) -> String {
     format!("{store}{separator}{path}")
 }
 
-/// A leadership or a member's session. Only the first task that detects the end of the lease
-/// reports the end.
+/// The metrics of a leadership or of a member's session. Only the first task that detects the end
+/// of the lease reports this end.
 #[derive(Debug)]
 pub(crate) struct Leading {
     meter: Meter,
@@ -235,7 +235,7 @@ impl Leading {
             return;
         }
         self.set_left(left);
-        // After the first check, another thread may have reported the end of the lease and set the
+        // Since the check above, another thread may have reported the end of the lease and set the
         // gauge to 0. In this case the gauge must become 0 again.
         if self.is_over() {
             self.set_left(Duration::ZERO);
@@ -269,7 +269,7 @@ impl Leading {
 
 impl Drop for Leading {
     /// Reports the end of the lease if the driver's runtime shut down before the driver could
-    /// report it.
+    /// report this end.
     fn drop(&mut self) {
         self.ends();
     }

@@ -1,4 +1,4 @@
-//! The metrics. docs/reference/metrics.md lists them all.
+//! The metrics of the library. docs/reference/metrics.md lists all of them.
 //!
 //! This module reports to the recorder of the crate `metrics`. Without a recorder no metrics are
 //! kept.

@@ -1,4 +1,4 @@
-//! Counts and times the requests of an election.
+//! Counts the requests of an election, and measures their durations.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::env::moment::Moment;
 use crate::env::process::Process;
 use crate::store::{Determinacy, ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
 
-/// A store that counts and times its requests, without additional allocations.
+/// A store that counts its requests and measures their durations, without additional allocations.
 #[derive(Debug)]
 pub(crate) struct Counted {
     inner: Arc<dyn Store>,
@@ -23,7 +23,7 @@ pub(crate) struct Counted {
 }
 
 impl Meter {
-    /// Wraps a store. The wrapper counts and times the requests to this store.
+    /// Wraps a store. The wrapper counts the requests to this store and measures their durations.
     pub(crate) fn counted(&self, store: &Arc<dyn Store>, process: &Process) -> Arc<Counted> {
         Arc::new(Counted::new(Arc::clone(store), self.clone(), process.clone()))
     }
@@ -116,7 +116,8 @@ impl<T: Outcome> Future for Sending<'_, T> {
     }
 }
 
-/// A request without an answer. If this value is dropped, the request counts as unknown.
+/// A request that has no answer yet. If this value is dropped without an answer, the request is
+/// counted with the outcome `unknown`.
 struct Sent<'a> {
     store: &'a Counted,
     kind: &'static str,
@@ -259,7 +260,8 @@ mod tests {
 
     #[test]
     fn the_reported_skew_is_a_lower_bound() {
-        // The clocks agree. The result is 0 for each fraction of a second that the date omits.
+        // The clocks agree. The date omits the fraction of the second, and the result is 0 for any
+        // such fraction.
         for now in [100_000, 100_001, 100_500, 100_999] {
             assert_eq!(skew(100, now, now), 0.0, "{now} ms");
         }

@@ -20,12 +20,12 @@ use crate::env::mutex::unpoisoned;
 ///
 /// So the date of a write follows DynamoDB's clock, and not the clock of this machine. The date is
 /// not earlier than the time at which the write was sent, except for the fraction of a second that
-/// `Date` omits. So an object never appears older than the lease of its record, for any latency,
-/// suspension or pause. A response from a server with a slow clock does not move the date back. An
-/// object may appear younger than it is, by at most the latency of a response.
+/// `Date` omits. So an object never appears older than the lease of its record. No latency and no
+/// suspension of the process changes this. A response from a server with a slow clock does not move
+/// the date back. An object may appear younger than it is, by at most the latency of a response.
 ///
-/// A pause that no local clock shows makes the date too old. The same pause also makes this
-/// process's lease too long (T6).
+/// If the machine pauses and no local clock shows the pause, the date is too old. The same pause
+/// also makes this process's lease too long (T6).
 #[derive(Debug, Default)]
 pub(super) struct StoreDate(Mutex<Option<Bounds>>);
 
@@ -98,8 +98,8 @@ impl StoreDate {
         date
     }
 
-    /// Returns the date for a write: the present time or slightly later, or `None` before the first
-    /// response.
+    /// Returns the date for a write: the present time of the store, or slightly later. Returns
+    /// `None` if the store has not responded before.
     pub(super) fn now(&self) -> Option<DateTime<Utc>> {
         self.at(SystemClock.now())
     }
@@ -170,8 +170,8 @@ mod tests {
         assert_eq!(heard.at(moment(110, 5_010)), date(20), "the greatest date of all");
     }
 
-    /// Set-up: the wall clock is set an hour ahead. The dates of writes are then an hour ahead too,
-    /// until the next response arrives.
+    /// In this test, the wall clock is set an hour ahead. Until the next response arrives, the
+    /// dates of writes are an hour ahead too.
     #[test]
     fn the_next_response_corrects_a_step_of_the_wall_clock() {
         let heard = StoreDate::default();

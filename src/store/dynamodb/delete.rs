@@ -81,8 +81,8 @@ impl DynamoStore {
     }
 }
 
-/// Returns the keys of these unprocessed requests. Returns `None` if a request has no key: the keys
-/// that were deleted are then unknown.
+/// Returns the keys of these unprocessed requests. Returns `None` if a request has no key, because
+/// it is then unknown which keys DynamoDB deleted.
 fn left(requests: &[WriteRequest]) -> Option<Vec<String>> {
     requests.iter().map(key_of).collect()
 }
@@ -98,8 +98,8 @@ fn key_of(request: &WriteRequest) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Before the fix, unprocessed requests without a key were ignored, and their keys counted as
-    /// deleted.
+    /// Before the fix, the store ignored an unprocessed request without a key, and reported the
+    /// object of this request as deleted.
     #[test]
     fn regression_an_unprocessed_request_without_a_key_is_not_a_deletion() {
         let place = ItemKey::of_key("app/lock-0000000001.json").unwrap();

@@ -21,8 +21,8 @@ const TURNED_AWAY: [&str; 4] = [
     "LimitExceededException",
 ];
 
-/// Codes of errors that concurrent writes cause. These codes do not state whether the condition of
-/// the write held.
+/// Codes of errors that concurrent writes cause. Such an error does not show whether the condition
+/// of the write held.
 const CONFLICTS: [&str; 3] = [
     "TransactionConflictException",
     "TransactionInProgressException",
@@ -170,7 +170,8 @@ mod tests {
         ] {
             let (meant, determinacy, advice) =
                 RequestContext::new(&store, Verb::Create, "a/b").meaning(status, code, said);
-            // A proxy may have forwarded the request, so the write may have taken effect.
+            // A proxy that sends this response may have forwarded the request before, so the write
+            // may have taken effect.
             let expected = match kind {
                 NoSuchStore => Determinacy::Indeterminate,
                 _ => Determinacy::Determinate,

@@ -20,12 +20,12 @@ pub(super) const VERSION: &str = "version";
 pub(super) const BODY: &str = "body";
 /// Attribute that contains the body length in bytes.
 const SIZE: &str = "size";
-/// Attribute that contains the date of the write, in milliseconds since the Unix epoch. The writer
-/// estimates this date by DynamoDB's clock.
+/// Attribute that contains the date of the write, in milliseconds since the Unix epoch. For this
+/// date, the writer estimates the time of DynamoDB's clock.
 const WRITTEN: &str = "written";
 
-/// Attributes that a listing requests. The size of the whole items still determines the consumed
-/// capacity of a listing, and the end of a page.
+/// Attributes that a listing requests. Nevertheless, the consumed capacity of a listing and the end
+/// of a page depend on the size of the whole items.
 pub(super) const LISTED: [&str; 4] = [NAME, SIZE, WRITTEN, VERSION];
 
 pub(super) type Item = HashMap<String, AttributeValue>;

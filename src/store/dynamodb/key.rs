@@ -30,7 +30,7 @@ impl<'a> ItemKey<'a> {
         }
     }
 
-    /// Returns the item key prefix of a listing.
+    /// Returns the common prefix of the item keys that a listing of `prefix` returns.
     pub(super) fn of_prefix(prefix: &'a str) -> Result<ItemKey<'a>, StoreError> {
         match ItemKey::split(prefix) {
             Some(place) => place.within_limits(prefix),
@@ -41,7 +41,7 @@ impl<'a> ItemKey<'a> {
         }
     }
 
-    /// Returns the whole key of the object with this sort key in the same partition.
+    /// Returns the whole key of the object in the partition of `self` that has this sort key.
     pub(super) fn key(self, sort: &str) -> String {
         format!("{}/{sort}", self.partition)
     }

@@ -80,8 +80,8 @@ pub struct DynamoStore {
     table: String,
     session: Session,
     date: StoreDate,
-    /// Set after the keys of the table have been checked, or the check was denied. Then no further
-    /// check runs.
+    /// This cell is set after the store has checked the keys of the table, or has no permission for
+    /// the check. A set cell prevents further checks.
     looked: OnceCell<()>,
 }
 
@@ -211,7 +211,7 @@ enum PutItem {
 
 #[async_trait]
 impl Store for DynamoStore {
-    /// One `Query`, and one more for each page without a key, except the last page.
+    /// Sends one `Query`, and one more after each page without a key that is not the last page.
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
         self.query(prefix, after, limit).await
     }
@@ -261,7 +261,8 @@ impl Store for DynamoStore {
         })
     }
 
-    /// One request, and one read if DynamoDB refuses the write without returning the item.
+    /// Sends one request, and one more read if DynamoDB refuses the write without returning the
+    /// item.
     async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
         let condition = |put: PutItemFluentBuilder| {
             put.condition_expression("#version = :version")
@@ -271,7 +272,8 @@ impl Store for DynamoStore {
         match self.put(Verb::Replace, key, &body, condition).await? {
             PutItem::Done(etag) => Ok(PutOutcome::Done { etag: Some(etag) }),
             PutItem::RefusedFor => Ok(PutOutcome::PreconditionFailed),
-            // DynamoDB has refused the write. So nothing was written, even if this read fails.
+            // DynamoDB has refused the write, so nothing was written. This holds even if the read
+            // below fails.
             PutItem::Refused => Ok(match self.item(key).await {
                 Ok(None) => PutOutcome::NotFound,
                 Ok(Some(_)) | Err(_) => PutOutcome::PreconditionFailed,
@@ -279,7 +281,7 @@ impl Store for DynamoStore {
         }
     }
 
-    /// One `BatchWriteItem` for each 25 keys. Several requests run concurrently.
+    /// Sends one `BatchWriteItem` for each 25 keys. Several requests run concurrently.
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         self.delete_all(keys).await
     }

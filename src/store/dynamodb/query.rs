@@ -26,7 +26,7 @@ impl DynamoStore {
     ) -> Result<Page, StoreError> {
         let place = ItemKey::of_prefix(prefix)?;
         let mut start = match after.strip_prefix(prefix) {
-            // DynamoDB requires a start within the listed range. The key of the start need not
+            // DynamoDB requires a start key within the listed range. No item with this key needs to
             // exist.
             Some(_) if after != format!("{}/", place.partition) => {
                 Some(item::key(ItemKey::of_key(after)?))
@@ -61,7 +61,7 @@ impl DynamoStore {
         let (output, served_at) = self.ask(prefix, place, Order::Descending, limit).await?;
         let items = output.items.unwrap_or_default();
         let all = items.iter().filter_map(|item| item::entry(place, item));
-        // The query has no end key, so a page may contain keys up to `after`.
+        // A descending query has no end key, so a page may also contain `after` and smaller keys.
         let mut entries: Vec<_> = all.take_while(|entry| entry.key.as_str() > after).collect();
         let truncated = output.last_evaluated_key.is_some() && entries.len() == items.len();
         entries.reverse();

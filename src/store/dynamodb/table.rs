@@ -56,8 +56,8 @@ impl DynamoStore {
         }
     }
 
-    /// Checks the table before its first use. Without the permission to describe the table, a wrong
-    /// table is reported by the first failed request.
+    /// Checks the table before its first use. If the permission to describe the table is missing,
+    /// this function accepts the table. Then a wrong table causes the error of a later request.
     pub(super) async fn look_at_table(&self) -> Result<(), StoreError> {
         let look = || async {
             match self.describe_table().await {
@@ -149,8 +149,8 @@ fn keys(request: RequestContext<'_, DynamoStore>) -> Result<Vec<KeySchemaElement
 mod tests {
     use super::*;
 
-    /// A secondary index adds attributes to the description of the table, in any order. Each key
-    /// must still get the type of its own attribute.
+    /// The description of a table with a secondary index contains more attributes, in any order.
+    /// Each key must still get the type of the attribute with its name.
     #[test]
     fn each_key_has_the_type_of_its_attribute() {
         let attribute = |name: &str, kind| {

@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use super::{CallInterceptor, RequestContext, S3Store, Verb, answered, failure};
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
-/// Maximum number of concurrent single deletions.
+/// Maximum number of concurrent requests that delete one key each.
 const AT_ONCE: usize = 10;
 
 impl S3Store {
@@ -23,8 +23,8 @@ impl S3Store {
         if !self.deletes_singly.load(Ordering::Relaxed) {
             match self.delete_together(&keys).await {
                 // Some servers require the header Content-MD5, which the SDK does not send. Other
-                // servers do not support `DeleteObjects`. On both kinds of servers, only single
-                // deletions succeed.
+                // servers do not support `DeleteObjects`. On both kinds of servers, only requests
+                // that delete a single key succeed.
                 Err(error) if is_about_the_request(&error) => {
                     tracing::warn!(%error, "all further deletions use one request for each key");
                     self.deletes_singly.store(true, Ordering::Relaxed);
@@ -59,7 +59,7 @@ impl S3Store {
         Ok(output.errors.unwrap_or_default().iter().map(failure::of_key).collect())
     }
 
-    /// Returns an error if no key could be deleted.
+    /// Deletes each key with a separate request. Returns an error if all of these requests failed.
     async fn delete_each(
         &self,
         keys: Vec<String>,

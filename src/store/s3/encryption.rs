@@ -14,7 +14,7 @@ pub(super) struct Encryption {
 }
 
 /// Without a call of `with_s3_managed_keys` or `with_kms_key`, the bucket's default encryption
-/// applies, which is at least SSE-S3. Reads need no encryption setting, and the members of one
+/// applies, which is at least SSE-S3. Reads need no encryption setting, and the candidates of one
 /// election may use different settings. Keys of the client (SSE-C) are not supported, because every
 /// reader would have to send them.
 impl S3Store {

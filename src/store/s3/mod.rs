@@ -142,8 +142,8 @@ impl S3Store {
     }
 
     /// Sends all ETags without quotes, for servers that compare tags only without quotes (Ceph up
-    /// to 16). Without a call of this method, the store detects at its first replace, with two more
-    /// requests, whether the server requires tags without quotes.
+    /// to 16). If this method is not called, the store detects such a server at the first refused
+    /// replace. The detection costs two more requests, a read and a write.
     #[must_use]
     pub fn with_unquoted_etags(self) -> S3Store {
         self.etag_form.set_unquoted();
@@ -290,9 +290,9 @@ impl S3Store {
 
 #[async_trait]
 impl Store for S3Store {
-    /// One request, and one more for each page without a key, except the last page: up to 100
-    /// requests. Elections, groups, compactors and guards apply their request timeout to each of
-    /// these requests.
+    /// Sends one request, and one more after each page without a key that is not the last page. The
+    /// maximum is 100 requests. Elections, groups, compactors and guards apply their request
+    /// timeout to each of these requests.
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
         self.read_page(prefix, after, limit).await
     }
@@ -339,8 +339,8 @@ impl Store for S3Store {
         self.etag_form.replace(self, key, &etag, etag.as_str(), put).await
     }
 
-    /// One request, or one for each key if the server refuses `DeleteObjects`. Returns each key
-    /// that S3 did not delete, with the reason that S3 gave.
+    /// Sends one request, or one request for each key if the server refuses `DeleteObjects`.
+    /// Returns each key that S3 did not delete, with the reason that S3 gave.
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         self.delete_all(keys).await
     }

@@ -267,7 +267,8 @@ fn dir(rest: &str, query: Option<&str>) -> Result<StorePlace, String> {
         return Err("the path must not contain `..`".to_owned());
     }
     let path = decoded(path);
-    // The check above does not see encoded dots and slashes. So the decoded path is checked again.
+    // The check above does not detect percent-encoded dots and slashes. So this code checks the
+    // decoded path again.
     if path.components().any(|part| part == Component::ParentDir) {
         return Err("the path must not contain `..`".to_owned());
     }

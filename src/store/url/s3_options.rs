@@ -20,8 +20,8 @@ const KNOWN: &str = "sse=AES256 or sse=aws:kms, kms-key-id=KEY, bucket-key=true 
                      expected-bucket-owner=ACCOUNT";
 
 impl S3Options {
-    /// Creates the store of this bucket with these settings. Other settings come from the
-    /// environment.
+    /// Creates a store for the bucket of this name, with these settings. Other settings come from
+    /// the environment.
     #[cfg(feature = "s3")]
     pub async fn bucket(&self, name: &str) -> crate::store::S3Store {
         let store = crate::store::S3Store::from_env(name).await;

@@ -18,7 +18,7 @@ pub struct CloudService {
     pub name: &'static str,
     /// Cargo feature of the store.
     pub feature: &'static str,
-    /// Name of the built-in price list.
+    /// Name of the built-in price list for this service.
     pub prices: &'static str,
     /// Noun for the first part of the URL, such as "bucket".
     pub what: &'static str,
@@ -34,7 +34,7 @@ pub(super) struct Scheme {
     /// Form of a URL with this scheme.
     pub(super) form: &'static str,
     pub(super) takes_query: bool,
-    /// Schemes that other programs use for this service.
+    /// Schemes that other programs use in URLs of this service.
     pub(super) others: &'static [&'static str],
     /// Service of the scheme, or `None` for a directory.
     pub(super) service: Option<CloudService>,
