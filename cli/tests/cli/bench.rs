@@ -1,4 +1,4 @@
-//! A directory with a store, and runs of the command on it.
+//! A directory with a store, and runs of the command on this store.
 
 use std::fs;
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ impl Said {
         lines.map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
     }
 
-    /// Fails unless each line fits into a terminal of 80 columns, and no character moves the
+    /// Asserts that each line fits into a terminal of 80 columns, and that no character moves the
     /// cursor.
     #[track_caller]
     pub fn fits_into_80_columns(&self) {

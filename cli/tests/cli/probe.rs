@@ -220,8 +220,8 @@ mod on_s3 {
         }
     }
 
-    /// moto returns its bucket versioning in an XML element of another name than S3. Before the
-    /// fix, the probe reported an error for this answer.
+    /// moto and S3 return the bucket versioning in XML elements with different names. Before the
+    /// fix, the probe reported an error for the answer of moto.
     #[test]
     fn regression_another_root_element_of_the_versioning_is_accepted() {
         let (_, said) = with(|quirks| {

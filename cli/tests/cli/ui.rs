@@ -76,8 +76,8 @@ fn a_killed_leader_and_its_successor_are_shown() {
     assert_eq!(ends[1], (&"b".into(), &"held".into()), "{held}");
 }
 
-/// Before the fix, if more than three epochs began between two polls, the page never showed the
-/// others.
+/// Before the fix, if more than three epochs began between two polls, the page showed only some of
+/// these epochs.
 #[test]
 fn regression_all_epochs_between_two_polls_are_shown() {
     let scene = Scene::new(TENURE);

@@ -12,11 +12,11 @@ use tenure_testkit::command::{eventually, pause, runs, state};
 /// A validity that is longer than the wait of a test, so that the lease does not lapse.
 const VALIDITY: [&str; 4] = ["--validity", "300s", "--poll", "500ms"];
 
-/// A command that ignores SIGTERM and never shows a sign of health.
+/// A command that ignores SIGTERM, and that no check ever finds healthy.
 const DEAF: &str = "trap '' TERM; echo $$ >> runs; echo $$ > cmd; while :; do sleep 0.05; done";
 
-/// CMD is an HTTP server. While it is stopped, the kernel accepts connections for it, but nothing
-/// answers.
+/// CMD is an HTTP server. While CMD is stopped (SIGSTOP), the kernel accepts connections for the
+/// server, but no process answers.
 #[test]
 fn a_stopped_server_gives_up_its_leadership() {
     let scene = Scene::new(TENURE);
@@ -97,8 +97,8 @@ fn a_command_that_ends_on_request_is_not_checked() {
     assert!(scene.exists("end"));
 }
 
-/// Each partition has its own check. The partition of the command without a sign of health fails,
-/// and the other partition stays.
+/// Each partition has a separate check. The command of partition b never shows that it is healthy,
+/// so it is stopped and started again. The command of partition a continues.
 #[test]
 fn each_partition_has_its_own_check() {
     let scene = Scene::new(TENURE);

@@ -16,7 +16,7 @@ fn pages() -> tempfile::TempDir {
     folder
 }
 
-/// Runs a program on this input and returns its output, or `None` if it is not installed.
+/// Runs a program on this input and returns its output, or `None` if the program is not installed.
 fn through(program: &str, arguments: &[&str], input: &str) -> Option<(String, String)> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -32,7 +32,7 @@ fn a_flag_overrides_a_variable() {
         [&record["candidate"], &record["validity_ms"], &record["data"]],
         [&json!("of-the-variable"), &json!(21_000), &json!({"at": 7})]
     );
-    // The verbs for operators also read the store from the variable.
+    // The verbs for operators also read the store from `TENURE_STORE`.
     let status = with(&[("TENURE_STORE", &url)], &["status", "--json"]);
     assert!(status.out.contains("\"resigned\""), "{status:?}");
 }
@@ -57,8 +57,8 @@ fn wrong_variables_are_refused_with_their_names() {
     }
 }
 
-/// `--unique-name` requires `--name`. Before the fix, the check of this requirement ignored the
-/// variable `TENURE_NAME`.
+/// `--unique-name` requires a name. Before the fix, the command demanded `--name` even if the
+/// variable `TENURE_NAME` was set.
 #[test]
 fn regression_a_variable_satisfies_a_required_flag() {
     let bench = Bench::new();
@@ -76,8 +76,8 @@ fn regression_a_variable_satisfies_a_required_flag() {
     refused(&variables, &["run", "--unique-name", "--validity", "3", "--", "true"], "time unit");
 }
 
-/// The user asserts by a unique name that no other process has the same name. If a `tenure run`
-/// inside CMD inherited the leader's name, it would seal the leader's epoch.
+/// With `--unique-name`, the user asserts that no other process has the same name. If a `tenure
+/// run` inside CMD inherited the leader's name, this inner process would seal the leader's epoch.
 #[test]
 fn a_nested_run_does_not_inherit_the_name_of_its_leader() {
     let scene = Scene::new(TENURE);

@@ -157,7 +157,8 @@ fn a_path_is_a_directory_relative_to_the_working_directory() {
         command.current_dir(bench.path("")).envs(variables.iter().copied());
         crate::bench::said(command.output().expect("the command runs"))
     };
-    // CMD needs no `--`, keeps its flags, and gets a URL that is valid in every directory.
+    // CMD needs no `--` before it, keeps its own flags, and gets a URL that is valid in every
+    // directory.
     let script = "echo $TENURE_STORE $0";
     let run = here(&[], &["run", "--store", "./store", "sh", "-c", script, "--forever"]);
     assert_eq!((run.code, run.out), (0, format!("{} --forever\n", bench.url())));

@@ -8,8 +8,8 @@ use crate::TENURE;
 use crate::bench::{Bench, with};
 use tenure_testkit::command::scene::Scene;
 
-/// Before the fix, the command accepted each of these URLs, but it named another election than the
-/// user intended.
+/// Before the fix, the command accepted each of these URLs, although the URL named another election
+/// than the user intended.
 #[test]
 fn regression_an_ambiguous_store_url_is_refused() {
     let bench = Bench::new();

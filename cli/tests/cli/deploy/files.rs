@@ -167,7 +167,8 @@ fn regression_terraform_serves_many_elections_in_any_region_and_partition() {
     assert!(fixed[0].contains(r#""arn:aws:", "arn:${local.partition}:""#), "{fixed:?}");
 }
 
-/// Returns whether a rule acts on current versions, by an expiry or by a transition to an archive.
+/// Returns whether a lifecycle rule expires the current versions of objects, or moves them to an
+/// archive.
 fn touches_current_versions(rule: &Value) -> bool {
     let expiration = &rule["Expiration"];
     !expiration["Days"].is_null()

@@ -1,5 +1,5 @@
-//! Tests of the systemd units and of the messages to systemd. A socket of the test has the role of
-//! systemd.
+//! Tests of the systemd units and of the messages to systemd. A socket of the test receives the
+//! messages instead of systemd.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -191,8 +191,8 @@ fn cmd_and_hooks_do_not_inherit_the_socket() {
     systemd.until("STOPPING=1");
 }
 
-/// A send to a full socket must not block: the main task sends these messages, and also passes each
-/// new deadline to the guard.
+/// A send to a full socket must not block, because the same task also passes each new deadline to
+/// the guard.
 #[test]
 fn a_hanging_systemd_does_not_delay_the_leader() {
     let scene = Scene::new(TENURE);
@@ -223,7 +223,7 @@ fn units() -> PathBuf {
 fn each_unit_is_hardened() {
     let analyze = |unit: &Path| {
         let mut command = Command::new("systemd-analyze");
-        // The threshold 30 means an exposure of 3.0.
+        // The threshold is in tenths, so 30 means an exposure level of 3.0.
         command.args(["security", "--offline=true", "--threshold=30", "--no-pager"]);
         command.arg(unit).output()
     };

@@ -21,7 +21,7 @@ fn regression_verbs_of_an_election_report_a_group() {
     ] {
         scene.bench.run(verb, options).fails(64, &words(command));
     }
-    // If an election and a group share a prefix, the verbs accept it.
+    // If an election and a group share a prefix, the verbs of both accept this prefix.
     scene.bench.epoch(3, HELD);
     for verb in ["status", "history", "compact", "group status", "group history", "depose"] {
         let said = scene.bench.run(verb, &[]);

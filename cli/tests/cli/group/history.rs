@@ -41,8 +41,8 @@ fn assign(
     write(bench, epoch, second, &body.to_string());
 }
 
-/// Writes the assignments of a history: w1 begins, w2 joins, an operator marks and adds partitions,
-/// w1 dies, and the last assignment is unreadable.
+/// Writes the assignments of a history. w1 begins, and w2 joins. An operator pauses, pins and adds
+/// partitions. Then w1 dies, and one assignment is unreadable.
 fn story(w1: &str) -> Bench {
     let bench = Bench::new();
     let (one, both) = (&[(w1, ONE)][..], &[(w1, ONE), ("w2", TWO)][..]);

@@ -29,8 +29,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// Creates a group with this number of partitions and one member, and waits until it owns all
-    /// partitions.
+    /// Creates a group with this number of partitions and one member. Waits until the member owns
+    /// all partitions.
     fn new(name: &str, partitions: u32) -> Scene {
         Scene::with_validity(name, partitions, Duration::from_secs(30))
     }
@@ -228,8 +228,8 @@ fn regression_an_operator_ends_reservations() {
     scene.run("unreserve", &["7"]).fails(73, &["no partition 7", "nothing was changed"]);
 }
 
-/// Before the fix, if an argument of `group pin` repeated a partition, the printed line counted it
-/// twice, and `--json` listed it twice.
+/// Before the fix, if an argument such as `1,1` repeated a partition, the output of `group pin` and
+/// similar verbs counted and listed this partition twice.
 #[test]
 fn regression_a_repeated_partition_is_counted_once() {
     let scene = Scene::new("worker-7", 2);
@@ -293,8 +293,8 @@ fn regression_watch_ends_when_its_reader_closes_the_pipe() {
     let mut line = String::new();
     with_deadline(child.id(), || out.read_line(&mut line)).expect("text");
     assert!(line.contains("Z  0  - -> w1  token "), "{line:?}");
-    // The watch must notice the closed pipe although the group does not change and it prints no
-    // more lines.
+    // The group does not change, so the watch prints no more lines. Even so, the watch must notice
+    // the closed pipe.
     drop(out);
     assert_eq!(ended(&mut child).code(), Some(0));
 }

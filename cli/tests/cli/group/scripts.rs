@@ -82,14 +82,14 @@ fn lines(scene: &Scene) -> Vec<String> {
 fn cmd_runs_for_the_newest_change_of_each_partition() {
     let mut scene = Scene::new("w\u{202e}1", 3);
     work(&mut scene);
-    // CMD waits for the file `go`. So the changes during its first run wait for the end of this
-    // run.
+    // CMD runs until the file `go` exists. So the changes of a partition during its first run are
+    // reported only after this run.
     let command = "read -r line; until test -e \"$DIR/go\"; do sleep 0.05; done
         printf '%s|%s|%s|%s|%s\\n' \"$TENURE_STATE\" \"$TENURE_PARTITION\" \"$TENURE_EPOCH\" \
             \"$TENURE_OWNER\" \"$line\" >>\"$DIR/log\"";
     let env = [
         ("DIR", scene.bench.path("").display().to_string()),
-        // The command must replace the inherited variables.
+        // `tenure group watch` must replace this inherited variable.
         ("TENURE_OWNER", "inherited".to_owned()),
     ];
     let url = scene.bench.url();

@@ -1,5 +1,5 @@
-//! Tests of `tenure run`: `--successor`, `--priority-delay` and `--wait`. The modules test its
-//! other options, and services that survive transient failures.
+//! Tests of `tenure run`: `--successor`, `--priority-delay` and `--wait`. The submodules test other
+//! options, and services that survive transient failures.
 
 mod health;
 mod once_per;
@@ -52,7 +52,7 @@ fn an_invalid_successor_is_refused_before_the_first_write() {
     assert_eq!(bench.objects(), Vec::<String>::new());
 }
 
-/// A unit test shows that the limit of `--wait` is exact.
+/// Checks the exit codes of `--wait`. A unit test checks that its limit is exact.
 #[test]
 fn the_wait_for_the_lease_is_bounded() {
     let scene = Scene::new(TENURE);

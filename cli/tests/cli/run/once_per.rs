@@ -35,8 +35,8 @@ fn record(bench: &Bench) -> Value {
 fn write_record(bench: &Bench, epoch: u64, body: &str) {
     let nonce = "0".repeat(32);
     let line = json!({"tenure_object": 1, "epoch": epoch, "nonce": nonce, "written": true});
-    // The member `format` must be the first one in the JSON, because readers of the record require
-    // this order.
+    // The field `tenure_object` must be the first one in the JSON, because readers of the record
+    // require this order.
     let line = line.to_string();
     let fields = line.trim_matches(['{', '}']).replace("\"tenure_object\":1", "");
     let fields = fields.trim_matches(',').replace(",,", ",");
@@ -185,7 +185,7 @@ fn the_log_reports_the_outcomes_of_periods() {
 }
 
 /// Before the fix, `tenure status` did not show that the last attempt of a job had failed. Only the
-/// log of that host had this failure.
+/// log of the job's host showed the failure.
 #[test]
 fn regression_status_shows_the_period_its_host_and_its_exit_code() {
     let bench = Bench::new();
@@ -208,8 +208,8 @@ fn regression_status_shows_the_period_its_host_and_its_exit_code() {
     let completed = period();
     assert_eq!((&completed["state"], &completed["attempts"]), (&json!("completed"), &json!(3)));
     assert_eq!(completed["last_completed"], "1970-01-01T00:00:00Z");
-    // Candidates of other hosts wrote this record, so the command escapes its text for the
-    // terminal.
+    // A candidate of another host wrote the record `once-per.json`, so the command escapes the text
+    // of this record for the terminal.
     write_record(&bench, 9, &earlier("2026-01-01T00:00:00Z", None));
     assert_eq!(period()["state"], "unfinished");
     assert!(bench.run("status", &[]).out.contains("by b\\u{1b} in epoch 1"));
@@ -257,7 +257,7 @@ fn history_lists_the_periods_of_a_job() {
 }
 
 /// If the host of an attempt dies, its lease lapses. Before the fix, the status nevertheless showed
-/// the attempt as running until another host sealed its epoch.
+/// the attempt as running until another host sealed the epoch of the dead host.
 #[test]
 fn regression_an_attempt_is_unfinished_once_its_lease_has_lapsed() {
     let bench = Bench::new();

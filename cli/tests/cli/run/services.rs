@@ -187,8 +187,8 @@ fn regression_a_failing_server_is_reported_without_text_of_the_sdk() {
     assert!(!service.said().contains("aws_smithy"), "{}", service.said());
 }
 
-/// After the store has worked, an answer that no store gives, for example from a proxy, must not
-/// end candidates and observers with the error for an unsafe store.
+/// A proxy may send an answer that no store gives. If the store has worked before, this answer must
+/// not end candidates and observers with the error for an unsafe store.
 #[test]
 fn regression_one_wrong_answer_does_not_make_a_working_store_unsafe() {
     let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());

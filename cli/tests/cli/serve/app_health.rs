@@ -12,7 +12,8 @@ use crate::TENURE;
 use tenure_testkit::command::scene::Scene;
 use tenure_testkit::command::{eventually, pause};
 
-/// Asserts that the sidecar leads only while the application sends signs of health by this check.
+/// Asserts that the sidecar leads only while the application shows its health to this check. Each
+/// call of `sign` shows it once.
 fn follows(check: &str, sign: impl Fn(&Sidecar)) {
     let scene = Scene::new(TENURE);
     let options = ["--app-health", check, "--app-health-deadline", "2s"];
@@ -55,8 +56,8 @@ fn heartbeats_keep_the_leadership() {
 fn a_touched_file_keeps_the_leadership() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("alive");
-    // The file exists before the sidecar starts. Only a later change of the file is a sign of
-    // health.
+    // The file exists before the sidecar starts. Only a later change of the file shows that the
+    // application is healthy.
     std::fs::write(&path, "").expect("a file");
     let touched = path.clone();
     follows(&format!("file:{}", path.display()), move |_| {

@@ -155,8 +155,9 @@ fn the_state_of_a_member_lists_its_partitions() {
     assert_eq!(events.all()[2].1["session"], session);
 }
 
-/// Requests arrive while the sidecar is stopped and another member owns its partitions. After the
-/// sidecar continues, it must detect by the clock that its lease has ended before it replies.
+/// Requests arrive while the sidecar is stopped (SIGSTOP) and another member owns its partitions.
+/// After the sidecar continues, it must read the clock and detect the end of its lease before it
+/// replies.
 #[test]
 fn a_stopped_sidecar_has_no_tokens_of_moved_partitions() {
     let scene = Scene::new(TENURE);

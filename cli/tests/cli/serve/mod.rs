@@ -151,8 +151,8 @@ fn regression_a_list_as_a_body_changes_nothing() {
     assert!(status == 400 && why.contains("expected an object"), "{said}");
 }
 
-/// Requests arrive while the sidecar is stopped and another candidate leads. After the sidecar
-/// continues, it must detect by the clock that its lease has ended before it replies.
+/// Requests arrive while the sidecar is stopped (SIGSTOP) and another candidate leads. After the
+/// sidecar continues, it must read the clock and detect the end of its lease before it replies.
 #[test]
 fn a_stopped_sidecar_does_not_lead_after_it_continues() {
     let scene = Scene::new(TENURE);

@@ -50,8 +50,8 @@ fn clients_of_older_sidecars_find_one_leader() {
 }
 
 /// A client of an older sidecar compares only the leader's name with its own name. The restarted
-/// sidecar has the name of its dead predecessor. If it reported the predecessor as the leader, the
-/// client would believe that it leads.
+/// sidecar has the name of its dead predecessor. If the sidecar reported the predecessor as the
+/// leader, the client would act as the leader.
 #[test]
 fn a_restarted_sidecar_is_not_the_leader_of_its_old_epoch() {
     let scene = Scene::new(TENURE);

@@ -219,8 +219,9 @@ fn watch_distinguishes_unknown_from_vacant() {
     watching.ends(Signal::SIGTERM);
 }
 
-/// A seal of an operator may take effect without an answer. The operator reads the object to find
-/// the effect. Each case waits for a renewal, so the cases run concurrently.
+/// A seal by an operator may take effect although the answer of the store is lost. The command then
+/// reads the object to learn whether the epoch is sealed. Each case waits for a renewal, so the
+/// cases run concurrently.
 #[test]
 fn operators_work_on_s3_through_faults() {
     let faults = [

@@ -48,9 +48,9 @@ async fn the_group_dies_with_its_guard() {
     assert!(!runs(child));
 }
 
-/// The guard and the standby fail at the same time. Before the fix, CMD ran beyond the lease if the
-/// guard was stopped and the standby was killed. If the standby was stopped and the guard was
-/// killed, `tenure` renewed the lease forever.
+/// The guard and the standby fail at the same time. Before the fix, CMD ran past the end of the
+/// lease if the guard was stopped (SIGSTOP) and the standby was killed. If the standby was stopped
+/// and the guard was killed, `tenure` renewed the lease forever.
 #[tokio::test(flavor = "multi_thread")]
 async fn regression_no_two_faults_of_guard_and_standby_keep_a_process_alive() {
     let faults = [None, Some(Signal::SIGSTOP), Some(Signal::SIGKILL)];
@@ -129,7 +129,8 @@ async fn regression_the_end_of_cmd_is_detected_despite_a_stopped_guard() {
     kill(pid(guard), Signal::SIGSTOP).expect("the guard is alive");
     eventually("the guard is stopped", || state(guard) == Some('T'));
     kill(pid(leader), Signal::SIGKILL).expect("the process is alive");
-    // Renew the lease repeatedly. A lease at risk would also end the group, and hide the fault.
+    // Renew the lease repeatedly. A lease at risk would also end the process group of CMD, and hide
+    // the fault.
     let renewals = async {
         loop {
             group.set_deadlines(far());

@@ -15,7 +15,7 @@ fn lines(bench: &Bench, name: &str) -> Vec<String> {
 /// Starts `tenure watch --exec` with this command. The variable `DIR` is the folder of the bench.
 fn watch(bench: &Bench, command: &str) -> Watching {
     let dir = bench.path("").display().to_string();
-    // The command must replace the inherited variables.
+    // `tenure watch` must replace this inherited variable.
     let env = [("DIR", dir), ("TENURE_CANDIDATE", "inherited".to_owned())];
     Watching::with(&env, &bench.url(), &["--exec", command])
 }
@@ -93,8 +93,7 @@ fn cmd_runs_once_at_a_time_and_for_the_newest_change() {
 #[test]
 fn a_failure_of_cmd_is_logged_and_does_not_end_the_watch() {
     let bench = Bench::new();
-    // CMD does not read this long object from its standard input. The watch must continue
-    // nevertheless.
+    // CMD does not read this long object from its standard input. Even so, the watch must continue.
     bench.epoch(3, &HELD.replace("10.0.0.7", &"\u{202e}".repeat(15_000)));
     let command = "echo \"$TENURE_STATE\" >>\"$DIR/log\"; \
         test \"$TENURE_STATE\" = held && exit 3; kill -KILL $$";
@@ -130,7 +129,7 @@ fn the_end_of_the_watch_ends_the_process_group_of_cmd() {
         watching.tells("a leads epoch 3");
         let sleep = number_in(&bench.path("pid"));
         // The watch starts CMD for this change only after the earlier CMD has ended. The signal
-        // arrives before that.
+        // arrives before the earlier CMD ends.
         bench.epoch(3, SEALED);
         watching.tells("no process leads");
         fs::remove_file(bench.path("pid")).expect("the file exists");

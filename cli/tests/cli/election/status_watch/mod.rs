@@ -19,7 +19,7 @@ const HELD: &str = r#"{"expired":false,"validity_ms":30000,"format":1,"candidate
     "data":{"address":"10.0.0.7"}}"#;
 const SEALED: &str = r#"{"expired":true,"validity_ms":30000,"format":1,"candidate":"a","nonce":
     "0123456789abcdef0123456789abcdef","heartbeat":5,"ended":"lapsed","sealed_by":"b"}"#;
-/// A record with only the fields of Morling's post.
+/// A record with only the fields of Morling's blog post (docs/design/protocol.md).
 const FOREIGN: &str = r#"{"expired":false,"validity_ms":60000}"#;
 
 /// Returns the status without its age, and the age.
@@ -131,7 +131,7 @@ fn an_unreadable_object_exits_with_70_and_names_the_key() {
         bench.run("status", &[]).fails(70, &["lock-0000000007.json", word]);
         bench.run("status", &["--json"]).fails(70, &["lock-0000000007.json", word]);
         // `watch` ends only if a newer version of tenure wrote the object. If an object is
-        // unreadable for another reason, `watch` waits until it is repaired.
+        // unreadable for another reason, `watch` waits until the object is repaired.
         if word == "format 2" {
             bench.run("watch", &[]).fails(70, &["lock-0000000007.json", word]);
         }
@@ -243,8 +243,8 @@ fn regression_watch_ends_when_its_reader_closes_the_pipe() {
     let mut line = String::new();
     with_deadline(child.id(), || out.read_line(&mut line)).expect("text");
     assert!(line.ends_with("Z  a leads epoch 1\n"), "{line:?}");
-    // The watch must notice the closed pipe although the election does not change and it prints no
-    // more lines.
+    // The election does not change, so the watch prints no more lines. Even so, the watch must
+    // notice the closed pipe.
     drop(out);
     assert_eq!(ended(&mut child).code(), Some(0));
 }

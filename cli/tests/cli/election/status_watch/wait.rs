@@ -51,8 +51,8 @@ fn a_signal_ends_the_wait_with_its_own_code() {
     assert!(matches!(output(child).status.code(), None | Some(143)));
 }
 
-/// Before the fix, if the directory of the store was missing, the error of `tenure wait` was that
-/// the store did not answer.
+/// Before the fix, if the directory of the store was missing, `tenure wait` reported that the store
+/// did not answer.
 #[test]
 fn regression_a_wait_reports_a_missing_directory() {
     let none = format!("{}-none", Bench::new().url());
@@ -71,8 +71,8 @@ fn regression_a_wait_reports_the_failure_of_the_store() {
     bench.epoch(1, HELD);
     let url = bench.url();
     let child = spawn(&[], &[&["wait", "--store", &url][..], &line].concat());
-    // This pause lets the command read the held epoch first. On a slow machine its first read finds
-    // the broken epoch, and the result is the same.
+    // During this pause, the command reads the held epoch. If the machine is too slow, the first
+    // read finds the broken epoch, and the result is the same.
     pause(500);
     bench.epoch(1, "{");
     said(output(child)).fails(70, &["not vacant within 1s", "cannot be read"]);

@@ -175,8 +175,8 @@ fn a_leader_survives_expired_session_tokens() {
     leader.resigns();
 }
 
-/// A request times out long before the script with the credentials ends. The command must not kill
-/// the script then, and later requests must use its output.
+/// A request times out long before the script with the credentials ends. The command must let the
+/// script run after this timeout, so that later requests can use its output.
 #[test]
 fn regression_requests_wait_for_a_slow_provider() {
     let slow = Provider { life: 3, claimed: 3, first: "sleep 1.2" };
@@ -185,8 +185,8 @@ fn regression_requests_wait_for_a_slow_provider() {
     leader.resigns();
 }
 
-/// A token may expire before the time that the script reported, also because the clock of this
-/// machine is slow. The leader must then get a new token and keep its lease.
+/// A token may expire before the time that the script reported, for example because the clock of
+/// this machine is slow. The leader must then get a new token and keep its lease.
 #[test]
 fn regression_a_token_that_expires_early_is_replaced() {
     let early = Provider { life: 3, claimed: 3_600, first: "" };

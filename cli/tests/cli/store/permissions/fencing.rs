@@ -56,8 +56,8 @@ async fn the_writer_of_an_object_needs_exactly_its_policy() {
     let writer = store(&server, "writer", &[&policy(OBJECT)]);
     writes_an_object(writer.clone()).await.unwrap();
     assert!(writer.delete(vec!["state.json".to_owned()]).await.is_err());
-    // Only a busy writer of an older epoch makes this writer write a reservation. None is busy
-    // here.
+    // A writer needs its reservation object only against a busy writer of an older epoch. No older
+    // writer is busy in this part of the test.
     let (quiet, _) = policy(OBJECT).without(RESERVATION);
     needs_each(&quiet, async |_| (), writes_an_object).await;
 }

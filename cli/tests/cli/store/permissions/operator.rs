@@ -39,8 +39,8 @@ async fn a_candidate_may_depose_and_restore_and_an_observer_may_read_the_history
     }
 }
 
-/// Before the fix, if `status` and `watch` had no permission to read `once-per.json`, they were
-/// silent about the periods of the job. They must still ignore a missing record.
+/// Before the fix, `status` and `watch` without permission to read `once-per.json` reported nothing
+/// about the periods of the job. Both verbs must still ignore a missing record.
 #[test]
 fn regression_an_observer_reports_periods_that_it_may_not_read() {
     let server = S3Server::start_blocking();
