@@ -19,8 +19,8 @@ fn worker(number: usize) -> String {
     format!("worker-{number}")
 }
 
-/// One plan to measure. The functions return the weight of a member, and the marks and the owner of
-/// a partition.
+/// One plan to measure. The functions return the weight of a member, the [`Marks`] of a partition,
+/// and the number of its owner.
 struct Case {
     name: &'static str,
     weight: fn(usize) -> u32,

@@ -33,10 +33,10 @@ const AT_ONCE: usize = 16;
 /// deletes each session that has ended, is older than the least age and is not named by the newest
 /// assignment. Sessions without a date stay, unless the least age is 0.
 ///
-/// Cost: the requests of a [`Compactor`]; a LIST for every 1,000 sessions, and a GET for each
-/// session older than the least age; if some sessions have ended, a LIST, a GET and a
-/// DELETE for every 1,000 listed sessions. The credentials must also permit to list `members/`, and
-/// to read and delete its objects.
+/// Cost: the requests of a [`Compactor`], a LIST for every 1,000 sessions, and a GET for each
+/// session older than the least age. Each LIST that shows ended sessions costs a LIST, a GET and a
+/// DELETE more. The credentials must also permit to list `members/`, and to read and delete its
+/// objects.
 ///
 /// # Examples
 ///
@@ -80,16 +80,16 @@ pub struct SessionsReport {
     pub listed: u64,
     /// Number of sessions that this run deleted, or in a dry run would have deleted.
     pub deleted: u64,
-    /// Number of kept sessions. A session is kept if it is alive, in the newest assignment,
-    /// evidence of a later assignment that was deleted, or younger than [`Report::min_age_ms`].
+    /// Number of kept sessions. A session is kept if it is alive, named by the newest assignment,
+    /// younger than [`Report::min_age_ms`], or evidence of a deleted newer assignment.
     pub kept: u64,
-    /// Number of sessions that the store did not delete. The next run tries them again.
+    /// Number of sessions that the store did not delete. The next run tries to delete them again.
     pub failed: u64,
 }
 
 impl GroupCompactor {
     /// Checks the settings, and returns the compactor of the group at the prefix in the settings.
-    /// [`keep_epochs`](CompactorBuilder::keep_epochs) counts assignments. No request.
+    /// [`keep_epochs`](CompactorBuilder::keep_epochs) counts assignments. Sends no request.
     ///
     /// # Errors
     /// The errors of [`build`](CompactorBuilder::build).
@@ -242,7 +242,7 @@ impl GroupCompactor {
             let id = session_of(self.assignments.prefix(), &entry.key);
             let Some(id) = id else { continue };
             report.sessions.listed += 1;
-            // Treat an object without a date as new, like the compactor of epochs.
+            // Treat an object without a date as new, as the compactor of epochs does.
             let age = age(page.served_at, entry.last_modified).unwrap_or_default();
             if age >= least_age {
                 old.push((id, entry.key.clone()));
@@ -258,7 +258,7 @@ impl GroupCompactor {
         Ok((keys, page.truncated.then_some(last)))
     }
 
-    /// Reads `sessions`. Returns the ended ones, each with the greatest assignment it has seen.
+    /// Reads these sessions. Returns the ended ones, each with the newest assignment it has seen.
     async fn ended(
         &self,
         sessions: Vec<(SessionId, String)>,
@@ -302,7 +302,7 @@ impl GroupCompactor {
             let read = match self.assignments.get(&key, MAX_BYTES).await? {
                 GetOutcome::Found(object) => decode(newest, Ok(&object.body)),
                 GetOutcome::TooLarge { len, .. } => decode(newest, Err(len)),
-                // The assignment was compacted after the listing. List again for a greater one.
+                // The assignment was compacted after the listing. List again to find a newer one.
                 _ => {
                     gone = Some(newest);
                     continue;
@@ -337,7 +337,7 @@ impl GroupCompactor {
 }
 
 impl SessionsReport {
-    /// Returns a stable word for logs.
+    /// Returns the outcome of a run, as a stable word for logs.
     fn outcome(self) -> &'static str {
         match (self.failed, self.deleted) {
             (1.., _) => "incomplete",

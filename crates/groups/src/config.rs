@@ -116,9 +116,9 @@ impl GroupBuilder {
         self
     }
 
-    /// Sets the names of the partitions of a new group, such as `0..64`: at most 100,000 names of 1
-    /// to 256 bytes each. All members must set the same names. An existing group keeps its
-    /// partitions. [`resize`](Group::resize) changes them. Default: none.
+    /// Sets the names of the partitions of a new group, such as `0..64`. At most 100,000 names are
+    /// allowed, each of 1 to 256 bytes. All members must set the same names. An existing group
+    /// keeps its partitions. [`resize`](Group::resize) changes them. Default: none.
     pub fn partitions<I>(mut self, names: I) -> GroupBuilder
     where
         I: IntoIterator,
@@ -143,11 +143,11 @@ impl GroupBuilder {
         self
     }
 
-    /// Sets how long the session of this member lasts without a renewal: 100 ms to 1 h, in whole
-    /// milliseconds. After a member dies, other members own its partitions after about this time
-    /// and two polls of the coordinator. Any member may be the coordinator, and the group replaces
-    /// a dead coordinator only after the validity of its session. So one member with a long
-    /// validity can delay the whole group. Default: 30 s.
+    /// Sets how long the session of this member lasts without a renewal, from 100 ms to 1 h, in
+    /// whole milliseconds. After a member dies, other members own its partitions after about this
+    /// time and two polls of the coordinator. Any member may be the coordinator, and the group
+    /// replaces a dead coordinator only after the validity of its session. So one member with a
+    /// long validity can delay the whole group. Default: 30 s.
     pub fn validity(mut self, validity: Duration) -> GroupBuilder {
         self.election = self.election.validity(validity);
         self
@@ -161,7 +161,7 @@ impl GroupBuilder {
         self
     }
 
-    /// Sets the interval between the polls of this member for a new assignment: 10 ms to the
+    /// Sets the interval between the polls of this member for a new assignment, from 10 ms to the
     /// validity. Each poll is one GET. The coordinator also lists the sessions, with one LIST per
     /// poll. Default: validity / 6.
     pub fn poll_interval(mut self, interval: Duration) -> GroupBuilder {
@@ -169,14 +169,15 @@ impl GroupBuilder {
         self
     }
 
-    /// Sets the total timeout of each request: 10 ms to validity / 5. Default: validity / 5.
+    /// Sets the total timeout of each request, from 10 ms to a fifth of the validity. Default: a
+    /// fifth of the validity.
     pub fn request_timeout(mut self, timeout: Duration) -> GroupBuilder {
         self.election = self.election.request_timeout(timeout);
         self
     }
 
-    /// Sets the greatest relative difference between the clock rates of any two machines: 0 to 0.5.
-    /// Default: 0.01.
+    /// Sets the greatest relative difference between the clock rates of any two machines, from 0 to
+    /// 0.5. Default: 0.01.
     pub fn clock_drift_max(mut self, ratio: f64) -> GroupBuilder {
         self.election = self.election.clock_drift_max(ratio);
         self
@@ -190,9 +191,9 @@ impl GroupBuilder {
         self
     }
 
-    /// Sets how long the coordinator collects joining members, so that a rollout causes one
-    /// rebalance. At most 1 h. This delay does not apply to the partitions of a dead member.
-    /// Default: 1 s.
+    /// Sets how long the coordinator collects joining members, at most 1 h, so that a rollout
+    /// causes one rebalance. This delay does not apply to the partitions of a dead member. Default:
+    /// 1 s.
     pub fn rebalance_delay(mut self, delay: Duration) -> GroupBuilder {
         self.rebalance_delay = delay;
         self
@@ -206,7 +207,7 @@ impl GroupBuilder {
     }
 
     /// Sets how long the work of [`run`](Group::run) on a partition may take to return after the
-    /// signal to stop. At most 24 h. A log event of the level ERROR and the metric
+    /// signal to stop, at most 24 h. A log event of the level ERROR and the metric
     /// `tenure_group_overdue` report longer work. The partition moves only after its work has
     /// returned. Default: the validity.
     pub fn revocation_deadline(mut self, deadline: Duration) -> GroupBuilder {
@@ -226,8 +227,8 @@ impl GroupBuilder {
         self
     }
 
-    /// Sets whether the first join checks that the store keeps the promises that the protocol
-    /// needs. The check sends 5 requests, like the check of
+    /// Sets whether the first join checks that the store has the guarantees that the protocol
+    /// requires. The check sends 5 requests, like the check of
     /// [elections](tenure::ElectionBuilder::check_store). Default: true.
     pub fn check_store(mut self, check: bool) -> GroupBuilder {
         self.election = self.election.check_store(check);
@@ -263,7 +264,7 @@ impl GroupBuilder {
     ///
     /// # Errors
     /// [`InvalidInput`](tenure::ErrorKind::InvalidInput) if a setting is out of bounds. The message
-    /// has the value and the bounds. No request is sent.
+    /// has the value and the bounds. This method sends no request.
     pub fn build(self) -> Result<Group, Error> {
         let cx = Arc::new(self.election.numbered(ASSIGNMENT, &SESSION)?);
         // The check of the prefix covers only the keys of assignments. The keys of sessions are

@@ -18,19 +18,20 @@ pub enum PartitionLoss {
     /// This process released the partition.
     Released,
     /// An assignment does not name this member as the owner, although the member did not release
-    /// the partition and its session lives. No member writes such an assignment: a person or a
-    /// program restored or edited objects.
+    /// the partition and the session of the member is alive. No member writes such an assignment: a
+    /// person or a program restored or edited objects.
     Taken,
     /// The session of this member ended. The member lost all its partitions.
     Session(Loss),
 }
 
-/// One grant of a partition. The handles and the task of the member share it.
+/// One grant of a partition. The application's handles and the task of the member share the grant.
 #[derive(Debug)]
 pub(super) struct Grant {
     pub(super) name: Arc<str>,
     pub(super) release: Release,
-    /// Cancelled once the work must stop: the partition is revoked, at risk, or lost.
+    /// Token that is cancelled once the work must stop, because the partition is revoked, at risk,
+    /// or lost.
     pub(super) stop: CancellationToken,
     /// Whether the revocation was reported to the application.
     pub(super) revoked: AtomicBool,
@@ -77,7 +78,7 @@ impl Grant {
         })
     }
 
-    /// Returns the end as the [`Loss`] that a leadership would report.
+    /// Returns the end of the grant as the [`Loss`] that a leadership would report.
     pub(super) fn loss_of_a_term(&self) -> Option<Loss> {
         self.end.get().map(|end| match end {
             End::Released => Loss::Resigned,
@@ -87,7 +88,7 @@ impl Grant {
 }
 
 impl PartitionLoss {
-    /// Returns a stable word for logs and metrics.
+    /// Returns the reason as a stable word for logs and metrics.
     #[must_use]
     pub fn outcome(&self) -> &'static str {
         match self {

@@ -39,9 +39,9 @@ impl Group {
     /// Cancel-safe: a dropped join leaves at most one session, which is resigned or lapses. The
     /// join retries transient errors of the store.
     ///
-    /// Cost: GET, PUT, PUT, then LIST and GET to find the assignment. A member then sends a PUT
-    /// every renew interval, a GET every poll interval, and a GET every validity. The first join on
-    /// a store sends 5 more requests to check the store.
+    /// Cost: 1 GET and 2 PUT for the session, then 1 LIST and 1 GET to find the assignment. A
+    /// member then sends a PUT every renew interval, a GET every poll interval, and a GET every
+    /// validity. The first join on a store sends 5 more requests to check the store.
     ///
     /// # Errors
     /// The errors of [`campaign`](tenure::Election::campaign). `AccessDenied` can also mean that
@@ -82,8 +82,8 @@ impl Group {
             };
             let joined = match joined {
                 Some(joined) => joined,
-                // The group may already count the session as a member, so complete the join: the
-                // member then leaves.
+                // The group may already count the session as a member. So complete the join, and
+                // the member then leaves.
                 None if written.load(Ordering::Relaxed) => join.await?,
                 None => return Ok(None),
             };
@@ -117,9 +117,9 @@ impl Group {
         self.cx.check_store().await
     }
 
-    /// Returns `None` if the session was lost before its second write, or if the session was not
-    /// created within one validity, so that the join needs another id (GO2). Sets `written` before
-    /// it sends the second write.
+    /// Returns `None` if the session was lost before its second write, or was not created within
+    /// one validity. In both cases the join needs a session with another id (GO2). Sets `written`
+    /// before it sends the second write.
     async fn try_join(
         &self,
         written: &AtomicBool,

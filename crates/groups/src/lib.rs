@@ -63,7 +63,7 @@
 //! | each member | a PUT every third of the validity, a GET every sixth, a GET every validity |
 //! | the coordinator, also | a LIST every sixth; a LIST and a GET per session every validity |
 //! | its three deputies, also | a conditional GET every sixth of the validity |
-//! | the death of a member | 4, then at most 2 for each other member |
+//! | the death of a member | 4 requests, then at most 2 for each other member |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -200,7 +200,7 @@ pub struct Group {
 impl Group {
     /// Returns the settings of the group at this prefix of this store. `app` and `app/` are the
     /// same prefix. The empty prefix is the root of the store. An election may have the same
-    /// prefix. No request.
+    /// prefix. This method sends no request.
     pub fn builder(store: Arc<dyn Store>, prefix: impl Into<String>) -> GroupBuilder {
         GroupBuilder::new(store, prefix.into())
     }
@@ -212,18 +212,18 @@ impl Group {
     }
 
     /// Returns the time since the store last answered a read of the assignment, by a member, an
-    /// observer or an operator. Returns `None` before the first answer. No request. While the
-    /// requests of a member succeed, this time stays below the poll interval plus the time of one
-    /// request.
+    /// observer or an operator. Returns `None` before the first answer. While the requests of a
+    /// member succeed, this time stays below the poll interval plus the time of one request. This
+    /// method sends no request.
     #[must_use]
     pub fn since_last_answer(&self) -> Option<Duration> {
         self.cx.since_last_answer()
     }
 
     /// Returns the failure of the last request of this group. Returns `None` once the store has
-    /// answered a later request. No request. If the [kind](Error::kind) is not
+    /// answered a later request. If the [kind](Error::kind) is not
     /// [`Unavailable`](tenure::ErrorKind::Unavailable), an operator must act, so a health check
-    /// should report the failure.
+    /// should report the failure. This method sends no request.
     #[must_use]
     pub fn last_failure(&self) -> Option<Error> {
         self.cx.last_failure()

@@ -1,4 +1,4 @@
-//! The states of the sessions of an assignment's members, for operators and people.
+//! The states of the sessions that belong to the members of an assignment, for operators.
 
 use std::time::Duration;
 
@@ -78,8 +78,7 @@ async fn state(cx: &Context, member: &MemberSnapshot) -> Result<SessionState, Er
             Err(_) => SessionState::Unknown,
         },
         Ok(GetOutcome::NotFound | GetOutcome::TooLarge { .. }) => SessionState::Missing,
-        // The enum is `non_exhaustive`. A GET without `If-None-Match` has no outcome besides the
-        // outcomes above.
+        // The enum is `non_exhaustive`. A GET without `If-None-Match` has only the outcomes above.
         Ok(_) => SessionState::Unknown,
         Err(error) if error.kind() == StoreErrorKind::Transient => SessionState::Unknown,
         Err(error) => {

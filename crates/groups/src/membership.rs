@@ -74,13 +74,14 @@ impl Membership {
     }
 
     /// Returns whether this process is a member: the lease of its session runs, and the newest
-    /// assignment that it has read names the session. No request.
+    /// assignment that the process has read names the session. Sends no request.
     #[must_use]
     pub fn is_member(&self) -> bool {
         self.ownership.is_member()
     }
 
-    /// Returns the events as a stream. The stream owns the membership. No request.
+    /// Returns the events as a stream. The stream owns the membership. This method sends no
+    /// request.
     pub fn into_stream(self) -> impl Stream<Item = MembershipEvent> + Send + Unpin {
         Box::pin(stream::unfold(self, |mut membership| async {
             let event = membership.next().await?;
@@ -89,7 +90,7 @@ impl Membership {
     }
 
     /// Returns the lease of this member's session. The member owns its partitions only while this
-    /// lease runs. No request.
+    /// lease runs. This method sends no request.
     #[must_use]
     pub fn lease(&self) -> Lease {
         self.ownership.lease.clone()
@@ -103,16 +104,16 @@ impl Membership {
 
     /// Returns the newest assignment that this member has read.
     /// [`Group::since_last_answer`](super::Group::since_last_answer) returns the time since the
-    /// last read. No request. The call copies all members and partitions.
+    /// last read. This method sends no request, and copies all members and partitions.
     #[must_use]
     pub fn last_seen(&self) -> GroupSnapshot {
         GroupSnapshot::of(self.ownership.known().as_ref())
     }
 
     /// Leaves the group. The member gets no more partitions, and all its partitions are revoked.
-    /// Once all are released, the member resigns the session, and [`Lost`](MembershipEvent::Lost)
-    /// is the last event. Read the events until `Lost`. Costs two PUTs and the PUTs of the
-    /// releases.
+    /// Once all partitions are released, the member resigns the session, and
+    /// [`Lost`](MembershipEvent::Lost) is the last event. Read the events until `Lost`. Costs two
+    /// PUTs and the PUTs of the releases.
     ///
     /// Until the session is resigned, this call overrides an earlier
     /// [`leave_for`](Membership::leave_for), and no partition is reserved.

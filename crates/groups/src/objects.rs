@@ -1,4 +1,4 @@
-//! Translates the requests of the machines to calls of the store, and the results to answers.
+//! Translates requests of the state machines to calls of the store, and the results to answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(super) struct Objects {
 /// The result of one read of a session.
 #[derive(Debug, Clone)]
 pub(super) enum Seen {
-    /// The session still has the tag of the last read.
+    /// The object of the session still has the ETag of the last read.
     Unchanged,
     Session(Box<SessionBody>),
     /// The object is not a session.
@@ -140,7 +140,7 @@ impl Objects {
             Ok(GetOutcome::NotFound | GetOutcome::NotModified) => {
                 self.answered(AssignmentAnswer::Missing)
             }
-            // A later version of the trait may add outcomes.
+            // A later version of `GetOutcome` may add outcomes.
             Ok(_) => AssignmentAnswer::Unknown,
             Err(error) => self.failed(&format!("reading {key}"), error),
         }
@@ -263,7 +263,7 @@ impl Objects {
         seen
     }
 
-    /// Reads one session if its tag differs from `unless`.
+    /// Reads one session if the ETag of its object differs from `unless`.
     pub(super) async fn read_session(
         &mut self,
         id: SessionId,
@@ -289,7 +289,7 @@ impl Objects {
             Ok(GetOutcome::TooLarge { .. }) => Seen::Corrupt,
             Ok(GetOutcome::NotModified) => Seen::Unchanged,
             Ok(GetOutcome::NotFound) => Seen::Missing,
-            // A later version of the trait may add outcomes.
+            // A later version of `GetOutcome` may add outcomes.
             Ok(_) => return Seen::Unknown,
             Err(error) => {
                 self.failed(&format!("reading the session {id}"), error);

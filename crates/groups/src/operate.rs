@@ -1,4 +1,4 @@
-//! Changes by operators: the partitions of the group, and the marks of partitions.
+//! Changes by operators: they add, retire, pin, bar and pause partitions, and end reservations.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ impl Group {
     ///
     /// Added partitions get new numbers. The group must exist: its first member creates it.
     ///
-    /// Each call that changes a group costs LIST, GET, LIST, a GET of each session, PUT, LIST. Each
+    /// Each call that changes a group costs 3 LIST, 1 GET, 1 PUT, and 1 GET for each session. Each
     /// time another writer creates the next assignment first, the call costs a GET, a PUT and a
     /// LIST more. The call retries transient errors a few times.
     ///
     /// # Errors
     /// If [`may_have_happened`](Error::may_have_happened) is true for an error of any kind, the
-    /// change may have taken effect or may take effect later: call again. Otherwise nothing was
-    /// written.
+    /// change may have taken effect or may take effect later: call again. If it is false, nothing
+    /// was written.
     /// - [`InvalidInput`](tenure::ErrorKind::InvalidInput): a name or the size of the group is out
     ///   of bounds, or the group or a partition does not exist. The error can also mean that a
     ///   retiring partition still has one of the names: call again once
@@ -101,8 +101,8 @@ impl Group {
     }
 
     /// Ends the reservations that a member made for these partitions by
-    /// [`leave_for`](Group::leave_for). Any member may own them from now on. Partitions without a
-    /// reservation do not change.
+    /// [`leave_for`](Group::leave_for). From now on, any member may own these partitions.
+    /// Partitions without a reservation do not change.
     ///
     /// # Errors
     /// The errors of [`resize`](Group::resize).
@@ -114,9 +114,9 @@ impl Group {
         self.change_each(names, |numbers| Operation::Mark(numbers, mark.clone())).await
     }
 
-    /// Looks up the partitions with these names at the first attempt. Later attempts use their
-    /// numbers, because another operator may retire a partition and add a new one with the same
-    /// name between two attempts.
+    /// Looks up the partitions with these names at the first attempt. Later attempts use the
+    /// numbers of these partitions, because another operator may retire a partition and add a new
+    /// one with the same name between two attempts.
     async fn change_each(
         &self,
         names: &[&str],
@@ -227,8 +227,8 @@ fn refused(refusal: Refusal) -> Error {
     }
 }
 
-/// Refuses a name that no member can have, because a mark with this name would only make the
-/// assignment longer.
+/// Refuses a name that no member can have, because a pin or a bar with this name would only make
+/// the assignment longer.
 fn check_member(name: Option<&str>) -> Result<(), Error> {
     match name.map(str::len) {
         None | Some(1..=MAX_NAME_BYTES) => Ok(()),

@@ -105,7 +105,7 @@ impl Partition {
         self.ownership.session.id.to_string()
     }
 
-    /// Returns the token if this member owns the partition at this moment. No request.
+    /// Returns the token if this member owns the partition at this moment. Sends no request.
     ///
     /// # Errors
     /// Returns the reason if this member no longer owns the partition. Stop the work. A loss is
@@ -117,9 +117,9 @@ impl Partition {
         self.grant.loss().map_or(Ok(self.token()), Err)
     }
 
-    /// Returns the time until the ownership ends if the session is not renewed. Of the clocks of
-    /// this machine, the one with the least remaining time counts. Returns zero once the partition
-    /// is lost. No request.
+    /// Returns the time until the ownership ends if the session is not renewed. If the clocks of
+    /// this machine show different times, the shortest counts. Returns zero once the partition is
+    /// lost. Sends no request.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         match self.grant.loss() {
@@ -130,7 +130,7 @@ impl Partition {
 
     /// Returns the time at which the ownership ends if the session is not renewed, on each clock of
     /// this machine. The ownership ends when the first clock reaches its time. Each renewal moves
-    /// this time. No request.
+    /// this time. Sends no request.
     #[must_use]
     pub fn ends_at(&self) -> Moment {
         self.ownership.lease.ends_at()
@@ -157,9 +157,9 @@ impl Partition {
     }
 
     /// Releases as [`release`](Partition::release) does, after the work has failed in this process.
-    /// The group does not grant the partition to this member again for `back_off`, at most 24 h.
-    /// The partition moves to a permitted member that has not released it with a back-off. It does
-    /// not return to this member within ten minutes.
+    /// The group does not grant the partition to this member again for `back_off`, at most 24 h. If
+    /// another member may own the partition and has not released it with a back-off, the partition
+    /// moves to that member. It then does not return to this member within ten minutes.
     pub fn release_for(self, back_off: Duration) {
         self.ownership.release(&self.grant, back_off.min(MAX_BACK_OFF));
     }

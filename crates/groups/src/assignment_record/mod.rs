@@ -12,18 +12,18 @@ use crate::protocol::{AssignedPartition, Assignment, Member, PartitionNumber, Se
 use tenure::Epoch;
 use tenure::internals::groups::Nonce;
 
-/// The longest body, 4 MiB. A store may allow less.
+/// Maximum length of a body: 4 MiB. A store may have a lower limit.
 pub const MAX_BYTES: usize = 4 * 1024 * 1024;
-/// The longest name of a member or a partition, in bytes.
+/// Maximum length of the name of a member or a partition, in bytes.
 pub const MAX_NAME_BYTES: usize = 256;
-/// The longest validity of a session, 1 h.
+/// Maximum validity of a session: 1 h.
 pub const MAX_VALIDITY: Duration = Duration::from_secs(3_600);
-/// The greatest format that this version reads.
+/// Number of the greatest format that this version reads.
 const FORMAT: u64 = RESTORING;
-/// The format of assignments outside of a restore.
+/// Number of the format of assignments outside of a restore.
 const USUAL: u64 = 1;
-/// The format of the assignment that holds a group during a restore (D9). Earlier versions must not
-/// plan from this assignment.
+/// Number of the format of the assignment that a group has during a restore (D9). Earlier versions
+/// must not plan from this assignment.
 const RESTORING: u64 = 2;
 
 /// An assignment, and the fields that this version does not know.
@@ -33,8 +33,8 @@ pub struct AssignmentRecord {
     pub unknown: Unknown,
 }
 
-/// Fields that a later version wrote. The next assignment keeps them, also in each member and
-/// partition.
+/// Fields that a later version wrote: in the assignment, in its members and in its partitions. The
+/// next assignment keeps these fields.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Unknown {
     top: Map<String, Value>,

@@ -91,7 +91,7 @@ impl MemberTask {
         }
     }
 
-    /// Returns the tag of this session if the session has lapsed and must be sealed.
+    /// Returns the ETag of this session's object if the session has lapsed and must be sealed.
     fn lapsed_tag(&self, session: Session) -> Option<ETag> {
         let tag = self.sessions.timers.lapsed(session.id);
         let tag = tag.filter(|_| session != self.ownership.session)?;
@@ -101,8 +101,8 @@ impl MemberTask {
         (!over).then(|| tag.clone())
     }
 
-    /// Reads a lapsed session, and seals it if it still has this tag (GC5). Returns false if the
-    /// read or the seal failed.
+    /// Reads a lapsed session, and seals it if its object still has the ETag `tag` (GC5). Returns
+    /// false if the read or the seal failed.
     async fn end(&mut self, session: Session, tag: ETag) -> bool {
         self.participant.lapsed(session, tag);
         self.drive().await;
@@ -129,8 +129,8 @@ impl MemberTask {
     async fn plan(&mut self) -> Option<Duration> {
         let now = self.cx.now();
         let (mut evidence, again) = self.evidence(now);
-        // An assignment is usually too long because of the data of its members. So add the members
-        // with the shortest data first.
+        // If an assignment is too long, the usual cause is the data of its members. So add the
+        // members with the shortest data first.
         evidence.joining.sort_by_key(|it| it.data.as_ref().map_or(0, |data| data.len()));
         loop {
             let before = std::mem::take(&mut self.report.too_large);
@@ -210,8 +210,8 @@ impl MemberTask {
     }
 }
 
-/// Returns the member that this session describes. Returns `None` if its object was not read, or
-/// has another nonce.
+/// Returns the member that this session describes. Returns `None` if the object of the session was
+/// not read, or has another nonce.
 fn joining(bodies: &Bodies, id: SessionId, record: &SessionRecord) -> Option<Member> {
     let body = bodies.get(&id).filter(|body| body.session(id).nonce == record.nonce)?;
     Some(body.member(id))

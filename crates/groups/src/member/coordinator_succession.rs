@@ -30,8 +30,8 @@ impl MemberTask {
         }
     }
 
-    /// Reads the coordinator's session if a read is due. Returns zero if this member plans now.
-    /// Otherwise returns the time until the next read, if it is before the next poll.
+    /// Reads the coordinator's session if a read is due. Returns zero if this member must plan now.
+    /// If the next read comes before the next poll, returns the time until that read.
     pub(super) async fn stand_by(&mut self) -> Option<Duration> {
         let cx = Arc::clone(&self.cx);
         let place = self.place();
@@ -86,13 +86,14 @@ impl MemberTask {
                 Some(Duration::ZERO)
             }
             None => self.standby.next_look(began),
-            // Joining members share one place in the order, so they wait for their next poll. The
-            // first of them that polls makes a plan, and the others then read its assignment.
+            // Joining members share one place in the order of succession, so they wait for their
+            // next poll. The first of them that polls makes a plan, and the others then read its
+            // assignment.
             ahead => ahead.filter(|_| matches!(place, Place::Deputy | Place::Other)),
         }
     }
 
-    /// Returns the members that precede this one in the order of succession.
+    /// Returns the members that precede this member in the order of succession.
     fn before(&self) -> Vec<Session> {
         let (own, known) = (self.ownership.session, self.participant.known());
         let successors = known.into_iter().flat_map(|known| known.successors());
@@ -100,8 +101,8 @@ impl MemberTask {
     }
 
     /// Removes from `before` the members that are not alive. The timer of a session does not show a
-    /// resignation: it counts a resigned member as alive until the next renewal would be overdue.
-    /// So this function reads the sessions of the first remaining members.
+    /// resignation. By the timer, a resigned member is alive until its next renewal would be
+    /// overdue. So this function reads the sessions of the first remaining members.
     async fn living(&mut self, mut before: Vec<Session>) -> Vec<Session> {
         let now = self.cx.now();
         loop {
@@ -111,7 +112,7 @@ impl MemberTask {
             for (id, seen, when) in self.objects.read_sessions(first.clone()).await {
                 self.note(id, seen, when);
             }
-            // If one of these members is not silent, it takes over before this member.
+            // A member in `first` that is not silent takes over before this member.
             if first.is_empty() || first.iter().any(|id| !self.sessions.timers.is_silent(*id)) {
                 return before;
             }

@@ -1,4 +1,5 @@
-//! Remembers the releases with a back-off, and the members that made these releases (GC8).
+//! Remembers the partitions that members released with a back-off because their work failed, and
+//! the names of these members (GC8).
 //!
 //! The coordinator loses this memory when it loses its role. No invariant depends on the memory.
 
@@ -26,14 +27,14 @@ pub(super) struct FailingPartitions {
 /// one.
 #[derive(Debug)]
 struct Failures {
-    /// Ends of the back-offs, by the names of the members.
+    /// Time at which the back-off of each member ends, by the name of the member.
     back_offs: BTreeMap<Arc<str>, Moment>,
     token: Epoch,
     healthy_at: Moment,
 }
 
 impl FailingPartitions {
-    /// Records the releases of a member of this name.
+    /// Records the releases with a back-off that a member of this name made.
     pub(super) fn released(&mut self, name: &str, data: &SessionData, now: Moment) {
         for (release, back_off) in &data.releases {
             let known = self.failures.get(&release.partition);

@@ -13,7 +13,7 @@ use crate::session_record::SessionBody;
 use tenure::store::ETag;
 use tenure::{Epoch, Moment};
 
-/// The listed sessions, each with its tag if the store lists tags.
+/// The listed sessions, each with the ETag of its object if the store lists ETags.
 pub(super) type Listed = BTreeMap<SessionId, Option<ETag>>;
 
 /// The results of the listings and reads of one member.
@@ -28,11 +28,12 @@ pub(super) struct KnownSessions {
     pub(super) seen: Option<Epoch>,
     /// Sessions with a failed read after the last answered read of any session.
     pub(super) unreadable: BTreeSet<SessionId>,
-    /// Lapsed sessions that could not be sealed. The first is tried next.
+    /// Lapsed sessions that could not be sealed. The next retry begins with the first of them.
     pub(super) stuck: VecDeque<Session>,
     /// The ended sessions that any membership of this process has read.
     ended: Arc<EndedSessions>,
-    /// Objects that are not sessions, with their listed tags at the time of the read.
+    /// Objects that are not sessions, with the ETags that the listing showed at the time of the
+    /// read.
     foreign: BTreeMap<SessionId, ETag>,
     /// The assumed validity of a session that was never read.
     validity: Duration,
@@ -66,7 +67,7 @@ impl KnownSessions {
         }
     }
 
-    /// Adds a page to the listing. Returns the listed sessions after the last page.
+    /// Adds a page to the listing. If this page is the last one, returns all listed sessions.
     pub(super) fn listed(
         &mut self,
         after: Option<SessionId>,
@@ -84,7 +85,7 @@ impl KnownSessions {
         complete
     }
 
-    /// Forgets the sessions that a complete listing did not show, except members.
+    /// Forgets the sessions that a complete listing did not show, except the sessions of members.
     pub(super) fn keep(&mut self, listed: &BTreeSet<SessionId>, known: Option<&Assignment>) {
         self.foreign.retain(|id, _| listed.contains(id));
         self.ended.keep(listed);
@@ -146,9 +147,9 @@ impl KnownSessions {
         self.listing.as_ref()?.0.get(&id)?.as_ref()
     }
 
-    /// Returns the answer to a read without sending a request. This is possible if the listing
-    /// shows the tag of an earlier read, which found an ended session or no session. Returns `None`
-    /// for members, which are always read.
+    /// Returns the answer to a read without a request. The answer is known if an earlier read found
+    /// an ended session or no session, and the listing still shows the ETag of that read. Returns
+    /// `None` for the sessions of members, because they are always read.
     pub(super) fn known_answer(
         &self,
         id: SessionId,

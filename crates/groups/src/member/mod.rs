@@ -1,4 +1,5 @@
-//! The task of a member: it follows the assignment, and plans when it coordinates.
+//! The task of a member. The task reads each new assignment, and plans assignments while the member
+//! is the coordinator.
 
 mod coordinator_rounds;
 mod coordinator_succession;
@@ -239,7 +240,7 @@ async fn panicked(ownership: &Ownership, leadership: Leadership) {
     ownership.lost(Loss::Resigned);
 }
 
-/// Reports each risk to the application. Never returns.
+/// Reports to the application each time the lease is at risk. Never returns.
 async fn report_risks(
     ownership: &Ownership,
     news: &mut (impl futures::Stream<Item = LeadershipEvent> + Unpin),

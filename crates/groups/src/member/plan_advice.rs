@@ -40,8 +40,8 @@ impl PlanAdvice {
         let joins = !evidence.joining.is_empty();
         let since = joins.then(|| self.joining_since.unwrap_or(now));
         let left = since.map(|since| config.rebalance_delay.saturating_sub(now.since(since)));
-        // If a member has died, the joining members do not wait, because they can take over its
-        // partitions.
+        // If a member has died, the joining members do not wait, because they can take over the
+        // partitions of the dead member.
         let waits = left.filter(|left| !left.is_zero() && evidence.ended.is_empty());
         self.joining_since = since.filter(|_| waits.is_some());
         if waits.is_some() {

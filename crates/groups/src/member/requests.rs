@@ -12,7 +12,7 @@ use crate::protocol::{Session, SessionId};
 use tenure::EpochEnd;
 use tenure::internals::groups::Requests;
 
-/// Number of sessions that are read before the next poll of the assignment (GC4).
+/// Maximum number of sessions that are read before the next poll of the assignment (GC4).
 pub(super) const READ_BETWEEN_POLLS: usize = 512;
 
 impl MemberTask {

@@ -5,7 +5,7 @@ use super::*;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Broken {
     Nothing,
-    /// A grant is reported in one critical section and recorded in the next.
+    /// A grant is reported to the application in one critical section and recorded in the next.
     TellsBeforeItKeeps,
     /// The event about a taken partition is sent before `check` of this partition fails.
     TellsBeforeItTakes,

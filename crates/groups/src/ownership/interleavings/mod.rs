@@ -92,8 +92,8 @@ fn moving(token: u64) -> Option<(Session, u64, bool)> {
     Some((OWN, token, true))
 }
 
-/// Explores the interleavings of a broken version. The member knows the first assignment before the
-/// tasks begin.
+/// Explores the interleavings of an ownership with this deliberate defect. The member knows the
+/// first assignment before the tasks begin.
 fn explore_broken(
     broken: Broken,
     assignments: &[Assignment],
