@@ -1,6 +1,6 @@
-//! Other election schemes on a bucket, implemented from their posts, with tenure's settings for
-//! validity, renewals, polls and timeouts. A candidate campaigns, follows, and renews while it
-//! leads, until the measurement aborts its task.
+//! Election schemes of other authors, implemented from their blog posts. They use tenure's settings
+//! for validity, renewals, polls and timeouts. Each candidate campaigns, follows the leader, and
+//! renews its lease while it leads. The measurement stops a candidate by aborting its task.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub struct Candidate {
     pub id: usize,
     pub bucket: Bucket,
     pub clock: TestClock,
-    /// Receives the id of this candidate when the candidate begins to lead.
+    /// The candidate sends its id here when it begins to lead.
     pub elected: UnboundedSender<usize>,
 }
 
@@ -34,15 +34,15 @@ pub enum Post {
     /// extends its lease with an unconditional PUT. A follower computes the end of a lease from
     /// `LastModified` and its own clock. A leader does not poll.
     Morling {
-        /// Time that a follower adds to the validity. Dates of the store have whole seconds, so
-        /// without this addition two candidates lead at the same time for up to a second. The post
-        /// has no such addition.
+        /// Time that a follower adds to the validity. Without it, two candidates could lead at the
+        /// same time for up to a second, because the store's dates have whole seconds. The post
+        /// adds no time.
         rounding: Duration,
     },
     /// *Leader election with S3 and If-Match* (2025). The scheme has one object with `expires_at`
     /// and a `token`. A poll reads the object, and a candidate overwrites it with `If-Match`. A
-    /// reader compares `expires_at` with its wall clock. The post has no renewal. This
-    /// implementation adds renewals, which keep the token.
+    /// reader compares `expires_at` with its wall clock. The post does not renew leases. This
+    /// implementation does, and a renewal keeps the token.
     SingleObject,
 }
 
@@ -142,7 +142,7 @@ impl Candidate {
         })
     }
 
-    /// Returns the object of the If-Match post.
+    /// Returns the body of the object in the If-Match post, with this token.
     fn single(&self, token: u64) -> bytes::Bytes {
         let expires_at = (self.wall() + VALIDITY).as_secs_f64();
         json!({ "expires_at": expires_at, "token": token }).to_string().into()
@@ -150,7 +150,8 @@ impl Candidate {
 
     /// Renews until the lease ends or the store refuses a renewal.
     async fn lead(&self, post: Post, mut lock: Lock, mut sent: Duration) {
-        // A failure is ignored, because the receiver is dropped only after the measurement.
+        // The send fails only after the measurement has dropped the receiver, so the error is
+        // ignored.
         let _ = self.elected.send(self.id);
         let mut due = sent + RENEW;
         loop {

@@ -12,15 +12,16 @@ use tenure_testkit::time::TestClock;
 use tokio::time::{Instant, sleep};
 
 const MEDIAN: Duration = Duration::from_millis(20);
-/// With this deviation, 99 of 100 requests take less than 64 ms.
+/// Standard deviation of the logarithm of a request's duration. Without slow requests, 99 of 100
+/// requests then take less than 64 ms.
 const SIGMA: f64 = 0.5;
-/// The share of slow requests. Their times have a Pareto distribution with a minimum of 1 s. 4 of
-/// 100 requests take more than 6 s, which is the request timeout at a validity of 30 s. Requests to
-/// S3 are rarely this slow.
+/// Share of slow requests in a bucket with a long tail. Their durations have a Pareto distribution
+/// with a minimum of 1 s. Of all requests, 4 % take more than 6 s, which is the request timeout at
+/// a validity of 30 s. Requests to S3 are rarely this slow.
 const TAIL_SHARE: f64 = 0.1;
 const TAIL_ALPHA: f64 = 0.5;
 const LONGEST: f64 = 3_600.0;
-/// Price of a million requests in dollars: S3 Standard in us-east-1, without free tiers.
+/// Price of a million requests to S3 Standard in us-east-1, in dollars, without free tiers.
 const LIST_OR_PUT: f64 = 5.0;
 const GET: f64 = 0.4;
 
@@ -135,8 +136,9 @@ impl Bucket {
         self.request(|counts| counts.put += 1, call).await
     }
 
-    /// Sends a PUT without a condition. This function also reads the current tag of the object.
-    /// This read takes no time and is not counted.
+    /// Overwrites the object, as a PUT without a condition does. The store in memory needs the
+    /// current tag for this, so the function reads the tag first. The read takes no time and is not
+    /// counted.
     pub async fn overwrite(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
         let call = async {
             match self.objects.get(key, None, usize::MAX).await? {

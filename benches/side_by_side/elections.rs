@@ -1,4 +1,4 @@
-//! Requests, cost and failover time of one election in each scheme.
+//! Measures the requests, the cost and the failover time of one election in each scheme.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,17 +69,19 @@ fn election(bucket: Bucket, process: Process) -> tenure::ElectionBuilder {
     builder.check_store(false).process(process)
 }
 
-/// Campaigns again after each leadership. After an abort the lease lapses, as after a crash.
+/// Campaigns again after the end of each leadership. If the task is aborted, the lease lapses, as
+/// after a crash.
 async fn campaign(election: Election, id: usize, elected: UnboundedSender<usize>) {
     loop {
         let leadership = election.campaign().await.expect("the bucket has no faults");
-        // A failure is ignored, because the receiver is dropped only after the measurement.
+        // The send fails only after the measurement has dropped the receiver, so the error is
+        // ignored.
         let _ = elected.send(id);
         leadership.lost().await;
     }
 }
 
-/// Returns the number of requests in one hour without events.
+/// Returns the number of requests in one hour in which the same candidate leads.
 fn hour(scheme: Scheme) -> Counts {
     paused().block_on(async move {
         let scene = Scene::new(1);
@@ -113,9 +115,9 @@ pub fn steady(_: &Size) {
     check("cost relative to the single object with If-Match", tenure / if_match, 1.05);
 }
 
-/// Returns two times in seconds: from a crash of the leader to the next election, and from the
-/// bound to this election. The bound is `left × (1 + drift)` after the crash, where `left` is the
-/// rest of the lease at the crash.
+/// Returns two durations in seconds. The first lasts from the crash of the leader to the next
+/// election. The second is shorter by `left × (1 + drift)`, where `left` is the time left of the
+/// lease at the crash.
 fn crash(scheme: Scheme, seed: u64) -> (f64, f64) {
     paused().block_on(async move {
         let mut scene = Scene::new(seed);
@@ -153,8 +155,8 @@ pub fn failover(size: &Size) {
     measure("single object with If-Match", IF_MATCH);
     check("p50 relative to Morling as posted", tenure.0, morling.0);
     check("p99 relative to Morling as posted", tenure.1, morling.1);
-    // The bound is the sum of three times: one poll interval, in which a follower sees the last
-    // renewal; three round trips; and the drift over one validity.
+    // The bound is the sum of one poll interval, three round trips and the drift over one validity.
+    // A follower may see the last renewal up to one poll interval after the leader has sent it.
     let most = (POLL + ROUND_TRIP * 3).as_secs_f64() + VALIDITY.as_secs_f64() * DRIFT;
     check("p99 beyond the rest of the lease × (1 + drift)", tenure.2, most);
 }
@@ -186,7 +188,8 @@ fn lost_leases(renewals: u64) -> (u64, u64) {
             sleep(Duration::from_secs(600)).await;
             done += bucket.writes();
         }
-        // Each leader is elected again only after it has lost its lease.
+        // A leader campaigns again only after it has lost its lease, so each further election
+        // counts as a lost lease.
         while leads.try_recv().is_ok() {
             lost += 1;
         }
@@ -200,8 +203,8 @@ pub fn tails(size: &Size) {
     check("leases lost in a million renewals", lost as f64 * 1e6 / renewals as f64, 10.0);
 }
 
-/// Returns the number of requests that a candidate needs to find and read the newest of `epochs`
-/// epochs: with tenure, and with Morling's scheme.
+/// Returns the number of requests with which a candidate finds and reads the newest of `epochs`
+/// epochs. The first number is for tenure, and the second for Morling's scheme.
 fn find(epochs: u64) -> (u64, u64) {
     paused().block_on(async move {
         let scene = Scene::new(1);

@@ -1,4 +1,4 @@
-//! Groups of partitions: requests, cost, moves and memory.
+//! Measures groups of partitions: their requests, their cost, the partitions that move, and memory.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -124,8 +124,8 @@ impl Scene {
     }
 }
 
-/// Returns the number of requests of a group in ten minutes without events. Each member sends one
-/// LIST in this time.
+/// Returns the number of requests of a group in ten minutes in which no member joins or leaves.
+/// Each member sends one LIST in this time.
 fn group_requests(partitions: u32) -> Counts {
     paused().block_on(async move {
         let scene = Scene::settled(partitions, 1).await;
@@ -177,16 +177,16 @@ pub fn steady(size: &Size) {
     check("requests relative to an election per partition", own as f64 / each as f64, 1.0);
 }
 
-/// Returns two times in seconds: from the death of a worker until its last partition has an owner,
-/// and from the bound to this takeover. The bound is `left × (1 + drift)` after the death, where
-/// `left` is the rest of the worker's lease.
+/// Returns two durations in seconds. The first lasts from the death of a worker until the last of
+/// its partitions has a new owner. The second is shorter by `left × (1 + drift)`, where `left` is
+/// the time left of the worker's lease at its death.
 fn death(partitions: u32, seed: u64) -> (f64, f64) {
     paused().block_on(async move {
         let mut scene = Scene::settled(partitions, seed).await;
         let victim = scene.workers.swap_remove(seed as usize % WORKERS);
         let left = || victim.owned().values().next().expect("the worker owns a share").remaining();
-        // Waits until the worker has just renewed its lease. Otherwise the worker may die during a
-        // renewal, and the end of its lease is unknown.
+        // Waits until the worker has just renewed its lease. If the worker died during a renewal,
+        // the end of its lease would be unknown.
         while left() <= VALIDITY * 2 / 3 {
             sleep(LOOK).await;
         }
@@ -273,7 +273,8 @@ fn kept(partitions: u32) -> i64 {
             while owned.load(Ordering::Relaxed) < partitions {
                 sleep(LOOK).await;
             }
-            // The measurement includes a few more polls and renewals.
+            // Lets the member poll and renew a few times, because polls and renewals may also keep
+            // memory.
             sleep(VALIDITY * 4).await;
             kept = Some((scene, task));
         });

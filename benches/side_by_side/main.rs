@@ -6,9 +6,10 @@
 //! cargo test --bench side_by_side                # a small size; counts keep their bounds
 //! ```
 //!
-//! Requests take a log-normal time with a median of 20 ms. A validity is 30 s, with a renewal every
-//! 10 s and a poll every 5 s. The bucket counts the requests. Time and the bucket are simulated, so
-//! each run prints the same numbers. The program fails if a number exceeds its bound.
+//! The durations of requests have a log-normal distribution with a median of 20 ms. The validity is
+//! 30 s. A leader renews its lease every 10 s, and a follower polls every 5 s. The bucket counts
+//! the requests. Time and the bucket are simulated, so each run prints the same numbers. The
+//! program fails if a number exceeds its bound.
 #![allow(clippy::disallowed_methods, reason = "the program waits in simulated time")]
 
 mod baselines;
@@ -25,10 +26,10 @@ const DRIFT: f64 = 0.01;
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 const HOURS_A_MONTH: f64 = 730.0;
 
-/// The amount of work in one run.
+/// The amount of work in one run of the program.
 pub struct Size {
     crashes: u64,
-    /// Numbers of epoch objects among which a candidate searches for the newest.
+    /// The search for the newest epoch is measured once for each of these numbers of epoch objects.
     backlogs: &'static [u64],
     renewals: u64,
     deaths: u64,

@@ -61,7 +61,7 @@ pub fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Refuses a value that begins or ends with white space, because people do not see the difference
+/// Refuses a value that begins or ends with white space, because people cannot see this white space
 /// in output.
 pub fn trimmed(text: &str) -> Result<(), String> {
     match text.trim() == text {
@@ -70,7 +70,7 @@ pub fn trimmed(text: &str) -> Result<(), String> {
     }
 }
 
-/// Parses a duration. Only 0 needs no unit.
+/// Parses a duration such as `30s`. Every duration except 0 needs a unit.
 pub fn duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
@@ -86,8 +86,8 @@ pub fn positive_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// An upper bound for durations in flags, like [`YEAR`] and [`CENTURY`]. All useful durations are
-/// far below their bounds.
+/// Upper bound for the durations that some flags accept. [`YEAR`] and [`CENTURY`] are the bounds of
+/// other flags. Useful durations are far below these bounds.
 pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// 100 years.
@@ -122,7 +122,7 @@ fn up_to(most: Duration, given: Duration) -> Parsed {
     let in_days = |given: Duration| given.as_nanos().div_ceil(DAY.as_nanos());
     Err(match most <= DAY {
         true => format!("{} is too long: at most {}", in_ms(given), in_ms(most)),
-        // The error counts in days, because `humantime` would print years of 365.25 days.
+        // The error shows a number of days, because `humantime` would print years of 365.25 days.
         false => format!("{} days are too long: at most {} days", in_days(given), in_days(most)),
     })
 }
@@ -131,8 +131,8 @@ pub fn json(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("the value is not JSON: {error}"))
 }
 
-/// Expands to the text below the options of a verb: an additional text of the verb, the text for
-/// all verbs, and the exit codes of the verb.
+/// Expands to the text below the options in the help of a verb. The text consists of an optional
+/// paragraph about the verb, a paragraph for all verbs, and the exit codes of the verb.
 macro_rules! after_help {
     ($codes:literal) => {
         concat!(
@@ -149,7 +149,7 @@ macro_rules! after_help {
 }
 pub(crate) use after_help;
 
-/// The exit codes of verbs that only read or change records.
+/// Help text with the exit codes of the verbs that only read or change records in the store.
 pub const RECORD_CODES: &str = after_help!(
     "
    0  done
@@ -174,7 +174,7 @@ pub const COMPACT_CODES: &str = after_help!(
       finished work"
 );
 
-/// The exit codes of all verbs.
+/// Help text with the exit codes of all verbs.
 pub const EXIT_CODES: &str = after_help!(
     "
    0  done

@@ -1,4 +1,5 @@
-//! `--data-file`: the data of a leader, updated when its file changes.
+//! `--data-file`: reads the data of a leader from a file, and publishes the data again after each
+//! change of the file.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -38,8 +39,8 @@ pub fn read(path: &Path) -> Result<Value, String> {
         .map_err(|error| format!("the data file {shown} is not JSON: {error}"))
 }
 
-/// Proclaims the contents of the file after each change. If a read or a write fails, logs the error
-/// once, and retries every second.
+/// Proclaims the contents of the file after each change. If the file cannot be read or the record
+/// cannot be written, logs the error once, and retries every second.
 pub async fn follow(path: Option<PathBuf>, leadership: &Leadership, mut said: Value) -> Infallible {
     let Some(path) = path else { return std::future::pending().await };
     let mut complained = None;
@@ -64,7 +65,7 @@ pub async fn follow(path: Option<PathBuf>, leadership: &Leadership, mut said: Va
     }
 }
 
-/// Reads the file on a separate thread, because a read may hang with the disk.
+/// Reads the file on a separate thread, because the read hangs if the disk hangs.
 async fn next(path: &Path) -> Result<Value, String> {
     let path = path.to_owned();
     let read = on_a_thread(move || read(&path));
@@ -91,8 +92,8 @@ mod tests {
         assert!(read(dir.path()).is_err_and(|why| why.contains("cannot read")));
     }
 
-    /// Before the fix, if `--data-file` was a pipe without a writer, a read blocked forever. The
-    /// record then never contained later data.
+    /// Before the fix, `--data-file` accepted a pipe. If no process wrote to the pipe, the read
+    /// blocked forever, and the leader published no later data.
     #[test]
     fn regression_a_pipe_is_refused_as_a_data_file() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -111,7 +111,7 @@ pub struct ElectionArgs {
     pub verify_renewals: bool,
 }
 
-/// The flag for the grace of CMD. The verbs `run` and `group run` have this flag.
+/// The flag `--grace` of `run` and `group run`: the time from SIGTERM to SIGKILL for CMD.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct GraceArg {
     /// Time from SIGTERM to SIGKILL [default: a sixth of the validity]
@@ -123,8 +123,8 @@ pub struct GraceArg {
     pub grace: Option<Duration>,
 }
 
-/// The times at which a waiting candidate polls the leader: at an interval, or when the lease could
-/// lapse.
+/// The value of `--poll`. A waiting candidate polls the leader either at a regular interval, or
+/// only when the leader's lease could lapse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Poll {
     Every(Duration),
@@ -151,7 +151,7 @@ impl fmt::Display for Poll {
     }
 }
 
-/// The flags that describe a candidate of `run`: whether its name is unique, and its data.
+/// The flags of `run` about the candidate: its data, and whether its name is unique.
 #[derive(Debug, Clone, clap::Args)]
 pub struct OwnArgs {
     /// Declare that no other living process has this name.

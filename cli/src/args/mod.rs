@@ -100,16 +100,16 @@ pub enum Verb {
     Completions(CompletionsArgs),
     /// Write the manual pages, one for each verb, to a directory
     Man(ManArgs),
-    /// Starts the guard, and takes over if it dies; started by `run`
+    /// Starts the guard, and takes over if the guard dies; started by `run`
     #[command(name = "__standby", hide = true)]
     Standby(GuardArgs),
     /// Runs CMD, and ends it and its descendants when its lease ends; started by the standby
     #[command(name = "__guard", hide = true)]
     Guard(GuardArgs),
-    /// Resigns the epoch of a `run` that has died; stdin names the epoch; started by the guard
+    /// Resigns the epoch of a `run` that has died; reads the epoch from stdin; started by the guard
     #[command(name = "__resign", hide = true)]
     Resign,
-    /// Becomes CMD; started by the guard
+    /// Replaces this process by CMD; started by the guard
     #[command(name = "__gate", hide = true)]
     Gate(GateArgs),
 }
@@ -171,8 +171,8 @@ mod tests {
         Args::command().debug_assert();
     }
 
-    /// Clap checks the definitions of arguments with debug assertions of its crate. A Cargo profile
-    /// can turn these assertions off.
+    /// Clap finds inconsistent definitions of arguments only with the debug assertions of its
+    /// crate. This test fails if the Cargo profile turns these assertions off.
     #[cfg(debug_assertions)]
     #[test]
     #[should_panic(expected = "no_such_argument")]
@@ -246,7 +246,8 @@ mod tests {
         ));
     }
 
-    /// Without an upper bound, a flag would accept a duration with a typing error.
+    /// Each flag for a duration has an upper bound, because a mistyped unit would otherwise go
+    /// unnoticed.
     #[test]
     fn the_help_of_each_duration_has_an_upper_bound() {
         fn check(command: &clap::Command, seen: &mut usize) {

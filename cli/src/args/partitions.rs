@@ -10,9 +10,9 @@ const MAX_NAMES: u64 = 100_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names(pub Vec<String>);
 
-/// Reads names and ranges, separated by commas: `0..64`, `a,b`, `0..=3,9`. Refuses a name that
-/// contains `..` or begins or ends with white space, because the text is most likely a mistyped
-/// range.
+/// Parses names and ranges of partitions that commas separate, such as `0..64`, `a,b` or `0..=3,9`.
+/// Refuses a name that contains `..`, or that begins or ends with white space, because such a name
+/// is most likely a mistyped range.
 pub fn partitions(text: &str) -> Result<Names, String> {
     let mut names = Vec::new();
     for part in text.split(',') {
@@ -39,8 +39,8 @@ pub fn partitions(text: &str) -> Result<Names, String> {
 fn range(part: &str) -> Result<Option<Range<u64>>, String> {
     let Some((start, end)) = part.split_once("..") else { return Ok(None) };
     let bounds = match end.strip_prefix('=') {
-        // Saturation is harmless, because a range up to `u64::MAX` has too many partitions in any
-        // case.
+        // Saturation prevents an overflow. It removes only the partition `u64::MAX` from the range,
+        // and no useful group has this partition.
         Some(last) => number(start).zip(number(last).map(|last| last.saturating_add(1))),
         None => number(start).zip(number(end)),
     };
@@ -49,7 +49,7 @@ fn range(part: &str) -> Result<Option<Range<u64>>, String> {
     bounds.map(|(start, end)| Some(start..end)).ok_or_else(|| format!("{part:?}: {wrong}"))
 }
 
-/// Parses a number in the form of a partition name: without a sign and leading zeros.
+/// Parses a number without a sign or leading zeros, as it occurs in the names of partitions.
 fn number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|number: &u64| number.to_string() == text)
 }

@@ -1,5 +1,5 @@
-//! The environment variables whose names begin with `TENURE_`: settings, and variables for CMD.
-//! Warns of unknown variables.
+//! The environment variables whose names begin with `TENURE_`. Some are settings of the command,
+//! and `tenure` sets others for CMD. The command warns of unknown variables.
 //!
 //! A flag that is a setting has a variable, which applies if the flag is not given. A flag for a
 //! single action, such as `depose --force`, has no variable. `restore --epoch` has no variable,
@@ -22,15 +22,15 @@ const LOG_FORMAT: &str = "TENURE_LOG_FORMAT";
 
 const START: &str = "TENURE_";
 
-/// Variable that marks the processes that `run` and `group run` start.
+/// Variable that `run` and `group run` set for CMD. It tells a `tenure` process inside CMD that it
+/// has inherited the settings of another process.
 pub const INSIDE_RUN: &str = "TENURE_RUN";
 /// Variable with the epoch, for CMD of `run`, `group run` and `watch --exec`.
 const EPOCH: &str = "TENURE_EPOCH";
 
-/// Variables that the command knows although no flag may read them, for example because CMD gets
-/// them.
+/// Variables that cause no warning even if no flag reads them. `tenure` sets most of them for CMD.
 const OTHERS: [&str; 16] = [
-    // Variables for the command lines in the systemd units.
+    // The systemd units use these two variables in their command lines.
     "TENURE_COMPACT_OPTIONS",
     "TENURE_OPTIONS",
     INSIDE_RUN,
@@ -65,12 +65,13 @@ const OF_RUN: [&str; 11] = [
     "TENURE_APP_HEALTH",
     "TENURE_APP_HEALTH_DEADLINE",
 ];
-/// Settings that a `tenure` process ignores inside every CMD, also the CMD of `watch --exec`: in
-/// this CMD, `TENURE_DATA` contains the data of the observed leader, and the outer process already
-/// listens on the two addresses.
+/// Settings that a `tenure` process ignores inside every CMD, including the CMD of `watch --exec`.
+/// In that CMD, `TENURE_DATA` contains the data of the observed leader, and the outer process
+/// already listens on the two addresses.
 const OF_ALL: [&str; 3] = ["TENURE_DATA", "TENURE_HEALTH_ADDR", "TENURE_METRICS_ADDR"];
 
-/// The reason to refuse the command line: its arguments, or a setting in the environment.
+/// The error of a refused command line. Either an argument or a setting in the environment is
+/// wrong.
 #[derive(Debug)]
 pub enum Refused {
     Arguments(clap::Error),
@@ -102,6 +103,7 @@ fn with_effective_variables(verb: Command) -> Command {
     verb.mut_subcommands(with_effective_variables)
 }
 
+/// Returns the argument, without its variable if the variable would have no effect in this process.
 /// An empty variable has no effect, as in most programs.
 fn with_effective_variable(arg: Arg) -> Arg {
     let Some(name) = arg.get_env().map(OsStr::to_owned) else { return arg };
@@ -123,7 +125,7 @@ fn with_effective_variable(arg: Arg) -> Arg {
 }
 
 /// Returns whether the value of a variable turns its flag off. The variable then counts as not set,
-/// because the flag may conflict with other flags.
+/// because a flag that is off must not conflict with others.
 fn is_off(value: &OsStr) -> bool {
     let value = value.to_ascii_lowercase();
     ["0", "f", "false", "n", "no", "off"].iter().any(|off| value == *off)
@@ -172,8 +174,8 @@ fn in_a_line(error: &clap::Error) -> String {
     why.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the format of the message about a refused command line, from its `--log-format` or the
-/// environment.
+/// Returns the log format for an error about the command line. The format comes from `--log-format`
+/// on this command line, or else from the environment.
 pub fn log_format(line: &[OsString]) -> LogFormat {
     let of_variable = || {
         let value = env::var(LOG_FORMAT).ok()?;
@@ -221,11 +223,13 @@ fn complaint(name: &str) -> Option<String> {
     Some(format!("the variable {} is not a setting and has no effect; {advice}", plain(name)))
 }
 
-/// Minimum similarity of a misspelt variable and the suggested variable, as for flags in clap.
+/// Minimum similarity between an unknown variable and the variable that the warning suggests. Clap
+/// uses the same minimum for flags.
 const LIKE: f64 = 0.7;
 
-/// Returns whether Kubernetes has set the variable for a Service of the namespace. The variables of
-/// the Services `tenure` and `tenure-…` begin with `TENURE_`.
+/// Returns whether Kubernetes has set the variable for a Service of the namespace. `rest` is the
+/// name of the variable after `TENURE_`. Variables of the Services `tenure` and `tenure-…` begin
+/// with `TENURE_`.
 fn is_of_kubernetes(rest: &str) -> bool {
     let parts = ["SERVICE_HOST", "SERVICE_PORT", "PORT"];
     parts.iter().any(|part| {
@@ -281,7 +285,8 @@ mod tests {
         command().debug_assert();
     }
 
-    /// `explain` computes the name of a variable from the name of the flag.
+    /// `explain` relies on this, because it computes the name of a variable from the name of the
+    /// flag.
     #[test]
     fn each_variable_has_the_name_of_its_flag() {
         fn check(verb: &Command) {

@@ -1,4 +1,5 @@
-//! The price lists: built-in lists with their sources, or lists from the file of `--prices`.
+//! The price lists. They are built in, with their sources, or come from the file given with
+//! `--prices`.
 
 use std::path::Path;
 
@@ -13,13 +14,13 @@ use crate::store::url::Place;
 #[serde(deny_unknown_fields)]
 pub struct Prices {
     pub name: String,
-    /// Price of creates and replaces, including refused ones.
+    /// Price of creates and replaces. Refused requests have the same price.
     write: f64,
     list: f64,
     /// Price of reads. A poll that finds no change is also a read.
     read: f64,
-    /// Price of deletions, each of up to 1,000 keys. With `delete_by_key`, the price of deleted
-    /// keys.
+    /// Price of deletions. One deletion removes up to 1,000 keys. If `delete_by_key` is true, this
+    /// is the price of a million deleted keys.
     delete: f64,
     #[serde(default)]
     delete_by_key: bool,
@@ -58,7 +59,7 @@ pub fn of(place: &Place) -> Option<Prices> {
     built_in().into_iter().find(|prices| prices.name == service.prices)
 }
 
-/// Reads a JSON array of price lists from the file of `--prices`.
+/// Reads a JSON array of price lists from the file given with `--prices`.
 pub fn from_file(path: &Path) -> Result<Vec<Prices>, Failure> {
     let failure = |why| Failure::new(exit::USAGE, format!("--prices {}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| failure(error.to_string()))?;

@@ -1,5 +1,5 @@
-//! The numbers of requests of each role. The tests compare their sums with the requests of the
-//! driver.
+//! Computes the number of requests that each role sends. The tests compare the sums with the
+//! requests that the driver really sends.
 
 use std::time::Duration;
 
@@ -12,13 +12,15 @@ use super::{CostArgs, MONTH};
 use crate::args::common::{DAY, LayoutArg};
 use crate::group::OFTEN;
 
-/// Names of the kinds of requests. The last kind counts the keys of all deletions.
+/// Names of the kinds of requests. The last entry is not a kind of request. It is the number of
+/// keys in all deletions.
 pub const KINDS: [&str; 5] = ["writes", "lists", "reads", "deletes", "deleted_keys"];
 /// Maximum number of sessions on a page of a listing.
 const PAGE_KEYS: f64 = 1_000.0;
-/// Assignments of one change: one after the death of a member, and three after the join of another.
+/// Number of assignments that a death causes: one after the death of the member, and three after
+/// another member has joined.
 const ASSIGNMENTS: f64 = 4.0;
-/// Runs of the compactor per day.
+/// Number of times that the compactor runs in a day.
 const COMPACTIONS: f64 = 24.0;
 
 /// A number of requests for each kind in [`KINDS`].
@@ -36,11 +38,11 @@ pub struct Role {
     pub requests: Requests,
 }
 
-/// A row of the table: a role with its number of processes, a number of events, and the requests of
-/// one event.
+/// A row of the table: a role, the number of its processes, a number of events in a month, and the
+/// requests for each event.
 type Row = (&'static str, Option<f64>, f64, Requests);
 
-/// The numbers of events in a month that the tables of elections and groups have in common.
+/// Numbers of events in a month. Both the table of an election and the table of a group use them.
 struct Events {
     changes: f64,
     validities: f64,
@@ -48,16 +50,17 @@ struct Events {
     polls: f64,
     observer_polls: f64,
     runs: f64,
-    /// Runs of the compactor that delete.
+    /// Number of compactor runs that delete objects.
     busy: f64,
 }
 
-/// Returns `sum` plus the requests `one`, multiplied by `times`.
+/// Returns `sum + times * one` for each kind of request.
 pub fn plus(sum: Requests, times: f64, one: Requests) -> Requests {
     std::array::from_fn(|kind| sum[kind] + times * one[kind])
 }
 
-/// Returns the requests of each role in a month. The last role, `all`, has their sum.
+/// Returns the requests of each role in a month. The last role is `all`, the sum of the other
+/// roles.
 pub fn roles(args: &CostArgs) -> Vec<Role> {
     let changes = args.elections_per_day * per(MONTH, DAY);
     let runs = COMPACTIONS * per(MONTH, DAY);
@@ -99,7 +102,7 @@ fn election(args: &CostArgs, events: &Events) -> Vec<Row> {
     let led = (1.0 - events.changes / events.validities).max(0.0);
     let mut rows = vec![
         ("leader", Some(1.0), led * events.renewals, WRITE),
-        // In each validity, the leader reads the next epoch once to find a newer leader.
+        // Once in each validity, the leader reads the key of the next epoch to find a newer leader.
         ("leader", Some(1.0), led * events.validities * confirms, READ),
         ("follower", Some(followers), events.polls, READ),
         ("observer", Some(observers), events.observer_polls, READ),
@@ -109,8 +112,8 @@ fn election(args: &CostArgs, events: &Events) -> Vec<Row> {
     ];
     if args.layout == LayoutArg::EpochFiles {
         rows.extend([
-            // A run lists the last possible epoch, and then all epochs. Before a deletion, it reads
-            // the newest listed epoch.
+            // Each run of the compactor lists the last possible epoch, and then all epochs. If the
+            // run deletes epochs, it first reads the newest listed epoch.
             ("compactor", None, events.runs, [0.0, 2.0, 0.0, 0.0, 0.0]),
             ("compactor", None, events.busy, [0.0, 0.0, 1.0, 1.0, 0.0]),
             ("compactor", None, events.changes, [0.0, 0.0, 0.0, 0.0, 1.0]),
@@ -124,15 +127,15 @@ fn group(args: &CostArgs, events: &Events) -> Vec<Row> {
     let [lists, observer_lists] = [poll, observer_poll].map(|it| per(MONTH, it.max(LIST_EVERY)));
     let confirms = per(MONTH, validity.min(LIST_EVERY).max(poll));
     let Events { changes, validities, renewals, polls, observer_polls, runs, busy } = *events;
-    // A member reads the coordinator's session at the last poll before the session is silent. A
-    // deputy reads the session at each poll.
+    // The coordinator's session counts as silent if it is not renewed for some time. A member reads
+    // the session only at the last poll of this time, and a deputy at each poll.
     let watches = polls / per(silence(validity, poll), poll).floor();
     let [members, observers] = [args.members, args.observers].map(f64::from);
     let others = members - 1.0;
     let deputies = others.min(DEPUTIES as f64);
     let (deputy, member) = (Some(deputies), Some(others - deputies));
     let sessions = (members / PAGE_KEYS).ceil();
-    // A poll that lists the assignments replaces the read of the next assignment.
+    // A poll that lists the assignments does not read the next assignment.
     let list = [0.0, 1.0, -1.0, 0.0, 0.0];
     vec![
         // The coordinator lists the sessions at each poll, and reads each session once in each

@@ -57,7 +57,8 @@ fn assert_close(options: &str, store: &FaultStore) {
 }
 
 /// In each hour the compactor runs, and the leader dies and starts again. Before the fix, the table
-/// counted the renewals of a dead leader, and attempts of all candidates to seal its epoch.
+/// contained requests that no process sends: renewals of a dead leader, and attempts of all
+/// candidates to seal its epoch.
 #[tokio::test(start_paused = true)]
 async fn regression_the_sum_of_an_election_is_within_two_percent() {
     for options in [
