@@ -24,7 +24,7 @@ pub const OS: u8 = 71;
 pub const REFUSED: u8 = 73;
 /// The lease was lost or at risk, so CMD was stopped.
 pub const LEASE_LOST: u8 = 75;
-/// Another candidate leads, and `run --try` does not wait, or `run --wait` has waited.
+/// Another candidate leads, and `run --try` does not wait, or the time of `run --wait` has passed.
 pub const BUSY: u8 = 76;
 /// The store denied access.
 pub const ACCESS_DENIED: u8 = 77;

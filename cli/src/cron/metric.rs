@@ -1,4 +1,4 @@
-//! The metric for the start of the last completed period of a job.
+//! The metric that shows when the last completed period of a job began.
 
 use std::time::Duration;
 
@@ -27,19 +27,20 @@ pub fn set(place: &RecordPlace, last_completed: Option<DateTime<Utc>>) {
     gauge!(LAST_COMPLETED, "election" => place.election()).set(start.timestamp() as f64);
 }
 
-/// Number of failed reads for each LIST that shows whether a record exists.
+/// Of this number of failed reads, one is followed by a LIST that shows whether a record exists.
 const READS_PER_LIST: u32 = 60;
 
-/// Reads the record every minute. A failed read does not change the metric. The first failure that
-/// an operator must correct is logged, within an hour of the job's first run.
+/// Reads the record every minute. A failed read does not change the metric. A failure that an
+/// operator must correct is logged once, and only if a record exists. If the job's first run comes
+/// later, the failure is logged within an hour after it.
 pub async fn follow(place: RecordPlace) {
     let (mut is_logged, mut failures) = (false, 0_u32);
     loop {
         match place.read().await {
             Ok(record) => set(&place, record.and_then(|record| record.last_completed)),
             Err(failure) if failure.code != exit::UNAVAILABLE && !is_logged => {
-                // An election that is not a job has no record of periods, so it needs no permission
-                // to read one.
+                // Without a record, no warning is necessary: an election that is not a job has no
+                // record of periods, so its observers need no permission to read one.
                 is_logged = failures.is_multiple_of(READS_PER_LIST) && place.exists().await;
                 failures = failures.wrapping_add(1);
                 if is_logged {
@@ -62,8 +63,8 @@ mod tests {
 
     use super::*;
 
-    /// Before the fix, an observer that started before the job's first run never reported that it
-    /// may not read the record.
+    /// Before the fix, an observer that started before the job's first run never logged that the
+    /// store denied it the period record.
     #[tokio::test(start_paused = true)]
     async fn regression_a_denied_record_is_reported_after_the_first_run() {
         let store = FaultStore::new(Arc::new(MemoryStore::new()));

@@ -34,8 +34,9 @@ impl RecordPlace {
         self.parse(contents.and_then(|contents| contents.body).as_deref())
     }
 
-    /// Reads the record for an observer. Its access policy may permit only epochs. After a denied
-    /// read, a LIST shows whether a record exists. Returns `None` if no record exists.
+    /// Reads the record for an observer. The observer's access policy may permit reads of epochs
+    /// only, so after a denied read, a LIST shows whether a record exists. Returns `None` if no
+    /// record exists.
     pub async fn observe(&self) -> Result<Option<PeriodRecord>, Failure> {
         match self.read().await {
             Err(failure) if failure.code == exit::ACCESS_DENIED && !self.exists().await => Ok(None),

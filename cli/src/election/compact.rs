@@ -170,8 +170,8 @@ async fn refuse_what_is_not_meant(
     refuse_all_else(store, prefix, args.store.layout, "tenure compact --group").await
 }
 
-/// Makes one run. The first signal stops the run after the deletions in flight. The second signal
-/// stops the run immediately.
+/// Runs one compaction. The first signal stops it after the deletions in flight. The second signal
+/// stops it immediately.
 async fn run_once(
     compactor: &AnyCompactor,
     signals: &mut Signals,

@@ -42,15 +42,15 @@ struct DeposeReport {
     epoch: u64,
     candidate: Option<String>,
     ended: EpochEnd,
-    /// Maximum wait of a successor; null if no epoch was sealed.
+    /// Maximum time for which a successor waits before it leads; null if no epoch was sealed.
     wait_ms: Option<u64>,
 }
 
 pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
     let Opened { store, prefix } = open(&args.store.store, IfMissing::Refuse).await?;
     let election = Election::builder(Arc::clone(&store), prefix.as_str());
-    // The session of a group member is an election, too. Its path shows that it is a session. With
-    // `file://` the prefix is empty, so the whole URL is checked.
+    // The session of a group member is also an election, and the path shows that it is a session.
+    // With `file://` the prefix is empty, so this function checks the whole URL.
     let place = args.store.store.to_string();
     let place = place.split_once('?').map_or(&*place, |(place, _)| place);
     let election = match args.store.layout {

@@ -33,8 +33,8 @@ impl LeaseState {
         }
     }
 
-    /// Returns the state that a candidate's own requests show. If no lease is held, the state is
-    /// unknown unless the store has answered within `recent`.
+    /// Returns the state that a candidate knows from its own requests. If no lease is held, the
+    /// state is vacant if the store has answered within the time `recent`, and otherwise unknown.
     pub fn of_last_seen(
         is_held: bool,
         answered_ago: Option<Duration>,

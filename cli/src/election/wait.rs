@@ -89,8 +89,8 @@ pub async fn wait(args: WaitArgs) -> Result<u8, Failure> {
     }
 }
 
-/// Returns the failure of a wait that has timed out in the state `seen`, or after the failure of
-/// the last request.
+/// Returns the failure of a wait that has timed out. `seen` is the state at that time, and
+/// `failure` is the failure of the last request, if it has failed.
 fn not_reached(
     wanted: LeaseState,
     seen: LeaseState,

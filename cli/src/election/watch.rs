@@ -73,7 +73,7 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
     .await
 }
 
-/// Opens the store. Returns the election to observe, and the place of its period record.
+/// Opens the store. Returns the election to observe, and the location of its period record.
 pub async fn opened(
     StoreArg { store, layout }: &StoreArg,
     poll: Option<Duration>,
@@ -150,7 +150,7 @@ impl LastEpoch {
         Some(LastEpoch { epoch: leader.epoch.get(), candidate: leader.candidate, ended, sealed_by })
     }
 
-    /// Returns the reason why no process leads: the end of this epoch, for people.
+    /// Returns a text for people that says why no process leads: how this epoch has ended.
     fn reason(&self) -> String {
         let LastEpoch { epoch, candidate, ended, sealed_by } = self;
         let name = candidate.as_deref().map_or("somebody without a name".to_owned(), plain);
@@ -204,7 +204,7 @@ impl Change for LeaderChange {
         }
     }
 
-    /// Formats the change in columns for a terminal, otherwise as a sentence.
+    /// Formats the change for people: in columns if stdout is a terminal, otherwise as a sentence.
     fn for_people(&self) -> String {
         let eye = is_for_the_eye();
         let at = styled(FAINT, &self.at);

@@ -28,7 +28,7 @@ struct ChangeReport<'a> {
     partitions: Vec<PartitionStatus<'a>>,
 }
 
-/// An opened group, and its newest assignment before the change of an operator.
+/// An opened group, and its newest assignment before the operator changes it.
 struct Operated {
     group: Group,
     before: GroupSnapshot,
@@ -100,7 +100,8 @@ impl Names {
 }
 
 impl Operated {
-    /// Opens a group. Fails if the group or one of the partitions `names` does not exist.
+    /// Opens a group. Fails if the group does not exist, or if it has no partition with one of
+    /// `names`.
     async fn open(at: &GroupStoreArg, names: Option<&Names>) -> Result<Operated, Failure> {
         let group = builder(at).await?.build()?;
         let before = group.snapshot().await?;
@@ -122,8 +123,8 @@ impl Operated {
         Ok(Operated { group, before, json: at.json })
     }
 
-    /// Prints the partitions that the operator has changed. With `names`, omits all other
-    /// partitions.
+    /// Prints the partitions that the operator has changed. If `names` is given, omits the
+    /// partitions with other names.
     fn report(
         &self,
         after: &GroupSnapshot,
@@ -175,7 +176,7 @@ impl Operated {
     }
 }
 
-/// Returns whether an operator's marks of the partition have changed, or its reservation has ended.
+/// Returns whether an operator has changed the marks of the partition or ended its reservation.
 fn changed(was: &PartitionSnapshot, it: &PartitionSnapshot) -> bool {
     was.marks != it.marks || was.reserved_for.is_some() && it.reserved_for.is_none()
 }

@@ -18,8 +18,8 @@ use crate::exit::{self, Failure};
 use crate::output::print::{millis, plain, print, print_json};
 use crate::store::open::{IfMissing, Opened, open, refuse_election};
 
-/// Number of digits of a session id that `group status` shows. An argument that names a session
-/// must have at least this number of digits.
+/// Number of digits of a session id that `group status` shows. If the argument is the start of a
+/// session id, it must have at least this number of digits.
 const LEAST_DIGITS: usize = super::status::SHOWN_DIGITS;
 /// Maximum number of members in a message. Further members are only counted.
 const SHOWN_MEMBERS: usize = 10;
@@ -34,7 +34,8 @@ struct GroupDeposeReport<'a> {
     ended: EpochEnd,
     /// Number of partitions that the member owns in the newest assignment.
     partitions: usize,
-    /// Maximum wait of the coordinator after it sees the seal; null if no session was sealed.
+    /// After the coordinator has seen the seal, it waits at most this time before it moves the
+    /// partitions. Null if no session was sealed.
     wait_ms: Option<u64>,
 }
 
@@ -87,9 +88,9 @@ fn session_prefix(prefix: &str, session: &str) -> String {
     }
 }
 
-/// Returns the member with this name, or with these first digits of its session id. If several
-/// members match, and exactly one of their sessions has not ended, returns the member with that
-/// session.
+/// Returns the member with this name, or the member whose session id begins with these digits. If
+/// several members match, and exactly one of their sessions has not ended, returns the member with
+/// that session.
 async fn named<'a, 'g>(
     args: &GroupDeposeArgs,
     reader: &Group,

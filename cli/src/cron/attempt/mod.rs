@@ -16,17 +16,17 @@ pub enum Attempt {
     Held(Leader),
 }
 
-/// Makes one attempt. Returns without waiting if the store's dates show that the leader renewed its
-/// lease in time. The dates decide only whether to wait: a new process cannot know that a lease has
-/// lapsed, so it watches the leader for a whole lease before it takes over.
+/// Makes one attempt to be elected. Returns immediately if the store's dates show that the leader
+/// has renewed its lease in time. The dates decide only whether to wait. A new process cannot know
+/// that a lease has lapsed, so before it takes over, it watches the leader for a whole lease.
 pub async fn attempt(election: &Election, look_every: Duration) -> Result<Attempt, Failure> {
     let mut watched: Option<Watched> = None;
     loop {
         let leader = match election.try_campaign().await? {
             CampaignOutcome::Elected(leadership) => return Ok(Attempt::Elected(leadership)),
             CampaignOutcome::Held(leader) => leader,
-            // The compiler requires this arm because `CampaignOutcome` is non-exhaustive. It has no
-            // other variant now.
+            // `CampaignOutcome` is non-exhaustive, so the compiler requires this arm. The enum has
+            // no other variant at present.
             _ => return Err(Failure::new(exit::UNSAFE, "the attempt had an unknown outcome")),
         };
         let snapshot = election.snapshot().await?;
@@ -45,22 +45,24 @@ pub async fn attempt(election: &Election, look_every: Duration) -> Result<Attemp
     }
 }
 
-/// A leader that appears to be dead, and that this process watches for a renewal.
+/// A leader that appears to be dead. This process waits to see whether the leader renews its lease.
 struct Watched {
     epoch: Epoch,
     heartbeat: u64,
-    /// Time on the boot clock at which the watch ends without a takeover.
+    /// Time on the boot clock at which this process stops watching the leader and does not take
+    /// over.
     until: Duration,
 }
 
-/// Maximum duration of a watch as a multiple of the validity. It covers clock drift and all delays.
+/// Maximum time for which this process watches a leader, as a multiple of the validity. It covers
+/// clock drift and all delays.
 const LEASES: u32 = 3;
 
 impl Watched {
     /// Starts to watch a leader for a renewal. Returns `None` if the leader seems to be alive.
     fn start(leader: &Leader, snapshot: &Snapshot, now: Duration) -> Option<Watched> {
-        // A leader without a validity has a lease that never lapses, so no process can take it
-        // over.
+        // The lease of a leader without a validity never lapses, so no process can take over from
+        // it.
         let validity = leader.validity?;
         let current = snapshot.leader.as_ref().filter(|seen| seen.epoch == leader.epoch)?;
         let over = snapshot.end.is_some() || snapshot.lapsed || snapshot.age.is_none();
@@ -79,8 +81,8 @@ impl Watched {
 
     fn shows_life(&self, snapshot: &Snapshot) -> bool {
         let Some(leader) = &snapshot.leader else { return false };
-        // A seal of the watched epoch also changes the heartbeat, so a changed heartbeat shows life
-        // only if the epoch has not ended.
+        // A changed heartbeat shows that the leader is alive only if the epoch has not ended,
+        // because a seal also changes the heartbeat.
         leader.epoch > self.epoch || leader.heartbeat != self.heartbeat && snapshot.end.is_none()
     }
 }

@@ -1,4 +1,4 @@
-//! Attempts in paused time, on stores with right, wrong and no dates.
+//! Attempts in paused time, on stores whose dates are right, wrong or missing.
 
 use std::sync::Arc;
 
@@ -126,8 +126,8 @@ async fn a_new_process_takes_over_from_a_dead_leader() {
     }
 }
 
-/// After a process has read a seal, it waits for the successor that the seal names. An attempt that
-/// returned during this wait could never be elected.
+/// A process that has read a seal waits for the successor named in the seal. If an attempt ended
+/// during this wait, it could never be elected.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_waits_after_a_seal() {
     let scene = Scene::new(Dates::Right);

@@ -19,11 +19,12 @@ use crate::process::signals::Signals;
 use crate::process::timer::pause;
 
 /// Maximum length of the record in bytes. A record has about 400 bytes without the name. The name
-/// has up to 256 bytes, and more if JSON must escape some of them.
+/// has up to 256 bytes. In JSON it is longer if some of its characters must be escaped.
 const MAX_LEN: usize = 16 * 1_024;
 /// Maximum time for the check of the store's clock. The start of CMD waits for this check.
 const CLOCK_WITHIN: Duration = Duration::from_secs(10);
-/// Pause before the end of CMD is written again after a failed write, while the lease is valid.
+/// Pause between a failed write of CMD's end and the next attempt. The write is repeated only while
+/// the lease is valid.
 const WRITE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// After a signal, the write of CMD's end may take at most this time.
 const HURRIED: Duration = Duration::from_secs(1);
@@ -38,7 +39,7 @@ pub struct OncePer {
     failed: Option<u8>,
 }
 
-/// An attempt of this host that the period record contains, so the leader may run CMD.
+/// An attempt of this host. The period record already contains it, so the leader may run CMD.
 pub struct Turn {
     writer: ObjectWriter,
     record: PeriodRecord,
@@ -57,9 +58,10 @@ impl OncePer {
 
     /// Returns whether this host can skip the period without a campaign. A read of the record
     /// without a token is sufficient, because a completed period stays completed. Returns `false`
-    /// for an attempt without a recorded end: CMD may still run, and only a leader can decide. Also
-    /// returns `false` if the store cannot be reached, because the campaign waits for the store.
-    /// Sends 1 GET, and another one for the clock if the period needs a campaign.
+    /// if the record contains an attempt without an end: CMD may still run, and only a leader can
+    /// decide whether to run it again. Also returns `false` if the store cannot be reached, because
+    /// the campaign waits for the store. Sends 1 GET. If the period needs a campaign, a second GET
+    /// checks the clock.
     pub async fn is_over(&self) -> Result<bool, Failure> {
         let record = match self.place.read().await {
             Ok(record) => record,
@@ -88,8 +90,8 @@ impl OncePer {
         self.failed = Some(code);
     }
 
-    /// Claims the record under the token, and records an attempt. If the result is a turn, CMD may
-    /// be started once. Otherwise `tenure` must end with the returned exit code.
+    /// Claims the record under the token, and records an attempt. If the result is a [`Turn`], CMD
+    /// may be started once. Otherwise `tenure` must end with the returned exit code.
     pub async fn take(&self, epoch: Epoch) -> Result<ControlFlow<u8, Turn>, Failure> {
         let object = self.place.object();
         let mut writer = object.open(epoch).await.map_err(|error| self.failure(error))?;
@@ -117,7 +119,7 @@ impl OncePer {
     }
 
     /// Refuses to run CMD if this host's clock, or the start of its period, is too far ahead of the
-    /// store's clock. Accepts stores without dates, and failed reads.
+    /// store's clock. Accepts the clock if the store reports no date, or if the read fails.
     async fn check_clock(&self) -> Result<(), Failure> {
         let before = wall();
         let served_at = tokio::select! {
@@ -159,7 +161,8 @@ impl OncePer {
     }
 
     /// Logs a warning if no host has begun the periods between the recorded period and this host's
-    /// period. So only the first host after a gap logs this warning.
+    /// period. The host then records its own period, so later hosts find no gap and do not repeat
+    /// the warning.
     fn warn_of_missed(&self, before: &PeriodRecord) {
         let missed = self.rules.missed(before, self.period);
         if missed == 0 {
@@ -174,7 +177,7 @@ impl OncePer {
         );
     }
 
-    /// Logs the reason to skip the period. Returns an error if the reason is a wrong clock.
+    /// Logs why this host skips the period. Returns an error if the reason is a wrong clock.
     fn explain(&self, why: SkipReason, record: Option<&PeriodRecord>) -> Result<(), Failure> {
         let own = shown(date(self.period.start));
         let by = record.map_or_else(String::new, |record| {
@@ -233,8 +236,8 @@ impl OncePer {
         Ok(())
     }
 
-    /// Returns the failure for a write that failed before the start of CMD. If the write took
-    /// effect, it counts as an attempt.
+    /// Returns the failure of a host that could not record its attempt, and so has not started CMD.
+    /// If the write took effect despite the error, it counts as an attempt.
     fn failure(&self, error: FencingError) -> Failure {
         let why = match error {
             FencingError::Failed(error) => {
@@ -270,8 +273,8 @@ impl Turn {
         self.record.attempts <= self.retries
     }
 
-    /// Records the end of CMD. Retries while the lease is valid, because an unrecorded completion
-    /// does not count. An unrecorded failure counts as a failure.
+    /// Records the end of CMD. Repeats a failed write while the lease is valid, because a
+    /// completion counts only if it is recorded. A failure counts even if it is not recorded.
     pub async fn end(
         &mut self,
         code: u8,
@@ -338,7 +341,7 @@ impl Turn {
     }
 }
 
-/// Waits for a signal, and returns it after [`HURRIED`], so that a write can end in the meantime.
+/// Waits for a signal, and returns it only after [`HURRIED`], so that a write has this time to end.
 async fn hurried(signals: &mut Signals, earlier: Option<Signal>) -> Signal {
     let signal = match earlier {
         Some(signal) => signal,

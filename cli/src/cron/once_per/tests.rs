@@ -96,7 +96,8 @@ async fn regression_the_clock_is_checked_before_the_campaign() {
     const DAY: Duration = Duration::from_secs(86_400);
     let daily = PeriodRules { period: DAY, ..rules(0) };
     let store = MemoryStore::with_clock(Arc::new(Behind(2 * DAY)));
-    // Without a record, no answer of the store has a date, so the error of the clock stays unknown.
+    // Without a record, no answer of the store has a date, so this host cannot see that its clock
+    // is wrong.
     assert!(!host_since(wall(), daily, &store, "a").is_over().await.expect("nothing is known"));
     let lenient = PeriodRules { clock_ahead_max: 3 * DAY, ..daily };
     let mut old = turn(&host_since(wall() - 3 * DAY, lenient, &store, "a"), 1).await;
@@ -111,7 +112,7 @@ async fn regression_the_clock_is_checked_before_the_campaign() {
     assert_eq!(named.err().map(|failure| failure.code), Some(73));
 }
 
-/// The attempt is recorded before CMD starts, so the next leader counts it.
+/// The attempt is recorded before CMD starts, so the next leader counts it even without an end.
 #[tokio::test]
 async fn an_attempt_without_an_end_counts() {
     let store = MemoryStore::new();
@@ -196,7 +197,7 @@ async fn a_completion_is_retried_while_the_lease_is_valid() {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
     let (leadership, mut signals) = leader().await;
     let mut turn = turn(&host(&store, 0, "a"), 1).await;
-    // The faults outlast the retries of one call of the library.
+    // These faults outlast the retries within one call of the library, so `end` must call it again.
     store.on(Call::Replace).times(8).fault(Fault::FailBefore);
     turn.end(0, &leadership, &mut signals).await.expect("it passes");
     assert!(read(&store).await.expect("a record").is_completed());
@@ -235,8 +236,8 @@ async fn regression_an_attempt_that_may_be_running_is_not_over() {
     assert!(matches!(taken, ControlFlow::Break(0)));
 }
 
-/// If the store cannot be reached, the first read gives up, because the campaign waits for the
-/// store. Other errors end the command.
+/// If the store cannot be reached, the host gives up the first read of the record, because the
+/// campaign waits for the store. Other errors end the command.
 #[tokio::test]
 async fn the_first_read_does_not_wait_for_the_store() {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
@@ -246,8 +247,8 @@ async fn the_first_read_does_not_wait_for_the_store() {
     assert_eq!(host(&store, 0, "a").is_over().await.err().map(|failure| failure.code), Some(77));
 }
 
-/// Returns a leadership on another store. The faults of the store with the period record do not
-/// affect it.
+/// Returns a leadership on a separate store, so that the faults of the store with the period record
+/// do not affect the leadership.
 async fn leader() -> (Leadership, Signals) {
     let election = Election::builder(Arc::new(MemoryStore::new()), "p").build().expect("defaults");
     let leadership = election.campaign().await.expect("a store in memory");

@@ -1,4 +1,5 @@
-//! The periods of a job, and the decision of a leader to run CMD. No IO: the time is an argument.
+//! Computes the periods of a job, and decides whether a leader runs CMD. This module does no IO,
+//! and gets the time as an argument.
 
 pub mod record;
 
@@ -11,18 +12,18 @@ use record::PeriodRecord;
 /// The shortest length of a period that `--once-per` accepts.
 pub const SHORTEST: Duration = Duration::from_secs(1);
 
-/// The rules for the runs of CMD, made from valid flags.
+/// The rules that decide when CMD runs. They are made from flags that were already checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeriodRules {
     /// The length of a period, which `--once-per` sets.
     pub period: Duration,
     /// Start of the first period, as the time since 1970-01-01T00:00:00Z.
     pub offset: Duration,
-    /// Maximum delay of a run after the start of its period; `None` for no limit.
+    /// Maximum time from the start of a period to the start of CMD; `None` for no limit.
     pub tolerance: Option<Duration>,
-    /// Maximum number of further attempts in a period after the first attempt.
+    /// Maximum number of attempts in a period, not counting the first attempt.
     pub retries: u32,
-    /// Greatest assumed lead of this host's clock over other clocks.
+    /// Maximum lead of this host's clock over other clocks that the rules accept.
     pub clock_ahead_max: Duration,
 }
 
@@ -111,8 +112,8 @@ impl PeriodRules {
     }
 
     /// Returns whether `time` is too far ahead of the date of the store's answer. `time` is, for
-    /// example, the wall-clock time before the request. The rule adds a second, because the date
-    /// has whole seconds.
+    /// example, the wall-clock time before the request. One more second is accepted, because the
+    /// date has whole seconds.
     pub fn is_ahead(&self, time: Duration, answered: DateTime<Utc>) -> bool {
         let latest = since_epoch(answered).saturating_add(Duration::from_secs(1));
         time > latest.saturating_add(self.clock_ahead_max)

@@ -20,7 +20,7 @@ pub struct PeriodRecord {
     pub period_ms: u64,
     /// Number of attempts begun in this period.
     pub attempts: u32,
-    /// Candidate of the last attempt.
+    /// Name of the candidate that made the last attempt.
     pub candidate: String,
     pub epoch: u64,
     pub started_at: DateTime<Utc>,
@@ -30,7 +30,8 @@ pub struct PeriodRecord {
     pub exit_code: Option<u8>,
     /// Start of the last completed period, which may be this period.
     pub last_completed: Option<DateTime<Utc>>,
-    /// The periods begun before this one, in ascending order: at most [`MOST_EARLIER`].
+    /// The newest periods that were begun before this one, in ascending order. At most
+    /// [`MOST_EARLIER`] are kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<EarlierPeriod>,
 }
@@ -50,7 +51,7 @@ pub struct EarlierPeriod {
     pub exit_code: Option<u8>,
 }
 
-/// A period as a row of the history, for people.
+/// A row of the history of periods that people read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeriodRow {
     pub period: EarlierPeriod,
@@ -127,7 +128,8 @@ impl PeriodRecord {
             ended_at: self.ended_at,
             exit_code: self.exit_code,
         };
-        // Another program may have written more periods or longer names.
+        // Another program may have written a record with more periods or longer names, so both are
+        // cut here.
         let more = self.earlier.len().saturating_sub(MOST_EARLIER);
         let all = self.earlier[more..].iter().cloned().chain([newest]);
         all.map(|mut period| {
@@ -137,8 +139,8 @@ impl PeriodRecord {
         .collect()
     }
 
-    /// Returns the periods for people, in ascending order. `runs` is true if the leader still holds
-    /// the epoch of the last attempt.
+    /// Returns the periods as rows of the history, in ascending order. `runs` is true if the leader
+    /// still holds the epoch of the last attempt.
     pub fn rows(&self, runs: bool) -> Vec<PeriodRow> {
         let mut previous = None;
         let periods = self.periods();
@@ -146,7 +148,8 @@ impl PeriodRecord {
         let row = |(place, period): (usize, EarlierPeriod)| {
             let length = period.period_ms.unwrap_or(self.period_ms);
             let before = previous.replace((period.start, length));
-            // If the length has changed, only the longer periods are certainly missed.
+            // If the length of the periods has changed, the longer length counts only periods that
+            // are certainly missed.
             let missed = before
                 .map_or(0, |(start, earlier)| missed(start, period.start, length.max(earlier)));
             PeriodRow { state: state_of(period.exit_code, runs && place == newest), missed, period }
@@ -197,7 +200,8 @@ impl PeriodRecord {
     }
 }
 
-/// Returns the number of whole periods of this length between a period and the time `until`.
+/// Returns the number of whole periods of this length between the end of the period that began at
+/// `from` and the time `until`.
 fn missed(from: DateTime<Utc>, until: DateTime<Utc>, period_ms: u64) -> u64 {
     let since = u64::try_from((until - from).num_milliseconds()).unwrap_or_default();
     (since / period_ms.max(1)).saturating_sub(1)

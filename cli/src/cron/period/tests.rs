@@ -284,7 +284,8 @@ fn a_record_keeps_the_last_29_earlier_periods() {
     assert_eq!((last.attempts, last.exit_code, last.candidate.len()), (2, Some(0), 64));
 }
 
-/// Before the fix, `history` and the page showed all periods and whole names of a foreign record.
+/// Before the fix, if another program had written the record, `tenure history` and the page of
+/// `tenure ui` showed all its periods, and names of any length.
 #[test]
 fn regression_a_foreign_record_shows_at_most_30_short_rows() {
     let mut record = begun(&hourly(), s(HOUR), 1);
@@ -295,7 +296,8 @@ fn regression_a_foreign_record_shows_at_most_30_short_rows() {
     assert!(rows.iter().all(|row| row.period.candidate.len() <= 64));
 }
 
-/// Before the fix, missed periods were counted with the length of the newest period alone.
+/// Before the fix, `tenure history` used the length of the newest period for all gaps. After a
+/// change to shorter periods, it showed missed periods that had never existed.
 #[test]
 fn regression_a_shorter_period_makes_no_earlier_one_missed() {
     let mut record = None::<PeriodRecord>;

@@ -178,7 +178,8 @@ fn up_to_millis(at_most: Duration) -> u64 {
     millis(at_most.saturating_add(Duration::from_nanos(999_999)))
 }
 
-/// Moves a time up by almost a millisecond. Cut to milliseconds, it is then still an upper bound.
+/// Returns a time that is later by almost a millisecond. If it is cut to whole milliseconds, it is
+/// still an upper bound.
 fn up(latest: DateTime<Utc>) -> DateTime<Utc> {
     latest.checked_add_signed(TimeDelta::nanoseconds(999_999)).unwrap_or(latest)
 }

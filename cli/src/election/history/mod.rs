@@ -111,8 +111,8 @@ pub fn refuse_both_on_stdout(json: bool, svg: Option<&Path>) -> Result<(), Failu
     if both { Err(Failure::new(exit::USAGE, why)) } else { Ok(()) }
 }
 
-/// Writes the drawing, if a file for it is given. Then prints the table, or the lines and the
-/// summary as JSON. Prints nothing else if the drawing goes to stdout.
+/// Writes the drawing, if a file for it is given. Then prints the table, or with `json` the lines
+/// and the summary. If the drawing goes to stdout, prints nothing else.
 pub fn show(
     (json, svg): (bool, Option<&Path>),
     drawing: impl FnOnce() -> Drawing,
@@ -144,7 +144,8 @@ pub fn show(
 }
 
 /// Fails if no object can be read, because a table would suggest that some were read. Each element
-/// of `objects` is an epoch, with the reason if its object cannot be read.
+/// of `objects` is an epoch. If the object of the epoch cannot be read, the element also contains
+/// the reason.
 pub fn refuse_unreadable<'a>(
     objects: impl Iterator<Item = (Epoch, Option<&'a str>)>,
     (kind, file): (&str, &str),

@@ -20,7 +20,7 @@ pub struct PeriodLine<'a> {
     started_at: String,
     ended_at: Option<String>,
     exit_code: Option<u8>,
-    /// Number of periods between the previous period and this one, which no host has begun.
+    /// Number of missed periods between the previous period and this one. No host has begun them.
     missed_before: u64,
 }
 
@@ -40,8 +40,8 @@ impl<'a> PeriodLine<'a> {
     }
 }
 
-/// Returns whether CMD of the recorded attempt runs: its epoch is the newest one, and is still
-/// held.
+/// Returns whether CMD of the last attempt still runs. It does if the epoch of the attempt is the
+/// newest epoch and is still held.
 pub fn is_running(record: &PeriodRecord, history: &History) -> bool {
     let newest = history.spans.last().filter(|span| span.is_held() && !span.lapsed);
     newest.is_some_and(|span| span.epoch.get() == record.epoch)

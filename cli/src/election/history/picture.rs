@@ -9,9 +9,9 @@ use tenure_history::{Gap, History, LeadershipSpan};
 
 use super::end_word;
 
-/// Returns the timeline with this title: a lane per candidate, an interval per epoch with its end,
-/// and the times without a leader. If the leaders run the periods of `--once-per` (`is_job`), the
-/// gaps are normal, and not drawn.
+/// Returns the timeline with this title. It has a lane for each candidate, an interval for each
+/// epoch, and the gaps without a leader. If `is_job` is true, the leaders run the periods of
+/// `--once-per`. Gaps are then normal, and are not drawn.
 pub fn of(history: &History, title: &str, is_job: bool) -> Drawing {
     let mut drawing = Drawing::new(title);
     let first = |span: &LeadershipSpan| [span.from.at, span.written_at].into_iter().flatten().min();

@@ -85,10 +85,10 @@ fn gap_row(gap: &Gap) -> Option<[String; 5]> {
     Some([String::new(), vacant, from, format!("{mark}{}", seconds(about)), end])
 }
 
-/// Returns the start by the leader's own clock, as `status` and the log show it, if this clock
-/// agrees with the store's. The start that the history estimates is corrected by the store's date
-/// of the last write. Many stores date writes in whole seconds, so this estimate can shift by up to
-/// a second with each renewal.
+/// Returns the start of the leadership. If the leader's clock agrees with the store's clock, this
+/// is the start by the leader's clock, as `status` and the log show it. The start that the history
+/// estimates is less steady: it depends on the store's date of the last write. Many stores date
+/// writes in whole seconds, so with each renewal the estimate can shift by up to a second.
 fn start(span: &LeadershipSpan) -> TimeEstimate {
     let mut from = span.from;
     let agrees =
@@ -147,7 +147,7 @@ fn summary(history: &History, is_job: bool) -> Vec<String> {
     lines
 }
 
-/// Lists the ranges of missing numbers in `holes`, and adds `why`, the possible reason.
+/// Formats a list of the ranges of missing numbers in `holes`. Adds the possible reason `why`.
 pub fn holes(holes: &[RangeInclusive<Epoch>], kind: &str, why: &str) -> String {
     let each = holes.iter().take(SHOWN_HOLES).map(|hole| match hole.start() == hole.end() {
         true => format!("{kind} {}", hole.start()),

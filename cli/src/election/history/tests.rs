@@ -33,8 +33,8 @@ impl Objects {
         wait(secs(second).saturating_sub(passed)).await;
     }
 
-    /// Writes an epoch object at this second. Fields of `change` that end in `_at` are in seconds,
-    /// too.
+    /// Writes an epoch object at this second. In `change`, the fields with names that end in `_at`
+    /// contain seconds, too.
     async fn write(&self, epoch: u64, second: u64, change: Value) {
         let mut body = json!({
             "expired": false, "validity_ms": 30_000, "format": 1, "candidate": "a",

@@ -68,9 +68,9 @@ The clock of this host measures the duration.",
  130  interrupted by SIGINT, 143 by SIGTERM"
 );
 
-/// Columns of a terminal for the name of a value, with the space after the name.
+/// Width of the name of a value in columns of a terminal, including the space after the name.
 const NAME_OF_VALUE: usize = 11;
-/// Columns of a terminal for a value that fits on one line.
+/// Width of a value that fits on one line, in columns of a terminal.
 pub const VALUE: usize = WIDTH - NAME_OF_VALUE;
 
 pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
@@ -144,7 +144,7 @@ struct Status {
     epoch: Option<u64>,
     candidate: Option<String>,
     validity_ms: Option<u64>,
-    /// Present only in the layout with a single object.
+    /// Present only with `--layout single-object`.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
     heartbeat: Option<u64>,
@@ -268,7 +268,7 @@ pub fn data(data: &Value) -> String {
     fit(&plain(&data.to_string()), VALUE)
 }
 
-/// Formats a duration in milliseconds below 10 s, and in whole seconds from 10 s.
+/// Formats a duration below 10 s in milliseconds, and a longer duration in whole seconds.
 fn short(duration: Duration) -> String {
     let cut = if duration < Duration::from_secs(10) { in_ms } else { in_seconds };
     cut(duration).to_string()

@@ -35,7 +35,8 @@ impl PeriodArg {
 pub struct PeriodStatus {
     start: String,
     length_ms: u64,
-    /// `completed`, `failed`, `running`, or `unfinished`: the host died or lost its lease.
+    /// `completed`, `failed`, `running` or `unfinished`. The last word means that the host died or
+    /// lost its lease.
     state: &'static str,
     attempts: u32,
     candidate: String,
