@@ -39,8 +39,9 @@ impl Epoch {
         if number >= Self::FIRST.0 && number <= Self::MAX.0 { Some(Epoch(number)) } else { None }
     }
 
-    /// Returns the epoch of a token in a single object. The tokens of a peer that follows the
-    /// If-Match post may start at 0. No candidate of this library is ever granted 0.
+    /// Returns the epoch of a token in a [single object](crate::Layout::SingleObject). Peers that
+    /// follow the post *Leader election with S3 and If-Match* may start their tokens at 0. This
+    /// library never grants 0 to a candidate.
     #[doc(hidden)]
     #[must_use]
     pub const fn token(number: u64) -> Option<Epoch> {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use crate::store::escape::plain;
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
-/// An error of an election. Its kind determines the remedy; its message describes the event.
+/// An error of an election. The kind of the error determines the remedy, and the message describes
+/// the failure.
 ///
 /// A lost race is a value, not an error ([`CampaignOutcome::Held`](crate::CampaignOutcome::Held),
 /// [`Loss`](crate::Loss)).
@@ -156,7 +157,8 @@ impl ErrorKind {
 }
 
 impl Error {
-    /// Returns an error without a source. Text from stores and peers in the message is escaped.
+    /// Returns an error without a source. This function escapes control characters in the message,
+    /// because the message may contain text from stores and peers.
     #[doc(hidden)]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         let message = plain(&message.into());
@@ -169,8 +171,8 @@ impl Error {
         }
     }
 
-    /// Returns the error of a failed request. Its message has the operation, then the store's
-    /// message.
+    /// Returns the error of a failed request. The message of this error contains the operation and
+    /// then the store's message.
     #[doc(hidden)]
     pub fn from_store(doing: &str, store: &str, error: StoreError) -> Error {
         Error {
@@ -190,15 +192,16 @@ impl Error {
         self
     }
 
-    /// Returns whether the machine's metadata service refused the credentials. This service may
-    /// need a minute after the start of the machine, so callers retry for a longer time.
+    /// Returns whether the machine's metadata service refused the credentials. After the start of a
+    /// machine this service may need a minute, so callers retry such an error for longer than other
+    /// errors.
     #[doc(hidden)]
     pub fn is_of_the_machine(&self) -> bool {
         self.of_the_machine
     }
 
-    /// Returns whether the requested write may have taken effect, or may still take effect. If
-    /// `false`, the write did not take effect, and will not take effect.
+    /// Returns true if the requested write may have taken effect, or may still take effect. If this
+    /// method returns `false`, the write has no effect, now or later.
     #[must_use]
     pub fn may_have_happened(&self) -> bool {
         self.determinacy == Determinacy::Indeterminate
@@ -223,7 +226,7 @@ impl From<StoreErrorKind> for ErrorKind {
     }
 }
 
-/// Adds the request and the store to a message, unless the message names them.
+/// Adds the request and the store to a message, unless the message already contains both.
 fn in_context(doing: &str, store: &str, words: &str) -> String {
     let verb = doing.split(' ').next().unwrap_or_default();
     match (words.contains(store), words.starts_with(&format!("{verb} "))) {
@@ -274,8 +277,8 @@ mod tests {
         assert!(ErrorKind::ALL.iter().enumerate().all(|(at, kind)| place(*kind) == at));
     }
 
-    /// Before the fix, the message was `listing the epochs in s3://b: listing "app/lock-" in
-    /// s3://b: 403`.
+    /// Before the fix, an error message repeated the request and the store: `listing the epochs in
+    /// s3://b: listing "app/lock-" in s3://b: 403`.
     #[test]
     fn regression_an_error_names_the_store_and_the_request_once() {
         let message = |words| in_context("listing the epochs", "s3://b", words);

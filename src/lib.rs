@@ -76,9 +76,10 @@
 //!
 //! # Tests with paused time
 //!
-//! Leases use the machine's clocks, which `start_paused` does not control. So a test with leases
-//! takes real time, and its waits keep a core busy. With a [`Clock`] that reads Tokio's time, waits
-//! take no time, and `tokio::time::advance` can end a lease:
+//! Leases use the machine's clocks, which `start_paused` does not control. So in such a test a
+//! lease takes real time. Tokio's paused timers end immediately, so a wait for the lease keeps a
+//! core busy. With a [`Clock`] that reads Tokio's time, waits take no time, and
+//! `tokio::time::advance` can end a lease:
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};

@@ -193,8 +193,8 @@ impl LastSeen {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Observation {
-    /// The election is held: the given leader holds the newest epoch. The campaign of this leader
-    /// may still be incomplete.
+    /// The election is held: the given leader holds the newest epoch. This leader may not have
+    /// completed its campaign.
     Leader(Leader),
     /// The election is vacant: no epoch exists, the newest epoch is sealed, or its lease has
     /// lapsed.

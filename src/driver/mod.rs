@@ -52,8 +52,8 @@ use crate::record::{BadRecord, Record};
 use crate::store::{Store, WriteAnswers};
 use crate::telemetry::{Counted, Meter};
 
-/// Number of consecutive successful writes without an ETag after which a store counts as unfit. A
-/// leader in an unfit store still keeps its lease while its reads show that the renewals took
+/// After this number of consecutive successful writes without an ETag, a store counts as unfit for
+/// elections. A leader in an unfit store keeps its lease if its reads show that its renewals took
 /// effect.
 const WRITES_WITHOUT_ETAG: u32 = 5;
 
@@ -77,7 +77,7 @@ pub struct Context {
 
     // These fields hold the knowledge of the store and of the election.
     pub(crate) writes: WriteAnswers,
-    /// Set after the listing of the prefix has been checked.
+    /// Set once this process has checked that the store lists the keys under the prefix correctly.
     pub(crate) prefix_checked: OnceCell<()>,
     knowledge: Mutex<Knowledge>,
     health: Arc<Mutex<StoreHealth>>,
@@ -88,8 +88,9 @@ pub struct Context {
 #[derive(Debug, Default)]
 struct Knowledge {
     greatest: Option<Epoch>,
-    /// The lapse timer that was started last. A call that reads the same record counts from the
-    /// start of this timer. No call changes the running timer of another call.
+    /// The lapse timer that a call of this `Election` started last. If another call reads the same
+    /// record, its own timer counts from the same start. No call changes the running timer of
+    /// another call.
     timer: Option<Arc<LapseTimer>>,
     /// Last record of another process, for `last_seen`.
     read: Option<Arc<(Epoch, Record)>>,
@@ -97,14 +98,14 @@ struct Knowledge {
     answered: Option<Duration>,
 }
 
-/// The state of the store, as known from the last requests.
+/// The state of the store, as far as the last requests show it.
 #[derive(Debug, Default)]
 struct StoreHealth {
     has_worked: bool,
-    /// True if a write has returned an ETag. Then the store is fit, even if a later response of a
-    /// proxy has no ETag.
+    /// True if a write has returned an ETag. Such a store is fit for elections, even if a proxy
+    /// later sends a response without an ETag.
     has_written: bool,
-    /// Failure of the last request, unless the store has answered a later request.
+    /// Error of the last failed request. `None` if the store has answered a later request.
     failure: Option<Error>,
 }
 
@@ -189,7 +190,8 @@ impl Context {
         unpoisoned(self.health.lock()).failure = Some(error.clone());
     }
 
-    /// Returns the failure of the last request, unless the store has answered a later request.
+    /// Returns the error of the last failed request, or `None` if the store has answered a later
+    /// request.
     pub fn last_failure(&self) -> Option<Error> {
         unpoisoned(self.health.lock()).failure.clone()
     }
@@ -205,8 +207,8 @@ impl Context {
         let knowledge = self.knowledge();
         let read = knowledge.read.as_deref();
         let (epoch, record) = read.filter(|(epoch, _)| Some(*epoch) == knowledge.greatest)?;
-        // Each answer sets the record and its timer together. If the timer belongs to another
-        // epoch, the state of the lease is unknown.
+        // Each answer of the store sets the record and its timer together. If the timer belongs to
+        // another epoch, the state of this lease is unknown.
         let timer = knowledge.timer.as_ref().filter(|timer| timer.epoch() == *epoch)?;
         Some(LastSeen {
             leader: Leader::new(*epoch, record),
@@ -245,8 +247,8 @@ impl Context {
         self.refresh.notify();
     }
 
-    /// Returns the pause before the next attempt after this number of failures. The pause doubles
-    /// up to `cap`, and has jitter.
+    /// Returns the pause before the next attempt, after `failures` failed attempts. The pause
+    /// doubles with each failure up to `cap`, and has jitter.
     pub(crate) fn retry_delay(&self, failures: u32, cap: Duration) -> Duration {
         let first = (self.config.validity / 100).max(Duration::from_millis(5));
         Backoff { first, longest: cap }.jittered(failures, &self.process)
@@ -259,7 +261,7 @@ pub(crate) struct Driver {
     cx: Arc<Context>,
     machine: Machine,
     requests: Requests,
-    /// Consecutive denials of a campaign. A caller may pass them to the next driver.
+    /// Consecutive denials of a campaign. A caller may pass these denials to its next driver.
     pub(crate) denial: Denial,
     followed: FollowedRecord,
     own: OwnEpoch,

@@ -18,20 +18,20 @@ use crate::telemetry::Sight;
 pub(crate) struct Observer {
     driver: Driver,
     told: Option<Observation>,
-    /// Time of the first unanswered request after the last answer, on the boot clock.
+    /// Time of the first failed request since the store's last answer, on the boot clock.
     unanswered: Option<Duration>,
-    /// True if the last observation still has to be returned.
+    /// True if `next` must still return the observation in `told`.
     ready: bool,
     failed: Option<Box<Error>>,
     over: bool,
     sight: Sight,
-    /// Number of polls since the last leader was reported. The first polls after the end of its
-    /// epoch are early, because another candidate usually takes over then.
+    /// Number of polls since this observer last reported a leader. The first polls after the end of
+    /// this leader's epoch are early, because another candidate usually takes over soon.
     polls_since_leader: u32,
 }
 
-/// Number of early polls after the end of an epoch: after an eighth, a quarter and a half of the
-/// poll interval.
+/// Number of early polls after the end of an epoch. The pauses before these polls are an eighth, a
+/// quarter and a half of the poll interval.
 const SOON: u32 = 3;
 
 impl Observer {
@@ -103,7 +103,7 @@ impl Observer {
         }
     }
 
-    /// Waits after a transient error. Any other error becomes the last item.
+    /// Waits after a transient error. Any other error becomes the last item of the stream.
     async fn failed(&mut self, error: Error) {
         let cx = Arc::clone(&self.driver.cx);
         let Some(pause) = self.driver.denial.pause(&cx, &error) else {
@@ -138,7 +138,7 @@ impl Observer {
         let asked_since = driver.answered_since_lapse();
         let (delay, input) = match wait {
             // The process may have been suspended, or the caller may not have polled the stream. So
-            // a lapse is reported only after a new answer of the store.
+            // the observer reports the lapse only after a new answer of the store.
             Wait::Follow if lapsed && !asked_since && self.unanswered.is_none() => {
                 (Duration::ZERO, Input::PollDue)
             }
@@ -161,7 +161,7 @@ impl Observer {
                     _ => (poll_in, Input::PollDue),
                 }
             }
-            // The next epoch may already exist, so a poll precedes the report.
+            // The next epoch may already exist, so the observer polls before it reports `NoLeader`.
             Wait::NoLeader if self.polls_since_leader == 0 => (Duration::ZERO, Input::PollDue),
             Wait::NoLeader => {
                 self.tell(Observation::NoLeader);
@@ -174,7 +174,8 @@ impl Observer {
                 (self.driver.requests.retry_delay(poll), Input::Resume)
             }
         };
-        // A ready observation is returned before the wait. The next call of `next` waits.
+        // If an observation is ready, `next` returns it without this wait. The next call of `next`
+        // waits.
         if !self.ready {
             let follows = matches!(wait, Wait::Follow | Wait::NoLeader);
             let refreshed = if follows {
@@ -251,7 +252,8 @@ impl Driver {
         Ok(self.snapshot_of_last_read())
     }
 
-    /// Returns the greatest existing epoch, with a LIST, or a GET of a single object.
+    /// Returns the greatest existing epoch. This costs a LIST, or a GET with
+    /// `Layout::SingleObject`.
     pub(crate) async fn newest_epoch(&mut self) -> Result<Option<Epoch>, Error> {
         self.look_once(true).await?;
         Ok(self.machine.greatest())
@@ -305,6 +307,6 @@ impl Driver {
     }
 }
 
-/// Maximum pause before the next search for the newest epoch, if a compactor has deleted the listed
-/// epoch.
+/// Maximum pause before another search for the newest epoch, if a compactor deleted the epoch that
+/// the last search found.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);

@@ -1,4 +1,4 @@
-//! The epoch that a driver creates and leads in: its lease, and the bodies of its writes.
+//! The epoch that a driver creates and then leads: its lease, and the bodies of its writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::protocol::lease::OwnLease;
 use crate::protocol::message::{Answer, Request, Write};
 use crate::record::Record;
 
-/// Maximum number of requests that are abandoned early before the lease is extended. Without this
-/// maximum, a slow store would never answer in time, and a long lease would have time for thousands
-/// of short attempts.
+/// Maximum number of requests that a leader abandons early between two extensions of its lease.
+/// Without this maximum, a leader with a long lease could send thousands of short attempts to a
+/// slow store, and abandon each one before its answer.
 const SHORT_ATTEMPTS: u32 = 3;
 
 /// The epoch that this driver creates or leads.
@@ -33,7 +33,7 @@ pub(super) struct OwnEpoch {
     pub(super) reserve: Option<Duration>,
     /// Number of requests that were abandoned early since the last extension of the lease.
     given_up: u32,
-    /// True if the last answer took longer than the limit of a short attempt.
+    /// True if the store's last answer took longer than a short attempt may take.
     is_slow: bool,
     /// True if the epoch has been granted. After the grant, readings do not start a lapse timer.
     pub(super) leading: bool,

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// A counter with waiters. This type is much smaller than a `watch` channel, because a process may
-/// follow thousands of elections, each with a counter.
+/// A counter with waiters. A process may follow thousands of elections, each with a counter, so
+/// this type is much smaller than a `watch` channel.
 #[derive(Debug, Default)]
 pub(crate) struct Refresh {
     count: AtomicU64,

@@ -11,9 +11,9 @@ use crate::protocol::message::{Answer, Request};
 use crate::store::{Determinacy, PutOutcome, StoreError, StoreErrorKind, Written};
 use crate::store::{answer_within, listing_within};
 
-/// Number of consecutive reads that do not find a listed epoch, after which the driver reports that
-/// reads and listings contradict each other. A compacted epoch is missed only once, because the
-/// next listing shows a greater epoch.
+/// If this number of consecutive reads does not find a listed epoch, the driver reports that reads
+/// and listings contradict each other. After a compaction only one read fails to find an epoch,
+/// because the next listing shows a greater epoch.
 const READS_OF_A_MISSING_EPOCH: u32 = 3;
 
 /// The failures and denials of the requests so far.
@@ -25,14 +25,15 @@ pub struct Requests {
     failures: u32,
     /// Number of consecutive failed writes of a campaign. Successful reads do not reset this count.
     failed_writes: u32,
-    /// Epoch that listings show and reads do not find, and the number of consecutive reads that
-    /// missed this epoch.
+    /// Epoch that the store lists but does not find in a read, and the number of consecutive reads
+    /// that did not find this epoch.
     missing: Option<(Epoch, u32)>,
     /// True if the driver is an observer, which never writes.
     of_observer: bool,
     /// End of the last request, on the boot clock.
     pub(super) polled: Duration,
-    /// Consecutive denials. Only some callers count their denials in this field.
+    /// Consecutive denials of a caller in `tenure-groups`. A campaign counts its denials in its
+    /// driver.
     pub(crate) denial: Denial,
     /// Time of the last answer of the store.
     pub(super) answered: Option<Moment>,
@@ -73,7 +74,7 @@ impl Requests {
         outcome
     }
 
-    /// Sends a listing. `limit` applies to each of its pages.
+    /// Sends a listing. `limit` is the time limit of each page.
     pub(super) async fn send_listing<T>(
         &mut self,
         limit: Duration,
@@ -108,8 +109,8 @@ impl Requests {
         };
     }
 
-    /// Counts the outcome of a read of a listed epoch. After several consecutive reads that miss
-    /// the epoch, this function reports the contradiction.
+    /// Counts the outcome of a read of a listed epoch. After several consecutive reads that do not
+    /// find the epoch, this function reports the contradiction.
     pub(super) fn read(&mut self, epoch: Epoch, answer: &Answer) {
         if !matches!(answer, Answer::Missing) {
             if !matches!(answer, Answer::Unknown) {
@@ -129,7 +130,7 @@ impl Requests {
         }
     }
 
-    /// Returns true if several consecutive reads have missed an epoch that the store lists.
+    /// Returns true if several consecutive reads did not find an epoch that the store lists.
     pub(super) fn is_contradicted(&self) -> bool {
         self.missing.is_some_and(|(_, times)| times >= READS_OF_A_MISSING_EPOCH)
     }
@@ -150,7 +151,7 @@ impl Requests {
         self.cx.retry_delay(self.failures(), cap)
     }
 
-    /// Converts the outcome of a write.
+    /// Converts the store's outcome of a write to an answer for the machine.
     pub(super) fn written(
         &mut self,
         doing: &str,

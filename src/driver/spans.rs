@@ -68,7 +68,7 @@ pub(super) fn request(cx: &Context, request: &Request) -> Span {
     )
 }
 
-/// Returns the stable word for an answer, for logs.
+/// Returns the kind of an answer as one word, for logs. The words never change.
 pub(super) fn outcome(answer: &Answer) -> &'static str {
     match answer {
         Answer::Done { .. } => "done",

@@ -18,8 +18,8 @@ use crate::store::{ETag, GetOutcome, Object, PutOutcome, StoreError};
 /// Number of keys that one LIST requests: the maximum of S3, because the price of a LIST does not
 /// depend on the number of keys.
 const PAGE: usize = 1_000;
-/// Number of keys that are read from the end of a listing: the newest epoch and the keys of a few
-/// other objects after it (N7).
+/// Number of keys in a listing from the end: the key of the newest epoch, and up to three keys of
+/// other objects after this key (N7).
 const LAST: usize = 4;
 
 impl Driver {
@@ -33,8 +33,8 @@ impl Driver {
             self.requests.count_write(request, &answer);
         }
         match request {
-            // A leader is excluded: it reads the epoch after its own epoch, which is usually
-            // missing (L5).
+            // This count excludes a leader, because a leader reads the next epoch, which usually
+            // does not exist (L5).
             Request::Get { epoch: Some(epoch), .. } if !self.own.leading => {
                 self.requests.read(*epoch, &answer);
             }
@@ -89,7 +89,7 @@ impl Driver {
         let store = self.cx.store.clone();
         let start = key_of(&keys, after);
         let from_the_end = self.machine.looks_for_the_newest();
-        // The call is boxed, because listings are rare and would make the future of every poll
+        // The call is in a box. Without the box, this rare call would make the future of every poll
         // larger.
         let mut call = Box::pin(async {
             // A listing from the end may miss the newest epoch. This is safe: the search tolerates

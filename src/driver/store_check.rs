@@ -32,8 +32,8 @@ const PAUSE: Duration = Duration::from_millis(1_100);
 /// Number of keys in the LIST.
 const PAGE: usize = 1_000;
 const MAX_BODY: usize = 64 * 1024;
-/// Number of consecutive successful writes without an ETag that make a store unfit. Each attempt of
-/// the check sends this number of writes.
+/// After this number of consecutive successful writes without an ETag, a store counts as unfit for
+/// elections. Each attempt of the check sends this number of writes.
 const WRITES_WITHOUT_ETAG: u32 = FAILURES_BEFORE_GIVING_UP;
 
 struct Checked {
@@ -42,8 +42,9 @@ struct Checked {
     done: Arc<OnceCell<()>>,
 }
 
-/// Checks the store once for each store value of the process, unless the election disables the
-/// check. Like a campaign, this function reports a transient failure and repeats the check.
+/// Checks the store, unless the settings of the election disable the check. All elections of this
+/// process that share a store share one check. Like a campaign, this function reports a transient
+/// failure and repeats the check.
 pub(crate) async fn check_store(cx: &Context, patience: Patience) -> Result<(), Error> {
     if !cx.config.check_store {
         return Ok(());
@@ -63,7 +64,8 @@ pub(crate) async fn check_store(cx: &Context, patience: Patience) -> Result<(), 
         let enough = patience == Patience::Once && failures >= FAILURES_BEFORE_GIVING_UP;
         let pause = match error.kind() {
             ErrorKind::Unavailable => Some(cx.retry_delay(failures, cx.config.poll_interval)),
-            // The check itself has detected the defect, so another attempt gives the same result.
+            // The check has detected a defect of the store, so another attempt would give the same
+            // result.
             ErrorKind::UnsafeStore => None,
             _ if patience == Patience::Wait => denial.pause(cx, &error),
             _ => None,
@@ -104,7 +106,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Runs the whole check once for each store value, and its listing once for each election.
+    /// Runs the whole check once for each store, and the LIST of the check once for each election.
     async fn once(&self, done: &OnceCell<()>) -> Result<(), Error> {
         done.get_or_try_init(|| self.run()).await?;
         self.cx.prefix_checked.get_or_try_init(|| self.lists_after_a_key()).await?;
@@ -158,7 +160,8 @@ impl Check<'_> {
     }
 
     /// Lists all objects under the prefix, to check the order of existing epoch objects, and to
-    /// find an election in the other layout. A single object needs no order.
+    /// find an election in the other layout. An election with [`Layout::SingleObject`] needs no
+    /// order.
     async fn lists_after_a_key(&self) -> Result<(), Error> {
         let call = self.cx.store.list(self.cx.keys.prefix(), self.key, PAGE);
         let page = self.ask("listing after", call).await?;
@@ -166,7 +169,8 @@ impl Check<'_> {
         if self.cx.config.layout == Layout::EpochFiles {
             self.is_in_order(&page)?;
         }
-        // The listing has also checked the prefix of this election.
+        // This LIST is also the check for the prefix of this election, so `once` does not repeat
+        // it.
         let _ = self.cx.prefix_checked.set(());
         Ok(())
     }
@@ -232,8 +236,8 @@ impl Check<'_> {
         self.write("replacing", self.cx.store.replace(self.key, self.body(), etag)).await
     }
 
-    /// Returns the new ETag, or `None` if the condition does not hold. A failed write ends the
-    /// attempt. The check can be repeated whether or not the write took effect.
+    /// Returns the new ETag, or `None` if the store refused the condition. A failed write ends the
+    /// attempt, and the next attempt is correct whether or not the failed write took effect.
     async fn write(
         &self,
         doing: &str,

@@ -74,8 +74,8 @@ pub fn wall_clock() -> DateTime<Utc> {
 
 #[allow(clippy::disallowed_methods, reason = "this is where the wall clock is read")]
 fn since_unix_epoch() -> Duration {
-    // A clock that is set before 1970 reads as 1970. The wall clock can only end a lease early, so
-    // this reading is safe.
+    // A wall clock before 1970 reads as 1970. The wall clock can only end a lease early, so this
+    // reading is safe.
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 

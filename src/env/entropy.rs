@@ -10,7 +10,7 @@ pub trait Entropy: fmt::Debug + Send + Sync + 'static {
     /// Returns 128 bits that are unique among all processes. The bits identify one write.
     fn unique(&self) -> u128;
 
-    /// Returns a number from 0 to 1, for jitter. The number affects only the time of an attempt.
+    /// Returns a number from 0 to 1, for jitter. The number affects only the times of requests.
     fn fraction(&self) -> f64;
 }
 

@@ -18,8 +18,8 @@ type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The clocks, random numbers and background tasks of an election.
 ///
 /// By default an election uses the real process, [`system`](Process::system). A test or a
-/// simulation can run several processes: each call of [`with_clock`](Process::with_clock) or
-/// [`with_seed`](Process::with_seed) creates another process. Clones are the same process.
+/// simulation can have several `Process` values: each call of [`with_clock`](Process::with_clock)
+/// or [`with_seed`](Process::with_seed) creates another process. A clone is the same process.
 ///
 /// # Examples
 ///
@@ -48,8 +48,9 @@ pub struct Process {
 struct Parts {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
-    /// Nonces that this process has sent. These nonces show whether this process or a predecessor
-    /// created an epoch object. Each create adds 16 bytes, which are kept until the process ends.
+    /// Nonces that this process has sent. With these nonces, a process can tell its own epoch
+    /// objects from the epoch objects of an earlier process with the same name. Each create adds 16
+    /// bytes, which are kept until the process ends.
     nonces: Arc<Mutex<HashSet<Nonce>>>,
     /// Elections in which this process has campaigned.
     campaigned: Arc<Mutex<HashSet<(String, String)>>>,
@@ -89,8 +90,8 @@ impl Process {
         self.another(|parts| parts.entropy = Arc::new(Seeded::new(seed)))
     }
 
-    /// Returns another process that draws its random numbers from `entropy`. In a simulation all
-    /// processes share one sequence of random numbers.
+    /// Returns another process that draws its random numbers from `entropy`. In a simulation, all
+    /// processes use the same `entropy`.
     #[cfg(feature = "internals")]
     #[doc(hidden)]
     #[must_use]
@@ -105,9 +106,9 @@ impl Process {
         self
     }
 
-    /// Returns the same process with another executor: `spawn` gets its background tasks (one for
-    /// each leadership) instead of Tokio. So a simulation can stop these tasks with the rest of the
-    /// process.
+    /// Returns the same process with another executor. The function `spawn` runs the background
+    /// tasks instead of Tokio: one task for each leadership. So a simulation can stop these tasks
+    /// with the rest of the process.
     #[must_use]
     pub fn with_spawner(mut self, spawn: impl Fn(Task) + Send + Sync + 'static) -> Process {
         Arc::make_mut(&mut self.parts).spawner = Spawner(Arc::new(spawn));

@@ -1,5 +1,5 @@
-//! Waits in slices of at most a second, because a timer may stop while the machine is suspended.
-//! All waits use this module, except the timeouts in `store/time_limits.rs`.
+//! Waits for a duration in steps of at most a second, because a timer may stop during a suspension
+//! of the machine. All waits use this module, except the timeouts in `store/time_limits.rs`.
 
 use std::future::Future;
 use std::pin::pin;
@@ -44,7 +44,7 @@ pub(crate) async fn bounded<F: Future>(
     }
 }
 
-/// Waits for about `duration`, by Tokio's timer alone.
+/// Waits for about `duration`. This function uses only Tokio's timer, and does not read the clock.
 #[allow(clippy::disallowed_methods, reason = "this is the only sleep")]
 pub(crate) async fn pause(duration: Duration) {
     tokio::time::sleep(duration).await;

@@ -1,5 +1,5 @@
-//! Items of the election for `tenure-fencing`, beyond the API. These items are not part of the API:
-//! the package depends on exactly this version (`=`).
+//! Items of `tenure` for the package `tenure-fencing`. These items are not part of the API, so that
+//! package depends on exactly this version (`=`).
 //!
 //! | part | items |
 //! | --- | --- |
@@ -12,8 +12,9 @@
 //!
 //! - Each request is sent once, and ends after its limit by the clock of the process. If the store
 //!   panics, the request fails.
-//! - [`write`] classifies the answer as elections do: a write is [`Written::Done`] only with an
-//!   ETag, and an answer that does not show the effect is [`Written::Unknown`].
+//! - [`write`] classifies the answer in the same way as elections. A write is [`Written::Done`]
+//!   only if the answer has an ETag. If the answer does not show the effect, the write is
+//!   [`Written::Unknown`].
 //! - A failed [`read`] or [`list`] has no effect. A failed [`delete`] may have an effect.
 //! - A page is used only after [`check_order`].
 //! - Each wait panics outside of a Tokio runtime with timers. So each public call begins with
@@ -45,8 +46,8 @@ pub async fn read<T>(
     answer_within(process, limit, request).await.map_err(StoreError::of_a_read)
 }
 
-/// Sends a LIST, and returns its page. The limit applies to each page, including the pages without
-/// keys that the listing skips.
+/// Sends a LIST, and returns its page. A store may answer pages without keys, which the listing
+/// skips. The limit applies to each page.
 pub async fn list(
     process: &Process,
     limit: Duration,
@@ -55,8 +56,8 @@ pub async fn list(
     listing_within(process, limit, request).await.map_err(StoreError::of_a_read)
 }
 
-/// Sends a conditional write, and classifies its answer. The number of answers without an ETag has
-/// no limit, because the caller reads the object back after each of them.
+/// Sends a conditional write, and classifies its answer. Any number of answers without an ETag is
+/// allowed, because the caller reads the object back after each such answer.
 pub async fn write(
     process: &Process,
     limit: Duration,
@@ -87,8 +88,8 @@ pub fn folder(prefix: &str) -> Result<String, Error> {
     Ok(Keys::new(prefix)?.prefix().to_owned())
 }
 
-/// Waits for a random time, between half of a delay and the whole delay. The delay is `first`,
-/// doubled `doublings` times, but at most `longest`.
+/// Waits for a random time, from half of a delay to the whole delay. The delay is `first`, doubled
+/// `doublings` times, and at most `longest`.
 pub async fn back_off(process: &Process, first: Duration, longest: Duration, doublings: u32) {
     sleep(process, Backoff { first, longest }.jittered(doublings, process)).await;
 }

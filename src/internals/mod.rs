@@ -1,6 +1,5 @@
-//! The items that the other packages of tenure use beyond the API. These items are not part of the
-//! API: the packages depend on exactly this version (`=`), because each version may change these
-//! items.
+//! Items for the other packages of tenure. These items are not part of the API, and each version
+//! may change them. So those packages depend on exactly this version (`=`).
 //!
 //! | module | package |
 //! | --- | --- |

@@ -14,7 +14,8 @@ use crate::record::Record;
 use crate::store::escape::plain;
 
 impl Operator {
-    /// Applies the order to the newest epoch, or to the single object.
+    /// Carries out the operator's order on the newest epoch object, or on `lock.json` with
+    /// [`Layout::SingleObject`].
     pub(crate) async fn depose(&mut self, order: DeposeOrder) -> Result<Deposed, Error> {
         match self.cx.config.layout {
             Layout::SingleObject => self.depose_at(None, order).await,
@@ -41,10 +42,10 @@ impl Operator {
         }
     }
 
-    /// Returns the epoch to seal: the newest epoch, or the epoch in the order if the newest epoch
-    /// is held. The order may name a lower epoch: a restore stops at a lower epoch whose holder may
-    /// believe without a time limit that it leads (RS4). The operator then deposes that epoch by
-    /// force.
+    /// Returns the epoch to seal. This is the newest epoch, or the lower epoch in the order if a
+    /// restore holds the newest epoch. A restore stops at a lower epoch if its record does not
+    /// limit the time for which its holder may believe that it leads (RS4). An operator then
+    /// deposes that epoch by force.
     async fn meant(&mut self, newest: Epoch, order: DeposeOrder) -> Result<Epoch, Error> {
         let Some(only) = order.only.filter(|only| *only < newest) else { return Ok(newest) };
         let now = self.read(Some(newest)).await?;
@@ -52,7 +53,7 @@ impl Operator {
         Ok(if held { only } else { newest })
     }
 
-    /// Applies the order to this epoch object, or to the single object.
+    /// Carries out the operator's order on this epoch object, or with `None` on `lock.json`.
     pub(super) async fn depose_at(
         &mut self,
         epoch: Option<Epoch>,
@@ -111,8 +112,8 @@ impl Operator {
         self.refuse_later_format(now)?;
         let record = match &now.record {
             Ok(record) => Some(record),
-            // Only the body of a single object contains its token. This body is unreadable, so the
-            // token for the seal is unknown.
+            // The token of `lock.json` is only in its body. This body is unreadable, so the token
+            // for the seal is unknown.
             Err(why) if epoch.is_none() => {
                 return Err(self.cannot_read(now, ErrorKind::CorruptRecord, why));
             }

@@ -109,7 +109,8 @@ impl Operator {
         }
     }
 
-    /// Reads an epoch object, or the single object. Returns `None` if the object is missing.
+    /// Reads the object of this epoch, or with `None` the object `lock.json`. Returns `None` if the
+    /// object is missing.
     async fn read(&mut self, epoch: Option<Epoch>) -> Result<Option<Standing>, Error> {
         let key = epoch.map_or_else(|| self.cx.keys.lock(), |epoch| self.cx.keys.epoch(epoch));
         let store = Arc::clone(&self.cx.store);
@@ -199,7 +200,7 @@ impl Operator {
         self.cx.keys.of(self.cx.config.layout, epoch)
     }
 
-    /// Returns the body of an epoch that has ended.
+    /// Returns the body for the object of an epoch that has ended.
     fn encode(&self, epoch: Epoch, record: &Record) -> Bytes {
         record.encode(self.cx.config.layout, epoch, Duration::ZERO).into()
     }
@@ -207,8 +208,8 @@ impl Operator {
 
 impl Standing {
     fn of(epoch: Option<Epoch>, outcome: GetOutcome) -> Option<Standing> {
-        // The body of a single object contains its token. If the body cannot be read, the token is
-        // unknown, and this value replaces it.
+        // The token of `lock.json` is in its body. If the body cannot be read, the token is
+        // unknown, and this value replaces the token.
         let unknown = epoch.unwrap_or(Epoch::FIRST);
         Some(match outcome {
             GetOutcome::Found(Object { etag, body, .. }) => {

@@ -16,9 +16,10 @@ pub enum Deposed {
     Sealed {
         /// Holder of the epoch.
         leader: Leader,
-        /// Maximum time from a successor's first sight of the seal to its election: the validity in
-        /// the holder's record, plus the drift. A successor that has watched the holder waits less.
-        /// Zero with [`depose_dead`](crate::Election::depose_dead).
+        /// Maximum time for which a successor waits after it first sees the seal. This time is the
+        /// validity in the holder's record plus the drift, and zero after
+        /// [`depose_dead`](crate::Election::depose_dead). A successor that has watched the holder
+        /// waits less.
         wait: Duration,
     },
     /// The epoch was already sealed. Nothing was changed.
@@ -28,8 +29,7 @@ pub enum Deposed {
         /// End of the epoch.
         ended: EpochEnd,
     },
-    /// The newest epoch is not the given epoch. This leader holds the newest epoch. Nothing was
-    /// changed.
+    /// The newest epoch is not the epoch to depose, and this leader holds it. Nothing was changed.
     NotCurrent(Leader),
     /// The record does not limit the time for which its holder may believe that it leads (O4). A
     /// peer that does not use tenure wrote the record, or the record has no validity or is
@@ -51,7 +51,7 @@ pub enum Deposed {
 pub enum Resigned {
     /// The epoch is sealed. Another candidate can be elected without a wait.
     Sealed,
-    /// The epoch had already ended. The value is the kind of its end.
+    /// The epoch had already ended, in the given way.
     Already(EpochEnd),
     /// No epoch has the nonce of the key.
     NotCurrent,
@@ -61,7 +61,8 @@ pub enum Resigned {
 }
 
 /// The outcome of [`Election::restore`](crate::Election::restore). With every outcome except
-/// `Sealed`, the election is unchanged, or its candidates wait for another call.
+/// `Sealed`, the call has changed nothing, or the candidates wait until another call completes the
+/// restore.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Restored {
@@ -69,19 +70,19 @@ pub enum Restored {
     Sealed {
         /// The epoch.
         epoch: Epoch,
-        /// Time from a successor's first sight of the seal to its election: the maximum of the
-        /// `wait` argument and the validities of the leases that this call ended, plus the drift.
+        /// Time for which a successor waits after it first sees the seal. This time is the maximum
+        /// of the `wait` argument and of the validities that this call ended, plus the drift.
         wait: Duration,
     },
     /// The epoch was restored before, and no candidate has been elected since.
     Already(Epoch),
     /// Another call restored this epoch or a greater one, with a wait that is shorter than the
-    /// `wait` argument. Candidates may already be waiting, so the shorter wait cannot be changed.
-    /// Restore an epoch above `epoch` with the longer wait.
+    /// `wait` argument. Candidates may already be waiting, so the call did not change the shorter
+    /// wait. To apply the longer wait, restore a number above `epoch`.
     WaitsLess {
         /// The newest epoch.
         epoch: Epoch,
-        /// Time from a successor's first sight of the seal to its election.
+        /// Time for which a successor waits after it first sees the seal.
         wait: Duration,
     },
     /// An equal or greater epoch exists, so the next leader gets a greater epoch without a restore.
@@ -93,8 +94,8 @@ pub enum Restored {
     /// leads. After the holder's death call [`depose_dead`](crate::Election::depose_dead), and
     /// restore again.
     NeedsForce(Leader),
-    /// The single object cannot be read, and `wait` was 0. The holder may believe for an unknown
-    /// time that it leads. Pass the holder's validity, or any wait above 0 after the holder's
-    /// death.
+    /// The body of the [single object](crate::Layout::SingleObject) cannot be read, and `wait` was
+    /// 0. The holder may believe for an unknown time that it leads. Pass the holder's validity as
+    /// `wait`. If the holder is dead, pass any wait above 0.
     NeedsWait,
 }

@@ -1,4 +1,4 @@
-//! The seals with unknown outcomes that one action of an operator has sent.
+//! The seals that one action of an operator has sent, and that have unknown outcomes.
 //!
 //! An action reads back a write with an unknown outcome. The action reports success only if the
 //! object has exactly the body that the action sent. Each write is conditional on the ETag of the
@@ -29,8 +29,8 @@ impl<T> Default for SentSeals<T> {
 }
 
 impl<T: Clone> SentSeals<T> {
-    /// Searches the sent seals for the body that this reading shows. Returns the value that the
-    /// caller has attached to this seal, or `None` if the body is not a sent seal.
+    /// Compares the body that was read with the sent seals. If a seal is equal to the body, returns
+    /// the value that the caller attached to this seal.
     pub(super) fn find(&mut self, now: &Standing) -> Option<T> {
         self.open.take_if(|(over, _)| over.as_ref() != Some(&now.etag));
         let seal = self.seals.iter().find(|(body, _)| now.body.as_ref() == Some(body));

@@ -29,11 +29,11 @@ use crate::store::{
 /// Number of keys requested in one LIST.
 const PAGE: usize = 1_000;
 
-/// Settings. No method sends a request.
+/// Methods that set or check settings. These methods send no request.
 #[doc(hidden)]
 impl ElectionBuilder {
-    /// Checks the settings, and returns the context of objects that are numbered like epochs, with
-    /// `stem` before the number.
+    /// Checks the settings, and returns the context of numbered objects. Their keys are like the
+    /// keys of epochs, but have `stem` before the number.
     pub fn numbered(
         self,
         stem: &'static str,
@@ -46,8 +46,8 @@ impl ElectionBuilder {
         Ok(Context::new(store, keys, config, process, &meter))
     }
 
-    /// Sets the function that returns the part of the record's data that a seal keeps. By default a
-    /// seal keeps no data.
+    /// Sets the function that selects data for a seal: it gets the data of a record, and returns
+    /// the part that the seal of the epoch keeps. By default a seal keeps no data.
     pub fn kept_in_seals(mut self, kept: fn(&Value) -> Value) -> ElectionBuilder {
         self.keep_in_seals(kept);
         self
@@ -57,8 +57,8 @@ impl ElectionBuilder {
 /// The keys and the settings.
 #[doc(hidden)]
 impl Context {
-    /// Returns the context of a single object at `path` under this prefix, for one leadership of
-    /// this process.
+    /// Returns the context of an election with [`Layout::SingleObject`] at `path` under this
+    /// prefix, for one leadership of this process.
     pub fn single_object(
         &self,
         path: &str,
@@ -80,7 +80,7 @@ impl Context {
         }
     }
 
-    /// Returns an error if the record of a single object cannot hold this data.
+    /// Returns an error if this data is too large or too deeply nested for the record of a session.
     pub fn check_data(&self, data: &Value) -> Result<(), Error> {
         self.single_object_config().check_data(data)
     }
@@ -130,7 +130,7 @@ impl Context {
         self.config.poll_interval_for(validity)
     }
 
-    /// Returns the longest duration of a request.
+    /// Returns the maximum duration of a request.
     pub fn request_timeout(&self) -> Duration {
         self.config.request_timeout
     }
@@ -184,8 +184,8 @@ impl Context {
         sleep(&self.process, duration).await;
     }
 
-    /// Waits for `most`, or until the caller should read the clock again if that is earlier. The
-    /// wait depends on no other task.
+    /// Waits for `most`, but for no more than the maximum time between two readings of the clock.
+    /// The wait depends on no other task.
     pub async fn look_pause(&self, most: Duration) {
         pause(most.min(LOOK)).await;
     }
@@ -196,11 +196,12 @@ impl Context {
     }
 }
 
-/// Requests, each sent once.
+/// Requests to the store. Each method sends its requests only once, unless its doc mentions
+/// retries.
 #[doc(hidden)]
 impl Context {
-    /// Checks the store, once for each store value of the process. Retries until the check succeeds
-    /// or an error is final.
+    /// Checks the store, unless this process has already checked it. Retries until the check
+    /// succeeds or an error is final.
     pub async fn check_store(&self) -> Result<(), Error> {
         check_store(self, Patience::Wait).await
     }
@@ -238,7 +239,7 @@ impl Context {
         read.map_err(StoreError::of_a_read)
     }
 
-    /// Creates an object, unless the key exists.
+    /// Creates an object, unless an object with this key exists.
     pub async fn create(&self, key: &str, body: Bytes) -> Written {
         let write = self.store.create(key, body);
         let write = answer_within(&self.process, self.config.request_timeout, write).await;
@@ -260,9 +261,9 @@ impl Context {
         written
     }
 
-    /// Campaigns on the single object of this context, and returns the leadership. No other process
-    /// knows this object. Returns `None` if the campaign took longer than a validity, or if its
-    /// epoch was sealed and compacted. `requests` counts the consecutive denials.
+    /// Campaigns for the object of this context, which no other process knows, and returns the
+    /// leadership. Returns `None` if the campaign took longer than a validity, or if another
+    /// process sealed and compacted its epoch. `requests` counts the consecutive denials.
     pub async fn campaign_alone(
         self: &Arc<Context>,
         requests: &mut Requests,

@@ -33,7 +33,8 @@ impl Record {
     /// Greatest length of a written body, in bytes.
     pub const MAX_WRITTEN_BYTES: usize = MAX_WRITTEN_BYTES;
 
-    /// Reads a single object and its epoch. Returns `None` if the body is not a record.
+    /// Reads the record and the epoch from the body of a session's object. Returns `None` if the
+    /// body is not a record.
     ///
     /// # Errors
     /// Returns a message if the record has a later format.
@@ -45,13 +46,13 @@ impl Record {
         }
     }
 
-    /// Returns the end of the epoch, as the protocol uses it. [`end`](Record::end) returns the end
-    /// to show to people.
+    /// Returns the end of the epoch for decisions of the protocol. [`end`](Record::end) returns the
+    /// end for people.
     pub fn ended_as(&self) -> Option<EpochEnd> {
         self.seen().ended
     }
 
-    /// Returns the body that ends the epoch of a single object, with this data.
+    /// Returns the sealed body for a session's object, with this data.
     pub fn seal(
         &self,
         (ended, heartbeat): (EpochEnd, u64),
@@ -71,7 +72,7 @@ impl Record {
     }
 }
 
-/// Changes of the data, and a resignation with a reservation.
+/// Methods that change the data of the record, and a resignation that reserves partitions.
 #[doc(hidden)]
 impl Leadership {
     /// Requests a write of the data, and does not wait for the write.
@@ -80,7 +81,7 @@ impl Leadership {
         self.command(Command::Proclaim { data, reply });
     }
 
-    /// Writes data with the next renewal, which costs no request.
+    /// Writes data with the next renewal, so the write costs no extra request.
     pub fn renew_with(&self, data: Value) {
         self.command(Command::RenewWith { data });
     }
@@ -133,7 +134,8 @@ impl Lease {
 
 #[doc(hidden)]
 impl Cancellation {
-    /// Returns the signal of work under this lease, with a separate token.
+    /// Returns a cancellation signal for work under this lease. If the caller cancels `token`, the
+    /// work must also stop.
     pub fn under(lease: &Lease, token: CancellationToken) -> Cancellation {
         Cancellation::of(lease, token)
     }

@@ -1,9 +1,9 @@
-//! Items of the election for `tenure-groups`, beyond the API. These items are not part of the API:
-//! the package depends on exactly this version (`=`).
+//! Items of `tenure` for the package `tenure-groups`. These items are not part of the API, so that
+//! package depends on exactly this version (`=`).
 //!
-//! A group's member holds a session, which is an election on a single object with one candidate.
-//! The assignments of a group are numbered objects. The search for the newest epoch also finds the
-//! newest assignment.
+//! A group's member holds a session, which is an election with `Layout::SingleObject` and one
+//! candidate. The assignments of a group are numbered objects. The search for the newest epoch also
+//! finds the newest assignment.
 //!
 //! | part | items |
 //! | --- | --- |
@@ -22,13 +22,14 @@
 //!   [`Context::replace`] classify the answer to a write as elections do: a write is
 //!   [`Written::Done`] only with an ETag, and an answer that does not show the effect is
 //!   [`Written::Unknown`]. No request is sent twice.
-//! - [`Requests`] is the memory of one caller. The caller passes each answer of the store to
-//!   [`Requests::answered`] and each failure to [`Requests::fails`], in the order of the answers.
-//!   Other methods return the pause before the next attempt, or report that the caller must give
-//!   up.
+//! - [`Requests`] remembers the failures and denials of one caller. The caller passes each answer
+//!   of the store to [`Requests::answered`] and each failure to [`Requests::fails`], in the order
+//!   of the answers. Other methods return the pause before the next attempt, or report that the
+//!   caller must give up.
 //! - The caller of [`Context::campaign_alone`] uses a prefix that no other process knows. The
 //!   leadership is renewed until it is resigned, lost or dropped.
-//! - Only [`Context::learn`] makes a greater number known to later callers of the process.
+//! - Later callers in the process start their search at the greatest number that any caller has
+//!   passed to [`Context::learn`].
 
 mod context;
 mod leadership;

@@ -1,4 +1,4 @@
-//! The memory of one caller that sends requests.
+//! The failures and denials that one caller of the store remembers.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::error::{Error, ErrorKind};
 use crate::protocol::message::Answer;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// The failures and denials of one caller.
+/// Methods that record the results of requests, and return the pause before the next attempt.
 #[doc(hidden)]
 impl Requests {
-    /// Number of failures in a row after which a call that does not wait gives up.
+    /// Number of consecutive failures that end a call that does not wait.
     pub const FAILURES_BEFORE_GIVING_UP: u32 = FAILURES_BEFORE_GIVING_UP;
 
     /// Records that the store has answered.

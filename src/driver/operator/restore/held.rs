@@ -11,8 +11,8 @@ use crate::epoch::Epoch;
 use crate::protocol::message::EpochEnd;
 use crate::record::{MAX_VALIDITY_MS, Record};
 
-/// Field that contains the newest epoch below the held epoch. A later run continues the sweep from
-/// this epoch.
+/// Field that contains the newest epoch below the held epoch. If another call of `restore`
+/// continues, it deposes holders from this epoch on.
 const ABOVE: &str = "restored_above";
 /// Field that contains the maximum time, in milliseconds, for which a successor waits for the
 /// leases of lower epochs.
@@ -33,11 +33,12 @@ impl Operator {
     }
 }
 
-/// The data of a held epoch.
+/// The data that a restore keeps in the object of a held epoch.
 pub(super) struct RestoreHold {
     /// Newest epoch below the held epoch when the hold was created.
     pub(super) above: Option<Epoch>,
-    /// Time for which a successor waits, or `None` in an object that an earlier version wrote.
+    /// Time for which a successor waits, or `None` in an object that an earlier version of tenure
+    /// wrote.
     pub(super) wait: Option<Duration>,
 }
 
@@ -50,7 +51,7 @@ impl RestoreHold {
     }
 }
 
-/// Returns the data of the hold, or `None` if the epoch is not held.
+/// Returns the data that a restore keeps in this object, or `None` if no restore holds the epoch.
 pub(super) fn held(now: &Standing) -> Option<RestoreHold> {
     let record = now.record.as_ref().ok()?;
     let above = record.data[ABOVE].as_u64().and_then(Epoch::new);

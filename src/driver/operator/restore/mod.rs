@@ -34,7 +34,7 @@ use sweep::{Below, asks};
 const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
 
 impl Operator {
-    /// Raises the epoch floor to `epoch`. `wait` is the time for which an earlier leader may
+    /// Makes the epochs continue above `epoch`. `wait` is the time for which an earlier leader may
     /// believe that it leads.
     pub(crate) async fn restore(
         &mut self,
@@ -161,7 +161,7 @@ impl Operator {
                     Ok(record) => match asks(now.epoch, record) {
                         Below::NeedsForce(leader) => return Ok(Restored::NeedsForce(leader)),
                         Below::Wait(asked) => waits = waits.max(asked),
-                        // A restore never holds a single object.
+                        // A restore never holds an epoch with `Layout::SingleObject`.
                         Below::Held(_) => {}
                     },
                     // This record is unreadable, so only the operator knows its token and its
@@ -240,10 +240,10 @@ impl Operator {
     }
 }
 
-/// The result of the steps for one held epoch.
+/// The result of `seal_held` for one held epoch.
 struct Done {
     restored: Restored,
-    /// True if the sweep has listed a greater epoch.
+    /// True if a listing showed an epoch above the held epoch.
     superseded: bool,
 }
 

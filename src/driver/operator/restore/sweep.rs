@@ -1,4 +1,4 @@
-//! The sweep of the epochs below a restored epoch (RS4).
+//! Lists the epochs below a restored epoch, and deposes their holders (RS4).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::record::listing::{EpochsOfPage, key_of};
 
 const PAGE_KEYS: usize = 1_000;
 
-/// The effect of a lower epoch on a successor: the successor waits, or a restore must end the lower
-/// epoch first.
+/// The effect of an epoch below the restored epoch: a successor waits for the lease of this epoch,
+/// or the restore cannot complete before this epoch has ended.
 pub(super) enum Below {
     Wait(Duration),
     NeedsForce(Leader),
@@ -28,11 +28,11 @@ pub(super) enum Below {
     Held(RestoreHold),
 }
 
-/// The time for which a successor waits. The error is a leader with a record that does not limit
-/// this time. An operator must depose such a leader by force.
+/// The time for which a successor waits. The error is a leader: its record does not limit this
+/// time, so an operator must depose it by force.
 pub(super) type HeldFor = Result<Duration, Leader>;
 
-/// The epochs around a held epoch.
+/// The listed epochs below a held epoch, and whether a greater epoch exists.
 pub(super) struct EpochsBelow {
     /// The lower epochs, in ascending order.
     pub(super) below: Vec<Epoch>,
@@ -40,8 +40,8 @@ pub(super) struct EpochsBelow {
 }
 
 impl Operator {
-    /// Lists the epochs below `epoch`. The list starts at the epoch that was newest when the hold
-    /// was created, because no process leads an earlier epoch.
+    /// Lists the epochs below `epoch`. The listing starts at the epoch that was the newest when the
+    /// restore created the held epoch, because no process leads an earlier epoch.
     pub(super) async fn list_below(
         &mut self,
         held: &RestoreHold,
@@ -124,7 +124,8 @@ impl Operator {
         self.seal_held(held, Duration::ZERO, false, None).boxed()
     }
 
-    /// Returns the effect of this epoch on a successor. This function does not change the epoch.
+    /// Returns the effect of this lower epoch on a successor. This function does not change the
+    /// epoch.
     pub(super) async fn look_below(
         &mut self,
         below: Option<Epoch>,
