@@ -73,8 +73,8 @@ async fn reported_deletions_without_effect_are_tolerated() {
     assert!(world.epochs().await.len() < 5, "the next run deletes the objects");
 }
 
-/// A store whose first create takes effect and is answered with 403. A client that resends requests
-/// returns this 403 if the store denies the second attempt.
+/// A store whose first create takes effect but is answered with 403. A client that repeats requests
+/// can return such a 403, if the store denies the second request.
 #[derive(Debug)]
 struct DeniedAfter(FaultStore, AtomicBool);
 

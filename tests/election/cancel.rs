@@ -25,8 +25,8 @@ impl<F: Future> Future for Polls<F> {
         self.left -= 1;
         match self.future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
-            // This poll was the last one. The wrapper must return a result now, because no waker
-            // would cause another poll.
+            // This was the last poll of the inner future. So no waker would cause another poll of
+            // this wrapper, and the wrapper must return its result now.
             Poll::Pending if self.left == 0 => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
@@ -37,7 +37,7 @@ fn polls<F: Future>(future: F, left: usize) -> Polls<F> {
     Polls { future: Box::pin(future), left }
 }
 
-/// Makes each request take two polls: one before its effect, and one after its effect.
+/// Makes each request need two polls: one before the request takes effect, and one after it.
 fn slow(world: &World) {
     for call in [Call::List, Call::Get, Call::Create, Call::Replace] {
         world.store.on(call).always().fault(Fault::Slow(millis(1)));
@@ -113,8 +113,8 @@ async fn elected_after(election: &tenure::Election, polled: usize) {
         }
         wait(millis(500)).await;
     }
-    // No attempt succeeded, because a whole campaign needs more than `polled` polls. A campaign
-    // that is not dropped must succeed.
+    // No attempt succeeded, because a whole campaign needs more than `polled` polls. In this case,
+    // a campaign that is not dropped must succeed.
     elect(election).await.resign().await.unwrap();
 }
 

@@ -34,8 +34,8 @@ async fn leader_of_an_object(world: &World) -> Leadership {
     elect(&world.node("a").layout(Layout::SingleObject).build().unwrap()).await
 }
 
-/// Asserts that the candidate has sent exactly these requests. The key of a listing is the key
-/// after which it starts.
+/// Asserts that the candidate has sent exactly these requests. For a listing, the expected key is
+/// the key after which the listing starts.
 #[track_caller]
 fn sent(way: &FaultStore, expected: &[(Call, &str)]) {
     let log = way.take_log();
@@ -145,7 +145,7 @@ async fn renewals_and_a_resignation() {
     leader.resign().await.unwrap();
     sent(&way, &[renewal; 2]);
 
-    // On a single object, no search is necessary.
+    // With `Layout::SingleObject`, no search for a greater epoch is necessary.
     let (election, way) = of_an_object(&world);
     let leader = election.campaign().await.unwrap();
     way.take_log();

@@ -28,7 +28,8 @@ async fn regression_a_waiting_candidate_survives_three_seconds_of_denials() {
             let standby = world.node("b").layout(layout).build().unwrap();
             let mut events = standby.events();
             let campaign = tokio::spawn(async move { standby.campaign().await });
-            // An answer ends a denial, so the times of the two denials do not add up.
+            // The store denies all requests twice, for 3 s each. A successful answer in between
+            // ends the first denial, so the two times do not add up.
             for _ in 0..2 {
                 wait(secs(5)).await;
                 world.store.always(fault);
@@ -162,8 +163,9 @@ async fn retries_of_denials_do_not_change_the_end_of_a_lease() {
     }
 }
 
-/// If the store denies the confirmation, the candidate tries again while the lease of its epoch is
-/// valid. After the end of the lease, the candidate abandons the epoch.
+/// After the create of an epoch, a LIST confirms that no greater epoch exists. If the store denies
+/// this LIST, the candidate tries again while the lease of its epoch is valid. After the end of the
+/// lease, the candidate abandons the epoch.
 #[tokio::test(start_paused = true)]
 async fn a_denied_confirmation_blocks_no_candidate() {
     for denied in [secs(3), secs(30)] {
@@ -189,8 +191,8 @@ async fn told(
 #[tokio::test(start_paused = true)]
 async fn regression_an_observer_survives_denials_and_reports_unknown() {
     for layout in LAYOUTS {
-        // A proxy may answer with "not implemented". The client cannot distinguish this answer from
-        // the answer of an unfit store.
+        // A proxy may answer with "not implemented". A client cannot distinguish this answer of a
+        // proxy from the answer of an unfit store.
         let unfit = (Fault::Unsupported, ErrorKind::UnsafeStore);
         for (fault, kind) in PASSING.into_iter().chain([unfit]) {
             let world = World::new();

@@ -1,6 +1,6 @@
-//! The order and the speed of takeovers: a named successor, priorities, polls that the application
-//! requests, candidates that poll only at the lapse, and renewals that do not wait for a slow
-//! answer.
+//! Tests the order and the speed of takeovers: with a named successor, with priorities, after a
+//! poll that the application requests, and by candidates that poll only at the lapse. Also tests
+//! renewals that do not wait for a slow answer.
 
 use std::time::Duration;
 
@@ -153,7 +153,7 @@ async fn a_lower_priority_only_waits_longer() {
 async fn a_requested_poll_happens_immediately() {
     for layout in LAYOUTS {
         let world = World::new();
-        // Without an interval, candidates poll only at the lapse.
+        // If `poll_interval` is `None`, candidates poll only when the lease lapses.
         let node = |name| world.node(name).layout(layout).poll_interval(None).build().unwrap();
         let a = elect(&node("a")).await;
         let (b, observer) = (node("b"), node("observer"));
@@ -234,8 +234,8 @@ async fn polls_only_at_the_lapse_cost_one_get_per_validity() {
 }
 
 /// Before the fix, the follower treated a poll without an answer as a poll that shows no renewal,
-/// and tried to seal the epoch of a live leader. The leader survived only because the condition of
-/// the seal was false.
+/// and tried to seal the epoch of a live leader. The leader kept its epoch only because the store
+/// refused this seal.
 #[tokio::test(start_paused = true)]
 async fn regression_a_failed_poll_at_the_lapse_is_not_an_observation() {
     for layout in LAYOUTS {

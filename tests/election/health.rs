@@ -1,4 +1,5 @@
-//! Values for a health check: whether the lease is valid, and whether the store answers.
+//! Tests the values that an application can use in a health check: whether the lease is valid, and
+//! whether the store answers.
 
 use futures::StreamExt as _;
 use tenure::Loss;
@@ -109,7 +110,8 @@ async fn the_last_seen_leader_lapses_without_a_poll() {
     assert_eq!((seen.leader.name(), seen.leader.epoch.get()), ("a", 1));
     assert!(seen.is_held() && seen.leader.data == "here", "{seen:?}");
     assert!(seen.lapses_in.is_some_and(|left| left >= VALIDITY && left < VALIDITY + secs(1)));
-    // The follower does not poll during this wait, so it must assume that the lease may have ended.
+    // The follower does not poll during this wait. Afterwards it must assume that the lease may
+    // have ended.
     wait(VALIDITY + secs(1)).await;
     let seen = follower.last_seen().expect("the last observation is kept");
     assert!(!seen.is_held() && !seen.sealed, "{seen:?}");

@@ -1,5 +1,5 @@
-//! Elections on an inconsistent store: it lists an epoch or refuses to create it, but does not
-//! return the object of this epoch in a read.
+//! Elections on an inconsistent store. The store lists an epoch, or refuses its creation, but does
+//! not return the object of this epoch in a read.
 
 use tenure::{CampaignEvent, ErrorKind, Observation};
 use tenure_testkit::fault_store::{Call, Fault};
@@ -63,7 +63,8 @@ async fn regression_an_observer_of_a_hidden_epoch_reports_unknown() {
     assert_eq!(told.expect("an item").unwrap(), Observation::NoLeader);
 }
 
-/// The store refuses creates of the key, but does not list or return the key.
+/// The store refuses to create the object of an epoch, but its listings and reads do not show this
+/// object.
 #[tokio::test(start_paused = true)]
 async fn a_refused_epoch_that_is_never_listed_is_reported() {
     let world = World::new();

@@ -77,7 +77,7 @@ async fn regression_a_successor_is_reported_soon_after_the_end() {
     let (took, told) = next(&mut seen).await;
     assert_eq!(told, "b 2");
     assert!(took < millis(1_500), "{took:?}");
-    // If no successor is elected, polls return to their usual interval.
+    // If no successor is elected, the observer returns to its usual poll interval.
     drop(seen);
     drop(_b);
     wait(secs(60)).await;
@@ -137,9 +137,9 @@ async fn an_observer_keeps_the_leader_while_polls_fail_and_then_reports_unknown(
     }
 }
 
-/// If the application has not polled the stream for a validity, the timer for the lapse has ended.
-/// But the leader may have renewed in the meantime, so the observer must read the record before it
-/// reports that no process leads.
+/// If the application does not poll the stream for longer than a validity, the observer's timer for
+/// the lapse ends without a read. The leader may have renewed its lease in the meantime. So the
+/// observer must read the record before it reports that no process leads.
 #[tokio::test(start_paused = true)]
 async fn regression_an_observer_polls_after_a_pause_before_it_reports_a_death() {
     let world = World::new();

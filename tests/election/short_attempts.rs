@@ -31,7 +31,7 @@ struct SlowStore {
 struct Times {
     changed: Instant,
     put: Phases,
-    /// Durations of a GET and of a LIST.
+    /// Durations of GETs, and also of LISTs.
     get: Phases,
 }
 
@@ -183,7 +183,8 @@ async fn regression_a_leader_survives_a_store_that_became_slow() {
     }
 }
 
-/// Three of the first requests hang. The leader must not wait for the request timeout each time.
+/// Two renewals and a read-back hang. The leader must not wait for the whole request timeout each
+/// time.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_hangs_costs_a_third_of_the_timeout() {
     let (lead, store) = leader_of_a_fast_store(Layout::EpochFiles, 5, (10, 10)).await;

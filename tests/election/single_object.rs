@@ -1,4 +1,4 @@
-//! Elections on a single object, through the public API.
+//! Elections with `Layout::SingleObject`, through the public API.
 
 use futures::StreamExt as _;
 use tenure::{EpochEnd, ErrorKind, Layout, Leadership, Observation};

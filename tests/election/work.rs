@@ -1,4 +1,4 @@
-//! Tests the calls of a leading application: proclaim, resign, run work.
+//! Tests the calls with which a leading application proclaims data, resigns, and runs work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,8 +57,8 @@ async fn an_unanswered_proclamation_is_recognised() {
 }
 
 /// The first proclamation takes effect but gets no answer, and a second proclamation waits. The
-/// leader reads its record back and finds the data of the first proclamation. It must still write
-/// the data of the second proclamation.
+/// leader reads its record back and finds the data of the first proclamation. The leader must still
+/// write the data of the second proclamation.
 #[tokio::test(start_paused = true)]
 async fn a_proclamation_returns_after_its_data_is_written() {
     for fault in [Fault::FailAfter, Fault::HangAfter, Fault::Late(millis(5)), Fault::Conflict] {
@@ -146,8 +146,8 @@ async fn a_late_renewal_does_not_undo_a_resignation() {
     }
 }
 
-/// The leader has read an earlier record of its own back. The seal must contain the newer data (D1
-/// in docs/design/groups.md).
+/// The leader has read back an older record that it wrote before. The seal must contain the newer
+/// data (D1 in docs/design/groups.md).
 #[tokio::test(start_paused = true)]
 async fn a_resignation_after_a_read_back_keeps_the_newest_data() {
     let world = World::new();
@@ -259,7 +259,7 @@ async fn run_cancels_the_work_on_every_loss() {
     let world = World::new();
     let lead = world.leader("a").await;
     world.seal(1, "deposed").await;
-    // The cancellation token for libraries is also cancelled.
+    // The cancellation token that work can pass to libraries is also cancelled.
     let outcome = lead.run(|_, cancelled| cancelled.token().cancelled_owned()).await;
     assert!(matches!(outcome.loss(), Some(Loss::Sealed { .. })), "{outcome:?}");
 }

@@ -1,4 +1,5 @@
-//! Tests how the driver, the lease and the drop of a leadership cancel work.
+//! Tests that work is cancelled by the driver, at the end of the lease, and when the leadership is
+//! dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +72,7 @@ async fn regression_work_on_a_single_thread_is_cancelled_by_the_lease() {
         );
         assert!(cancelled.token().is_cancelled() && cancelled.clone().is_cancelled());
         cancelled.cancelled().await;
-        // The lease is renewed later, but the cancellation is final.
+        // The leader renews its lease later, but the work remains cancelled.
         wait(secs(1)).await;
         assert!(lease.remaining() > VALIDITY / 2);
         assert!(cancelled.is_cancelled());

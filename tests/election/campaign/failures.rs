@@ -97,7 +97,7 @@ async fn a_deleted_newest_epoch_is_an_error_and_not_a_new_first_epoch() {
     assert_eq!(b.leader().await.unwrap_err().kind(), ErrorKind::NewestDeleted);
     assert!(matches!(a.lost().await, Loss::Vanished));
     assert!(world.epochs().await.is_empty());
-    // An operator writes the object again, as a sealed epoch.
+    // An operator creates the deleted object again, with the record of a sealed epoch.
     world.put(&name(1), json!({ "expired": true, "ended": "resigned" }).to_string()).await;
     assert_eq!(elect(&b).await.epoch().get(), 2);
 }

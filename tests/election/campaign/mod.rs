@@ -1,5 +1,4 @@
-//! Campaigns: tests of the elected candidate, of the time until the election, and of elections
-//! despite faults.
+//! Tests campaigns: which candidate is elected, after which time, and despite which faults.
 
 use futures::StreamExt as _;
 use serde_json::json;
@@ -121,8 +120,8 @@ async fn two_campaigns_of_one_election_have_one_leadership() {
     assert_eq!(elect(&election).await.epoch().get(), 2);
 }
 
-/// The LIST that confirms the grant hangs until the lease of the new epoch has ended. So the
-/// campaign abandons this epoch and continues.
+/// After the create of an epoch, a LIST confirms that no greater epoch exists. This LIST hangs
+/// until the lease of the new epoch has ended, so the campaign abandons this epoch and continues.
 #[tokio::test(start_paused = true)]
 async fn regression_a_campaign_continues_after_a_grant_without_a_lease() {
     for fault in [Fault::FailBefore, Fault::Hang, Fault::Slow(millis(1_900))] {
@@ -141,7 +140,8 @@ async fn regression_a_campaign_continues_after_a_grant_without_a_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_is_reported_with_a_third_of_the_lease_left() {
     let world = World::new();
-    // The create takes effect immediately, but its confirmation succeeds only seven seconds later.
+    // The create takes effect immediately, but the LIST that confirms it succeeds only seven
+    // seconds later.
     world.store.on(Call::List).skip(1).times(3).fault(Fault::Hang);
     let lead = world.leader("a").await;
     assert!(lead.remaining() >= VALIDITY / 3, "{:?}", lead.remaining());
@@ -159,9 +159,9 @@ async fn a_grant_is_reported_with_a_third_of_the_lease_left() {
     assert!(lead.remaining() >= VALIDITY / 3, "{:?}", lead.remaining());
 }
 
-/// The candidate is suspended between its create and its confirmation. Afterwards less than a third
-/// of its lease is left, and its renewals fail. The candidate must retry the renewal at least once
-/// per tenth of the validity.
+/// The candidate is suspended between its create and the LIST that confirms the create. Afterwards
+/// less than a third of its lease is left, and its renewals fail. The candidate must retry the
+/// renewal at least once per tenth of the validity.
 #[tokio::test(start_paused = true)]
 async fn pauses_before_a_grant_are_at_most_a_tenth_of_the_lease() {
     let world = World::new();
@@ -186,8 +186,9 @@ async fn pauses_before_a_grant_are_at_most_a_tenth_of_the_lease() {
     }
 }
 
-/// The confirmation is late, so the candidate must renew its lease before it reports the grant. The
-/// renewal shows that an operator has sealed the epoch, so the candidate does not report the grant.
+/// The LIST that confirms the new epoch is late, so the candidate must renew its lease before it
+/// reports its election. The store refuses the renewal because an operator has sealed the epoch. So
+/// the candidate does not report an election.
 #[tokio::test(start_paused = true)]
 async fn a_deposed_epoch_is_not_granted() {
     let world = World::new();
@@ -204,14 +205,15 @@ async fn a_deposed_epoch_is_not_granted() {
     assert!(took < secs(5), "the campaign waits for the end of a lost lease: {took:?}");
 }
 
-/// While the candidate confirms epoch 1, a peer creates epoch 2 without a seal of epoch 1. Another
-/// call of the same election reads epoch 2. So the campaign must not report epoch 1 as granted.
+/// While the candidate confirms epoch 1, a foreign process creates epoch 2 without a seal of epoch
+/// 1. Another call of the same election reads epoch 2. So the campaign must not report an election
+/// with epoch 1.
 #[tokio::test(start_paused = true)]
 async fn a_grant_below_a_seen_epoch_is_not_reported() {
     let world = World::new();
     let election = world.node("a").build().unwrap();
-    // The store evaluates the confirming LIST before the peer's epoch exists. The answer to the
-    // LIST arrives later.
+    // The store evaluates the confirming LIST before epoch 2 exists, but the answer arrives after
+    // the creation of epoch 2.
     world.store.on(Call::List).skip(1).fault(Fault::AnswerLate(secs(1)));
     let campaign = {
         let election = election.clone();
@@ -223,8 +225,8 @@ async fn a_grant_below_a_seen_epoch_is_not_reported() {
     assert_eq!(campaign.await.unwrap().epoch().get(), 3, "after the lapse of the peer's epoch");
 }
 
-/// The confirmation of epoch 1 is late, so the candidate renews its lease before the report. During
-/// this renewal, another call of the same election reads epoch 2.
+/// The LIST that confirms epoch 1 is late, so the candidate renews its lease before it reports its
+/// election. During this renewal, another call of the same election reads epoch 2.
 #[tokio::test(start_paused = true)]
 async fn a_grant_below_an_epoch_seen_during_its_renewal_is_not_reported() {
     let world = World::new();
@@ -287,8 +289,8 @@ async fn regression_frequent_polls_do_not_delay_the_seal() {
     }
 }
 
-/// The failover takes the time that `docs/explanation/cost.md` gives. The test stops leaders at
-/// different moments between two renewals. The followers have different seeds.
+/// The failover takes the time that `docs/explanation/cost.md` gives. The test drops each leader at
+/// a different moment between two renewals, and the random delays of the followers differ.
 #[tokio::test(start_paused = true)]
 async fn a_failover_takes_the_documented_worst_and_average_time() {
     let validity = 30.0;
@@ -299,7 +301,7 @@ async fn a_failover_takes_the_documented_worst_and_average_time() {
         let node = |name| world.node(name).validity(secs(30)).build();
         let leads = elect(&node("a").expect("it fits")).await;
         let follower = node("b").expect("it fits");
-        // This wait differs from round to round. So the time between a renewal of the leader and
+        // This wait is different in each iteration. So the time between a renewal of the leader and
         // the next poll of the follower also differs.
         wait(millis(700) * (dies % 7)).await;
         let follows = tokio::spawn(async move { elect(&follower).await });

@@ -1,4 +1,4 @@
-//! Runs the examples on a directory, with the commands that the documentation gives.
+//! Runs the examples with a directory as their store, by the commands that the documentation gives.
 #![cfg(unix)]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -228,7 +228,7 @@ fn build() -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     for (name, _) in std::env::vars() {
         // Cargo has set these variables for this package. The build script of `ring` depends on
-        // them, so Cargo would build `ring` again.
+        // these variables, so Cargo would build `ring` again.
         if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
             cargo.env_remove(name);
         }

@@ -35,8 +35,8 @@ fn the_example_is_the_program_of_the_page() {
     assert_eq!(words(program), words(&expected), "change examples/quick_start.rs, too");
 }
 
-/// Before the fix, the work returned normally after its cancellation, so the program treated it as
-/// completed and exited with 0.
+/// Before the fix, the work of the example returned normally after its cancellation. So the example
+/// treated the work as completed, and exited with 0 instead of campaigning again.
 #[test]
 fn regression_the_example_campaigns_again_after_an_outage() {
     let server = S3Server::start_blocking();
@@ -50,9 +50,9 @@ fn regression_the_example_campaigns_again_after_an_outage() {
     let mut program = Program::spawn(command);
     program.until("the example appends to the log", || written("orders/log/") > 3);
     // From now on, the store does not answer renewals. The leader sends the first renewal after a
-    // third of the validity. The leader waits for a fifteenth of the validity for an answer to each
-    // of the first three requests, and for a fifth of the validity for an answer to each later
-    // request. So the lease is at risk when the fifth request is sent.
+    // third of the validity. Each of the first three requests times out after a fifteenth of the
+    // validity, and each later request after a fifth. So the lease is at risk when the leader sends
+    // the fifth request.
     server.fault(ServerFault::Hold).on(Op::Put).key_contains("orders/leader/lock-0000000001");
     let held = || server.faults_met().get("Hold").copied().unwrap_or_default();
     program.until("five requests hang", || held() >= 5);

@@ -61,8 +61,8 @@ async fn a_step_after_a_slewed_wait_waits_for_the_other_clocks() {
             let election = follower.poll_interval(VALIDITY).build().unwrap();
             let follow = tokio::spawn(async move { elect(&election).await });
             wait(millis(12_000 + seed * 437)).await;
-            // The leader is cut off from the store, so it believes that it leads until the end of
-            // its lease.
+            // The leader is cut off from the store, so it believes until the end of its lease that
+            // it leads.
             way.always(Fault::Hang);
             if deposed {
                 let operator = world.node("operator").build().unwrap();
@@ -74,8 +74,8 @@ async fn a_step_after_a_slewed_wait_waits_for_the_other_clocks() {
     }
 }
 
-/// A wait ends only after its duration has passed on every clock of the machine. On a single
-/// object, the takeover delay begins at the lapse.
+/// A wait ends only after its duration has passed on every clock of the machine. With
+/// `Layout::SingleObject`, the takeover delay begins at the lapse.
 #[tokio::test(start_paused = true)]
 async fn a_lapse_and_a_takeover_delay_hold_on_all_clocks() {
     const CHRONY: i32 = 83_333;

@@ -103,8 +103,9 @@ async fn the_takeover_delay_follows_a_lapse_but_no_resignation() {
     assert!(took > VALIDITY + delay && took < TAKEOVER + delay, "lapsed: {took:?}");
 }
 
-/// Before the fix, a candidate waited for a random delay before it sealed the epoch of a long dead
-/// leader. The delay was up to a tenth of the validity, that is, six minutes in this test.
+/// Before the fix, a candidate waited for a random delay before it sealed the epoch of a leader
+/// that died long ago. The delay was up to a tenth of the validity, which is six minutes in this
+/// test.
 #[tokio::test(start_paused = true)]
 async fn a_long_dead_leader_by_the_stores_dates_is_replaced_immediately() {
     for seed in 0..8 {
@@ -192,8 +193,8 @@ async fn a_new_leader_ends_the_back_off() {
     lead.resign().await.unwrap();
     let _next = world.leader("b").await;
     way.take_log();
-    // The follower sees the new leader at its next poll. Then its interval starts at 200 ms again.
-    // If the interval did not start again, the follower would poll 3 times.
+    // The follower sees the new leader at its next poll. From then on, its poll interval increases
+    // again from 200 ms. If the interval remained long, the follower would poll only 3 times.
     wait(secs(16)).await;
     let looks = way.take_calls().iter().filter(|call| **call == Call::Get).count();
     assert!((6..=14).contains(&looks), "{looks}");

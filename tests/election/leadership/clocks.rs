@@ -1,4 +1,4 @@
-//! Tests how steps of the wall clock and suspensions end a lease.
+//! Tests how a lease ends after a step of the wall clock, and after a suspension of the machine.
 
 use super::*;
 
@@ -12,8 +12,8 @@ async fn a_wall_clock_that_is_set_back_extends_no_lease() {
     assert!(took <= VALIDITY, "{took:?}");
 }
 
-/// Before the fix, the reported reason after a step of the wall clock was "the process did not run
-/// for 13.0s".
+/// Before the fix, if a step of the wall clock ended a lease, the reported reason was "the process
+/// did not run for 13.0s".
 #[tokio::test(start_paused = true)]
 async fn regression_a_forward_step_of_the_wall_clock_is_the_reported_reason() {
     let world = World::new();

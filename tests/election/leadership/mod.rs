@@ -75,7 +75,7 @@ async fn the_token_ends_with_the_lease() {
 }
 
 /// `check` detects the end of the lease by the wall clock, and then the clock is set back. Before
-/// the fix, the driver did not learn of the loss, and continued to send renewals.
+/// the fix, the driver did not detect this loss, and continued to send renewals.
 #[tokio::test(start_paused = true)]
 async fn regression_a_loss_found_by_a_check_stops_the_renewals() {
     let world = World::new();
@@ -196,8 +196,8 @@ async fn a_foreign_record_is_tampering() {
     }
 }
 
-/// When another epoch supersedes a leadership, the process remembers the greater epoch, even if its
-/// object is later deleted.
+/// When a greater epoch supersedes a leadership, the process remembers this epoch, even if the
+/// object of the epoch is later deleted.
 #[tokio::test(start_paused = true)]
 async fn regression_the_epoch_that_superseded_a_leader_is_remembered() {
     let world = World::new();
@@ -288,7 +288,8 @@ async fn a_loss_while_a_request_hangs_is_reported_immediately() {
     let (lead, way, clock) = leader_behind(&world).await;
     way.always(Fault::Hang);
     wait(millis(3_400)).await;
-    // The host pauses the machine during the renewal, and only the wall clock shows the pause.
+    // The hypervisor pauses the leader's virtual machine during the renewal, and only the wall
+    // clock shows the pause.
     clock.set_wall_by(60_000);
     let (took, loss) = timed(lead.lost()).await;
     assert!(took <= secs(1), "{took:?}: {loss}");

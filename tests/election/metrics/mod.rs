@@ -1,5 +1,5 @@
-//! Tests the values of each metric after a story, and the metrics that the documents, the dashboard
-//! and the alerts name.
+//! Tests the values of each metric after a known sequence of events (a story). Also compares the
+//! recorded metrics with the metrics that the documents, the dashboard and the alerts name.
 
 mod documents;
 mod recorder;

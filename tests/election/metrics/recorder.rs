@@ -34,8 +34,8 @@ impl Recorder {
     }
 }
 
-/// Takes the requests from the log of the store. Asserts that the metrics have counted and timed
-/// each request exactly once.
+/// Takes the requests from the log of the store. Asserts that the metrics contain each request
+/// exactly once, with its duration.
 pub fn counts_all(scrape: &Scrape, store: &FaultStore) {
     let calls = store.take_calls();
     for (kind, call) in [
@@ -51,8 +51,8 @@ pub fn counts_all(scrape: &Scrape, store: &FaultStore) {
     }
 }
 
-/// Makes each story of the module a test. Also defines `all`, which plays each story with a
-/// separate recorder.
+/// Turns each function of the module into a test. Also defines `all`, which runs each function with
+/// a separate recorder.
 macro_rules! tell {
     ($module:ident: $($story:ident),* $(,)?) => {
         $(

@@ -125,8 +125,8 @@ pub async fn a_store_that_hangs(recorder: &Recorder) {
     counts_all(&now, &way);
 }
 
-/// The confirmation of an epoch is late, so the candidate must renew its lease before it reports
-/// the grant. The renewal fails, because an operator has sealed the epoch.
+/// The LIST that confirms a new epoch is late, so the candidate must renew its lease before it
+/// reports its election. The renewal fails, because an operator has sealed the epoch.
 pub async fn an_abandoned_grant(recorder: &Recorder) {
     let world = World::new();
     let election = world.node("a").build().unwrap();
@@ -177,7 +177,7 @@ pub async fn regression_an_epoch_that_was_read_is_known(recorder: &Recorder) {
     wait(secs(3)).await;
     assert_eq!(epoch(), 2.0);
     following.abort();
-    // With a single object, a process reads the object and never lists it.
+    // With `Layout::SingleObject`, a process reads the object and never lists it.
     let world = World::new();
     let body = written(json!({ "token": 7, "epoch": 7, "expires_at": 9e9 }));
     world.put("lock.json", body).await;

@@ -209,8 +209,8 @@ async fn a_later_format_is_left_unchanged_and_a_broken_single_object_has_no_toke
     }
 }
 
-/// The outcome of `depose` matches the record on the store after every fault of the write that
-/// seals the epoch.
+/// After every fault of the write that seals the epoch, the outcome of `depose` matches the record
+/// on the store.
 #[tokio::test(start_paused = true)]
 async fn a_seal_with_an_unknown_effect_is_read_back() {
     for layout in LAYOUTS {

@@ -10,7 +10,8 @@ use tenure_testkit::time::{millis, secs, timed, wait};
 use tenure_testkit::world::{VALIDITY, elect};
 
 const DELAY: Duration = Duration::from_secs(8);
-/// Tolerance for the wait of a successor. The tolerance covers the drift and the polls.
+/// Tolerance for the time that a successor waits. The tolerance covers the clock drift and the poll
+/// interval.
 const SLACK: Duration = Duration::from_secs(2);
 
 /// Repeats single attempts until one succeeds, as an application may do.
@@ -37,8 +38,8 @@ async fn regression_the_takeover_delay_starts_at_the_end_of_a_deposed_lease() {
                 if tries { try_again_and_again(&next).await } else { elect(&next).await }
             });
             wait(secs(1)).await;
-            // The leader is cut off from the store, so it believes that it leads until the end of
-            // its lease.
+            // The leader is cut off from the store, so it believes until the end of its lease that
+            // it leads.
             way.always(Fault::Hang);
             let end = lead.ends_at().boot;
             let deposed = scene.election("ann").depose(None).await.unwrap();

@@ -71,8 +71,8 @@ fn held(above: u64) -> String {
 }
 
 /// Two killed restores hold two epochs. While the greater epoch is held, no candidate can be
-/// elected. Before the fix, an outcome named the lower epoch as the epoch to finish, or reported
-/// that the restore was finished.
+/// elected. Before the fix, the outcome of a call told the operator to finish the lower epoch, or
+/// reported that the restore was finished.
 #[tokio::test(start_paused = true)]
 async fn regression_the_newest_held_epoch_must_be_finished() {
     let scene = Scene::new(Layout::EpochFiles);
@@ -210,8 +210,8 @@ async fn interleave(
     let mut promised = promises(outer, Some(&outer_told)) || promises(inner, inner_told.as_ref());
     let mut b = within(secs(100), scene.election("b").campaign()).await;
     if b.is_none() {
-        // An epoch may remain held only if the inner restore was killed. The remedy is to run the
-        // restore again.
+        // An epoch may remain held only if the inner restore was killed. In this case, the operator
+        // must run the restore again.
         assert!(kill.is_some(), "{place}: no candidate is elected");
         let held = match outer_told {
             Restored::Held(held) => held,

@@ -82,7 +82,8 @@ impl Capture {
         std::iter::successors(up(told), up).map(|told| told.name).collect()
     }
 
-    /// Returns the requests below spans of this name. Each element has the form `op outcome`.
+    /// Returns the request spans that are descendants of spans with this name. Each element has the
+    /// form `op outcome`.
     fn requests_below(&self, name: &str) -> Vec<String> {
         let requests = self.named("request").into_iter();
         let below = requests.filter(|told| self.above(told).iter().any(|above| above == name));

@@ -1,5 +1,5 @@
-//! Tests the store check. Its error names the unsafe behaviour of a store. A safe store is checked
-//! only once.
+//! Tests the store check. The error of the check names the unsafe behaviour of a store. A safe
+//! store is checked only once.
 
 use std::sync::Arc;
 
@@ -191,7 +191,7 @@ async fn regression_lost_writes_without_an_etag_end_a_campaign() {
     assert_eq!(writes, 5);
 }
 
-/// A proxy may give answers that look as if they came from an unsafe store. Before the fix, one of
+/// The answers of a proxy may look like the answers of an unsafe store. Before the fix, one of
 /// these answers ended a campaign, although the store had worked before.
 #[tokio::test(start_paused = true)]
 async fn regression_an_unsafe_answer_ends_no_campaign_that_has_worked() {

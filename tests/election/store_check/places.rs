@@ -1,4 +1,5 @@
-//! Tests the store check by many candidates, under several prefixes, and above other elections.
+//! Tests the store check with many candidates, under several prefixes, and under a prefix that
+//! contains other elections.
 
 use tenure::store::Page;
 use tenure_testkit::one_write_a_second::OneWriteASecond;

@@ -27,8 +27,8 @@ async fn an_interrupted_restore_is_finished_by_a_second_run() {
     assert!(took >= VALIDITY && took < VALIDITY + secs(4), "{took:?}");
 }
 
-/// Several peers of Morling's post were elected before the restore. These peers do not seal the
-/// epochs of their predecessors, so several epochs are unsealed.
+/// Several processes that follow Morling's blog post were elected before the restore. Such a
+/// process does not seal the epoch of its predecessor, so several epochs are unsealed.
 #[tokio::test(start_paused = true)]
 async fn all_leaders_below_the_held_epoch_are_deposed_with_short_pages() {
     let scene = Scene::new(Layout::EpochFiles);
@@ -195,7 +195,8 @@ async fn a_lower_held_epoch_that_cannot_be_sealed_keeps_the_higher_epoch_held() 
     assert!(matches!(now, Restored::NeedsForce(ref leader) if leader.epoch == epoch(2)), "{now:?}");
 }
 
-/// The epoch object below the held epoch is missing.
+/// The held epoch records no wait. The object of the lower epoch is missing, or no lower epoch
+/// exists.
 #[tokio::test(start_paused = true)]
 async fn a_held_epoch_without_a_wait_or_a_lower_epoch_waits_for_the_longest_lease() {
     for (above, least) in [(7, secs(24 * 3_600)), (0, Duration::ZERO)] {

@@ -47,8 +47,9 @@ async fn epochs_continue_above_a_restored_epoch_without_a_wait() {
     }
 }
 
-/// An older version does not know the value of `ended` in a restored epoch. The test simulates an
-/// older version by a value that this version does not know.
+/// An older version does not know the value of `ended` in a restored epoch. The present version
+/// knows this value. So the test simulates an older version by another value, which the present
+/// version does not know.
 #[tokio::test(start_paused = true)]
 async fn an_older_version_continues_above_a_restored_epoch() {
     for layout in LAYOUTS {
@@ -286,7 +287,7 @@ async fn regression_a_restore_waits_for_the_holder_of_an_unreadable_object() {
     }
 }
 
-/// If the operator knows that the holder is dead, a wait of 1 ms is sufficient.
+/// If the operator knows that the holder is dead, a restore with a wait of 1 ms is sufficient.
 #[tokio::test(start_paused = true)]
 async fn a_short_wait_is_enough_after_the_death_of_the_holder() {
     let scene = Scene::new(Layout::SingleObject);
