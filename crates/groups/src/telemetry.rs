@@ -1,7 +1,7 @@
-//! The metrics of the members, the coordinator and the observers of a group.
-//! docs/reference/metrics.md has the whole table.
+//! The metrics of the members, the coordinator and the observers of a group. The page
+//! docs/reference/metrics.md describes each metric.
 //!
-//! A session has its own metrics, and does not count as a leadership.
+//! A member's session has metrics in this module. It does not count in the metrics of leaderships.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,16 +13,17 @@ use tenure::internals::groups::{LeaseMetrics, Meter};
 use crate::protocol::Assignment;
 
 const OVERDUE: &str = "tenure_group_overdue";
-/// Values of the label `reason` of `tenure_group_losses_total` for losses while the session lives.
-/// They are results of [`PartitionLoss::outcome`](crate::PartitionLoss::outcome). The other values
-/// are the reasons for the end of a session.
+/// Values of the label `reason` of `tenure_group_losses_total` if a member loses a partition and
+/// its session still lives. They are results of
+/// [`PartitionLoss::outcome`](crate::PartitionLoss::outcome). The other values of the label are the
+/// reasons for the end of a session.
 const PARTITION_LOSSES: [&str; 2] = ["released", "taken"];
 /// Outcomes of `tenure_group_polls_total`.
 const POLLS: [&str; 2] = ["done", "failed"];
 /// Outcomes of `tenure_group_assignments_total`.
 const ASSIGNMENTS: [&str; 5] = ["created", "refused", "unknown", "failed", "unwritable"];
 
-/// The metrics of a session.
+/// The names of the metrics of a member's session.
 pub(super) static SESSION: LeaseMetrics = LeaseMetrics {
     place: "group",
     stem: "tenure_group_",
@@ -64,7 +65,7 @@ const LOSSES: &str = "tenure_group_losses_total";
 const ASSIGNMENTS_TOTAL: &str = "tenure_group_assignments_total";
 const POLLS_TOTAL: &str = "tenure_group_polls_total";
 
-/// Describes the metrics to the recorder. The recorder must already be installed.
+/// Registers the descriptions of the metrics with the recorder, which must already be installed.
 pub(super) fn describe() {
     for (name, text) in [
         (SESSION.holds, "1 while this process's session lasts"),
@@ -98,8 +99,8 @@ fn count(meter: &Meter, name: &'static str, label: (&'static str, &'static str),
     meter.counter(name, &[label]).increment(by);
 }
 
-/// Registers the counters of a member with the value 0. If a counter first appears with the value
-/// 1, a query for its increase misses the first event.
+/// Registers the counters of a member with the value 0. If a counter appeared first with the value
+/// 1, a query for its increase would miss the first event.
 pub(super) fn joins(meter: &Meter) {
     for reason in PARTITION_LOSSES.iter().chain(&Meter::LOSSES) {
         count(meter, LOSSES, ("reason", reason), 0);
@@ -115,12 +116,12 @@ pub(super) fn joins(meter: &Meter) {
     }
 }
 
-/// Counts the answer to the creation of an assignment.
+/// Counts an attempt to create an assignment by its outcome.
 pub(super) fn created(meter: &Meter, outcome: &'static str) {
     count(meter, ASSIGNMENTS_TOTAL, ("outcome", outcome), 1);
 }
 
-/// The partitions and the role of one member.
+/// The metrics of one member: the number of its partitions, and whether it coordinates.
 #[derive(Debug)]
 pub(super) struct Owner {
     meter: Meter,
@@ -129,7 +130,7 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// Returns the counts of a member without partitions.
+    /// Returns the metrics of a member that owns no partition and does not coordinate.
     pub(super) fn new(meter: &Meter) -> Owner {
         Owner { meter: meter.clone(), owned: 0, coordinates: false }
     }
@@ -165,7 +166,7 @@ impl Owner {
 }
 
 impl Drop for Owner {
-    /// Resets the gauges, because the runtime of the task may have ended without a call of
+    /// Resets the gauges. The runtime of the member's task may have ended without a call of
     /// [`lost`](Owner::lost).
     fn drop(&mut self) {
         self.owns(0);
@@ -173,7 +174,7 @@ impl Drop for Owner {
     }
 }
 
-/// The gauge of overdue work.
+/// The gauge that counts the partitions of a member with overdue work.
 #[derive(Debug)]
 pub(super) struct Overdue {
     meter: Meter,
@@ -181,7 +182,7 @@ pub(super) struct Overdue {
 }
 
 impl Overdue {
-    /// Starts without overdue work.
+    /// Returns the gauge of a member without overdue work.
     pub(super) fn new(meter: &Meter) -> Overdue {
         Overdue { meter: meter.clone(), works: 0 }
     }
@@ -198,7 +199,7 @@ impl Overdue {
 }
 
 impl Drop for Overdue {
-    /// Resets the gauge: a dropped call of `run` drops its work.
+    /// Resets the gauge, because a dropped call of `run` also drops its overdue work.
     fn drop(&mut self) {
         self.meter.gauge(OVERDUE).decrement(f64::from(self.works));
     }
@@ -226,7 +227,7 @@ impl Followers {
     }
 }
 
-/// The state of the group for a member or an observer.
+/// The gauges that show the state of the group, as a member or an observer sees it.
 #[derive(Debug)]
 pub(super) struct GroupSight {
     meter: Meter,
@@ -241,7 +242,7 @@ impl GroupSight {
 
     pub(super) fn sees(&self, assignment: &Assignment) {
         // Count only the partitions that should have an owner. Paused, retiring and reserved
-        // partitions should not have one.
+        // partitions should have no owner.
         let meant = |it: &&crate::protocol::assignment::AssignedPartition| {
             it.owner.is_none() && !it.marks.paused && !it.marks.retiring && it.kept.is_none()
         };

@@ -1,4 +1,4 @@
-//! Snapshots of the assignment, for routers, operators and people.
+//! Snapshots of a group's assignment, for routers and operators.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::protocol::{Assignment, SessionId};
 use tenure::internals::groups::{Context, Nonce, Requests};
 use tenure::{Epoch, Error, ErrorKind};
 
-/// The assignment of a group at the time of the read, for routers, operators and people.
+/// The assignment of a group at the time of a read, for routers and operators.
 ///
-/// A newer assignment may exist, and the session of an owner may have ended:
+/// A newer assignment may exist, and the session of an owner may have ended.
 /// [`session_states`](Group::session_states) reads the sessions. A snapshot does not prove
 /// ownership. Only [`check`](super::Partition::check) in the owner's process proves ownership. Only
 /// the token distinguishes the owner's writes from the writes of former owners.
@@ -31,7 +31,7 @@ pub struct GroupSnapshot {
     pub members: Vec<MemberSnapshot>,
     /// Partitions, in the order of their numbers.
     pub partitions: Vec<PartitionSnapshot>,
-    /// Whether a [restore](Group::restore) is unfinished. No partition is assigned until the
+    /// Whether a [restore](Group::restore) is unfinished. No partition gets an owner until the
     /// restore finishes.
     pub restoring: bool,
 }
@@ -48,7 +48,7 @@ pub struct MemberSnapshot {
     pub weight: u32,
     /// Time for which the member's session lasts without a renewal.
     pub validity: Duration,
-    /// Data that the member published when it joined; null by default.
+    /// Data that the member published when it joined. The default is null.
     pub data: Value,
     /// Whether this member is the coordinator.
     pub coordinates: bool,
@@ -71,8 +71,8 @@ pub struct PartitionSnapshot {
     /// Index of the next owner in [`GroupSnapshot::members`]; `None` if the partition must not
     /// move.
     pub target: Option<usize>,
-    /// Name of the member that left for a restart, if the partition is reserved for this name. A
-    /// reserved partition has no owner.
+    /// If the partition is reserved: the name of the member that left for a restart, and for which
+    /// the partition is reserved. A reserved partition has no owner.
     pub reserved_for: Option<String>,
     /// Marks of operators.
     pub marks: Marks,
@@ -128,12 +128,12 @@ impl GroupSnapshot {
     }
 }
 
-/// Follows the assignment for a process that is not a member.
+/// Follows the assignment in a process that is not a member.
 #[derive(Debug)]
 pub(super) struct Follower {
     pub(super) reader: Reader,
     pub(super) objects: Objects,
-    /// Metrics of the observed group; present only for an observer.
+    /// Metrics of the group. Only an observer has them.
     sight: Option<GroupSight>,
 }
 
@@ -142,13 +142,14 @@ impl Follower {
         Follower { reader: Reader::new(cx.greatest()), objects: Objects::new(cx), sight: None }
     }
 
-    /// Returns a follower that ignores the assignments this process has seen.
+    /// Returns a follower that does not know the greatest assignment that this process has seen.
     pub(super) fn forgetful(cx: &Arc<Context>) -> Follower {
         Follower { reader: Reader::new(None), ..Follower::new(cx) }
     }
 
-    /// Sends the reader's requests until the reader is idle. After several consecutive failures, an
-    /// observer (`patient`) waits for its next poll, and any other caller gets an error.
+    /// Sends the reader's requests until the reader is idle. After several consecutive failures,
+    /// `patient` decides: an observer is patient and waits for its next poll, and any other caller
+    /// gets an error.
     pub(super) async fn drive(&mut self, patient: bool) -> Result<Option<News>, Error> {
         let cx = Arc::clone(&self.objects.cx);
         let mut news = None;
@@ -188,8 +189,8 @@ impl Follower {
         }
     }
 
-    /// Reads all sessions. If a session has seen a greater assignment than the reader, the reader
-    /// must not create the successor of an older assignment (D3).
+    /// Reads all sessions. If a session has seen a greater assignment than the reader, finds that
+    /// assignment, because the reader must not create the successor of an older assignment (D3).
     pub(super) async fn expect_what_sessions_saw(&mut self) -> Result<(), Error> {
         let sessions = self.all_sessions().await?;
         let seen = sessions.iter().filter_map(|(_, seen)| seen.session()?.record().data?.seen);
@@ -289,9 +290,9 @@ impl Group {
     /// Costs a LIST and a GET, then one GET every poll interval, and a LIST every 10 min and after
     /// a GET that failed three times. Without a
     /// [`poll_interval`](crate::GroupBuilder::poll_interval), the interval is a sixth of the
-    /// shortest validity of a member: 1 s to 60 s, or this group's own default if that is outside
-    /// of these bounds. The stream retries transient errors of the store. An error that retrying
-    /// cannot fix is the last item.
+    /// shortest validity of a member, and at least 1 s and at most 60 s. If the default interval of
+    /// this `Group` is outside of these bounds, that default replaces the bound. The stream retries
+    /// transient errors of the store. An error that retrying cannot fix is the last item.
     pub fn observe(
         &self,
     ) -> impl Stream<Item = Result<GroupSnapshot, Error>> + Send + Unpin + use<> {

@@ -230,8 +230,8 @@ fn a_reader_never_returns_to_a_smaller_epoch() {
     assert_eq!(reader.step(), ReaderStep::Idle);
 }
 
-/// An observer with a long poll interval only confirms. In a new group it never found the first
-/// assignment, because `confirm` did nothing while the reader knew no assignment.
+/// An observer with a long poll interval only confirms. Before the fix, it never found the first
+/// assignment of a new group, because `confirm` did nothing while the reader knew no assignment.
 #[test]
 fn regression_a_confirmation_without_an_assignment_polls() {
     let mut reader = Reader::new(None);
@@ -263,8 +263,8 @@ fn an_assignment_seen_by_a_session_is_found_first() {
     assert_eq!(reader.step(), ReaderStep::Failed(ReaderFailure::NewestDeleted(epoch(7))));
 }
 
-/// After the reader gave up a GET that kept failing, it sent the same GET again. So it never found
-/// a greater assignment that the store could read (GA5).
+/// Before the fix, a reader that had given up a failing GET sent the same GET again. So it never
+/// found a greater, readable assignment (GA5).
 #[test]
 fn regression_a_list_follows_an_abandoned_get() {
     let give_up = |reader: &mut Reader| {

@@ -111,8 +111,8 @@ fn due_sessions_are_read_and_pages_are_followed() {
     assert!(it.is_idle() && it.record(id(2)).is_none() && it.record(id(1)).is_some());
 }
 
-/// A group got no new assignments while one session could not be read, because the coordinator made
-/// no plan.
+/// Before the fix, a group got no new assignments while one session could not be read, because the
+/// coordinator made no plan.
 #[test]
 fn regression_a_failed_read_keeps_the_record_and_stops_no_round() {
     let mut it = SessionReader::default();
