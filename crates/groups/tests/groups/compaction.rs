@@ -37,7 +37,8 @@ async fn superseded_assignments_and_ended_sessions_are_deleted() {
         c.task.await.unwrap();
         wait(VALIDITY).await;
     }
-    // This member died before its second write, so no assignment names its session.
+    // A member created this session and died before its second write, so no assignment names the
+    // session.
     let stray = "app/members/00000000000000000000000000000001/lock.json";
     let body = r#"{"expires_at":0.0,"token":1,"epoch":1,"validity_ms":30000,"nonce":
         "00000000000000000000000000000001","candidate":"x","heartbeat":2,"ended":"lapsed"}"#;
@@ -64,8 +65,8 @@ async fn superseded_assignments_and_ended_sessions_are_deleted() {
     assert_eq!((again.assignments.deleted, again.sessions.deleted), (0, 0), "{again}");
 }
 
-/// The compactor keeps an ended session while the assignment names it, because the coordinator may
-/// not have read its end yet.
+/// The compactor keeps an ended session while the assignment names the session, because the
+/// coordinator may not have read the end of the session yet.
 #[tokio::test(start_paused = true)]
 async fn an_ended_session_stays_while_the_assignment_names_it() {
     let fleet = Fleet::new(2);
@@ -113,8 +114,8 @@ async fn no_session_is_deleted_without_a_readable_assignment() {
     assert_eq!(keys(&fleet, "app/").await.len(), 5);
 }
 
-/// Before the fix, if a compactor was stopped after it had sent a deletion of sessions, its run
-/// ended without the answer to this deletion.
+/// Before the fix, if a compactor was stopped while it waited for the answer to a DELETE of
+/// sessions, its run ended without this answer.
 #[tokio::test(start_paused = true)]
 async fn regression_a_stopped_run_waits_for_its_deletion_of_sessions() {
     let fleet = with_ended_sessions(3).await;

@@ -1,4 +1,4 @@
-//! Members that die together.
+//! Several members die at the same time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,16 +11,17 @@ use tenure_testkit::time::{millis, secs, wait};
 
 use super::{Fleet, Node, POLL, VALIDITY, balanced, owners};
 
-/// The bound that follows from GN5. The terms are: the validity × (1 + drift); two fifths of the
-/// validity, until the coordinator counts as silent; a poll interval until a poll sees the last
-/// renewal; a poll interval until the new owners poll; the time of the requests.
+/// Maximum time until all partitions are owned, by rule GN5. It is the sum of five times: validity
+/// × (1 + drift), two fifths of the validity until the coordinator is silent, one poll interval
+/// until a poll sees the last renewal, one poll interval until the new owners poll, and the
+/// duration of the requests.
 const TOGETHER: Duration = Duration::from_millis(30_300 + 12_000 + 5_000 + 5_000 + 700);
-/// The bound if all deputies die, too. The other members see the last renewal of the coordinator
-/// one poll later than deputies do.
+/// Maximum time if all deputies also die. The other members see the coordinator's last renewal one
+/// poll later than deputies do.
 const WITH_ALL_DEPUTIES: Duration = Duration::from_millis(30_300 + 12_000 + 10_000 + 5_000 + 700);
 
-/// Kills these members of a group of ten. The first member coordinates, and the next three are its
-/// deputies. Returns the time until all partitions were owned.
+/// Kills the members `dead` of a group of ten. Member 0 coordinates, and members 1 to 3 are the
+/// deputies. Returns the time until live members own all partitions.
 async fn killed(dead: &[usize], after: Duration, within: Duration) -> Duration {
     let fleet = Fleet::new(40);
     let mut nodes = Vec::new();
@@ -36,9 +37,9 @@ async fn killed(dead: &[usize], after: Duration, within: Duration) -> Duration {
     balanced(&nodes.iter().collect::<Vec<_>>(), 40, within).await
 }
 
-/// Before the fix, the successor read the other sessions only after the coordinator was silent for
-/// half of its validity. Members other than the deputies waited for one more validity. If the
-/// coordinator and all three deputies died, the takeover took 142 to 157 s.
+/// Before the fix, if the coordinator and all three deputies died, the takeover took 142 to 157 s.
+/// The successor read the other sessions only after the coordinator had been silent for half of its
+/// validity, and a successor that was no deputy waited for one more validity.
 #[tokio::test(start_paused = true)]
 async fn regression_a_death_with_the_coordinator_takes_no_longer() {
     let sets: [(&[usize], Duration); 4] = [
@@ -57,8 +58,8 @@ async fn regression_a_death_with_the_coordinator_takes_no_longer() {
     }
 }
 
-/// Before the fix, if a listing was in progress when the coordinator lapsed, the next read came
-/// only at the next poll.
+/// Before the fix, if a member's listing was in progress when the coordinator's session lapsed, the
+/// member noticed the lapse only at its next poll.
 #[tokio::test(start_paused = true)]
 async fn regression_a_lapse_during_a_listing_is_seen_without_a_further_poll() {
     let mut took = Vec::new();
@@ -84,11 +85,13 @@ async fn regression_a_lapse_during_a_listing_is_seen_without_a_further_poll() {
         took.push(waited);
     }
     println!("{took:?}");
-    // The successor lists the sessions twice: before it takes over, and in its first round.
+    // The successor lists the sessions before it takes over and again in its first round, so the
+    // slow listing delays it twice.
     assert!(took[1] <= took[0] + millis(400) * 2 + millis(200), "{took:?}");
 }
 
-/// Before the fix, no member replaced the dead coordinator while the reads of its session failed.
+/// Before the fix, no member replaced a dead coordinator while the reads of the coordinator's
+/// session failed.
 #[tokio::test(start_paused = true)]
 async fn regression_a_coordinator_with_an_unreadable_session_is_replaced() {
     let fleet = Fleet::new(12);
@@ -102,8 +105,8 @@ async fn regression_a_coordinator_with_an_unreadable_session_is_replaced() {
     a.kill();
     wait(VALIDITY * 2).await;
     let d = fleet.member("d").await;
-    // The partitions of the dead coordinator do not move, because no read has shown that its
-    // session ended.
+    // The dead coordinator still owns its four partitions, because no read has shown the end of its
+    // session.
     wait(POLL * 4).await;
     assert!(!d.owned().is_empty());
     assert_eq!(b.owned().len() + c.owned().len() + d.owned().len(), 8);
@@ -111,8 +114,9 @@ async fn regression_a_coordinator_with_an_unreadable_session_is_replaced() {
     balanced(&[&b, &c, &d], 12, VALIDITY).await;
 }
 
-/// Before the fix, the rounds of a coordinator that could only renew and list counted as completed.
-/// The partitions of members that died or left during the fault had no owner until the fault ended.
+/// Before the fix, no member replaced a coordinator that could not read sessions or could not
+/// create assignments, because its rounds counted as completed. So the partitions of members that
+/// died or left had no owner until the fault ended.
 #[tokio::test(start_paused = true)]
 async fn regression_a_coordinator_without_reads_or_creates_is_replaced() {
     let faults = [
@@ -138,7 +142,8 @@ async fn regression_a_coordinator_without_reads_or_creates_is_replaced() {
     }
 }
 
-/// Before the fix, all members waited 48 s for their own former sessions to lapse.
+/// Before the fix, no partition had an owner for 48 s after an outage, because the members did not
+/// resign the sessions that they had lost in the outage.
 #[tokio::test(start_paused = true)]
 async fn regression_after_an_outage_members_resign_their_former_sessions() {
     for fault in [Fault::FailBefore, Fault::Hang] {
@@ -174,22 +179,23 @@ async fn regression_after_an_outage_members_resign_their_former_sessions() {
     }
 }
 
-/// Before the fix, a process that crashed every 10 s was added again after each start. The other
-/// members owned only 31 of 60 partitions on average. One partition had no living owner for 594 s.
+/// Before the fix, a process that crashed every 10 s became a member again after each start. So the
+/// other members owned only 31 of 60 partitions on average, and one partition had no living owner
+/// for 594 s.
 #[tokio::test(start_paused = true)]
 async fn regression_a_process_in_a_crash_loop_joins_later_each_time() {
     a_process_crashes(|fleet, _| fleet.node("x")).await;
 }
 
-/// Each start of the crashing process has another name, because a default name contains the process
-/// id. The group must delay the joins of these new names, too.
+/// The crashing process has another name at each start, because a default name contains the process
+/// id. The coordinator must also delay the joins of such new names.
 #[tokio::test(start_paused = true)]
 async fn regression_a_crash_loop_under_new_names_joins_later_each_time() {
     a_process_crashes(|fleet, start| fleet.node(&format!("x-{start}"))).await;
 }
 
-/// Before the fix, a crashing process with a unique name got its former partitions back after each
-/// start.
+/// Before the fix, a process with a unique name that crashed in a loop got its former partitions
+/// back after each start.
 #[tokio::test(start_paused = true)]
 async fn regression_a_crash_loop_under_a_unique_name_loses_its_reservations() {
     a_process_crashes(|fleet, _| fleet.node("x").name_is_unique(true)).await;

@@ -1,4 +1,5 @@
-//! Deletions of assignments by others: no token is granted again (docs/design/groups.md, D1 to D7).
+//! A person or an expiry rule deletes assignments, and no token is granted twice
+//! (docs/design/groups.md, D1 to D7).
 
 use std::sync::Arc;
 
@@ -25,8 +26,8 @@ async fn delete_all(fleet: &Fleet, prefix: &str) {
     delete(fleet, keys(fleet, prefix).await).await;
 }
 
-/// Returns a group of two members and the greatest token. Each session contains the greatest
-/// assignment that its member has seen.
+/// Returns a group of two members, and the greatest token of a partition. Each member has written
+/// the greatest assignment that it has seen into its session.
 async fn two() -> (Fleet, Node, Node, u64) {
     let fleet = Fleet::new(PARTITIONS);
     let [a, b] = [fleet.member("a").await, fleet.member("b").await];
@@ -38,7 +39,7 @@ async fn two() -> (Fleet, Node, Node, u64) {
 }
 
 /// Asserts that the member owns no partition for five minutes, and that its events contain the
-/// reason.
+/// error `NewestDeleted`.
 async fn is_refused(fleet: &Fleet, member: Node) {
     let before = keys(fleet, "app/assignment-").await;
     for _ in 0..30 {
@@ -51,7 +52,7 @@ async fn is_refused(fleet: &Fleet, member: Node) {
     assert!(events.iter().any(|it| it.contains("NewestDeleted")), "{events:?}");
 }
 
-/// Before the fix, if all assignments were deleted, a new member that could not read the sessions
+/// All assignments were deleted, and a new member cannot read the sessions. Before the fix, it
 /// owned partitions under token 2 while older members owned the same partitions under tokens 4 and
 /// 16.
 #[tokio::test(start_paused = true)]
@@ -59,7 +60,7 @@ async fn regression_unreadable_sessions_block_the_first_assignment() {
     let (fleet, a, b, greatest) = two().await;
     let store = FaultStore::new(Arc::clone(fleet.store.inner()));
     for key in keys(&fleet, "app/members/").await {
-        // The first four reads of the session fail. This takes longer than the creation of an
+        // The first four reads of the session fail. The retries take longer than the creation of an
         // assignment.
         store.on(Call::Get).key(key.leak()).times(4).fault(Fault::FailBefore);
     }
@@ -78,8 +79,8 @@ async fn regression_unreadable_sessions_block_the_first_assignment() {
     assert!(c.owned().values().all(|token| *token > greatest), "{:?}", c.owned());
 }
 
-/// The object is not a session. But it may have been a session whose member had seen an assignment,
-/// so it blocks the first assignment.
+/// The content of the object is not a session. But the object may have been the session of a member
+/// that had seen an assignment, so it blocks the first assignment.
 #[tokio::test(start_paused = true)]
 async fn an_object_that_is_not_a_session_blocks_the_first_assignment() {
     let fleet = Fleet::new(PARTITIONS);
@@ -95,9 +96,9 @@ async fn an_object_that_is_not_a_session_blocks_the_first_assignment() {
     assert!(events.iter().any(|it| it.contains(key) && it.contains("Repair")), "{events:?}");
 }
 
-/// Before the fix, a new member reported the deletion of all assignments, but also sealed the
-/// sessions of the dead members. The seals erased the evidence of the deletion, and the member was
-/// granted token 2.
+/// Before the fix, a new member sealed the sessions of the dead members after all assignments were
+/// deleted. The seals erased the greatest assignment that the dead members had seen, so the new
+/// member was granted token 2.
 #[tokio::test(start_paused = true)]
 async fn regression_after_the_death_of_all_members_no_token_is_granted_again() {
     let (fleet, a, b, _) = two().await;
@@ -122,8 +123,8 @@ async fn regression_after_the_death_of_all_members_no_token_is_granted_again() {
     }
 }
 
-/// Before the fix, if all members left and all assignments were deleted, no later member reported
-/// this deletion.
+/// All members left, and then all assignments were deleted. Before the fix, no later member
+/// reported this deletion.
 #[tokio::test(start_paused = true)]
 async fn regression_after_all_members_have_left_no_token_is_granted_again() {
     let (fleet, a, b, _) = two().await;
@@ -135,14 +136,15 @@ async fn regression_after_all_members_have_left_no_token_is_granted_again() {
     is_refused(&fleet, fleet.member("c").await).await;
 }
 
-/// Before the fix, after a deletion of the newest assignment a partition was granted to a second
-/// session under the same token.
+/// Before the fix, a partition was granted to a second session under the same token if the newest
+/// assignment was deleted.
 #[tokio::test(start_paused = true)]
 async fn regression_a_deleted_newest_assignment_is_not_created_again() {
     let (fleet, a, b, greatest) = two().await;
     let newest = || async { keys(&fleet, "app/assignment-").await.pop().unwrap() };
     delete(&fleet, vec![newest().await]).await;
-    // Members that know the deleted assignment create assignments with greater numbers.
+    // Members `a` and `b` know the deleted assignment, so they create assignments with greater
+    // numbers.
     let c = fleet.member("c").await;
     balanced(&[&a, &b, &c], PARTITIONS, VALIDITY * 4).await;
     assert!(c.owned().values().all(|token| *token > greatest), "{:?}", c.owned());
@@ -159,7 +161,8 @@ async fn join(group: &Group) -> Node {
     Node::of(group.join().await.unwrap())
 }
 
-/// Before the fix, a process that had owned partitions under token 42 was later granted token 2.
+/// Before the fix, a process that had owned partitions under token 42 was granted token 2 after all
+/// objects of the group were deleted.
 #[tokio::test(start_paused = true)]
 async fn regression_a_process_remembers_the_greatest_assignment_that_it_has_seen() {
     let fleet = Fleet::new(PARTITIONS);
@@ -173,8 +176,9 @@ async fn regression_a_process_remembers_the_greatest_assignment_that_it_has_seen
     assert_eq!(error.kind(), tenure::ErrorKind::NewestDeleted, "{error}");
 }
 
-/// Before the fix, the new session of a process did not contain the greatest assignment that the
-/// process had seen. So another process that had seen no assignment was granted token 2.
+/// A process joins again after all objects were deleted. Before the fix, its new session did not
+/// contain the greatest assignment that the process had seen, so another process was granted token
+/// 2.
 #[tokio::test(start_paused = true)]
 async fn regression_the_next_session_has_the_greatest_assignment_seen() {
     // Both the first write with data and the renewals of the session must contain the greatest
@@ -194,7 +198,7 @@ async fn regression_the_next_session_has_the_greatest_assignment_seen() {
 }
 
 /// Before the fix, the compactor deleted the only session that had seen a deleted assignment,
-/// because no existing assignment names this session.
+/// because no existing assignment named that session.
 #[tokio::test(start_paused = true)]
 async fn regression_a_compaction_keeps_sessions_that_saw_a_deleted_assignment() {
     let fleet = Fleet::new(PARTITIONS);

@@ -1,5 +1,5 @@
-//! Work that fails on a partition: the members that try it again, and the partitions that move as a
-//! result.
+//! Work on a partition fails. The tests check the members that try the work again, and the
+//! partitions that move.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,11 +11,12 @@ use tenure_testkit::time::{process, secs, timed, wait, within};
 
 use super::{Fleet, POLL, VALIDITY};
 
-/// Names of the members that began work on the partition, in order.
+/// Names of the members in the order in which they began work on one partition.
 type Starts = Arc<Mutex<Vec<&'static str>>>;
 
-/// Runs members for this time. The work on partition `number` fails after a second if `fails`
-/// returns true for the member and the time since the start of the first member.
+/// Runs these members for the time `length`. Work on partition `number` fails after a second if
+/// `fails` returns true. Its arguments are the member's name and the time since all members
+/// started. Returns the members that began this work.
 async fn starts(
     members: &[&'static str],
     number: &'static str,
@@ -48,7 +49,8 @@ async fn starts(
     starts.clone()
 }
 
-/// Before the fix, the partition moved back and forth between two members where its work failed.
+/// Before the fix, a partition moved back and forth between two members where its work failed, and
+/// the third member never got the partition.
 #[tokio::test(start_paused = true)]
 async fn regression_a_partition_is_tried_at_each_member() {
     for number in ["0", "29"] {
@@ -75,7 +77,7 @@ async fn regression_a_partition_stays_where_it_works() {
 }
 
 /// Before the fix, work that returned an error after the signal to stop counted as failed. So the
-/// member could not get the revoked partition back.
+/// member did not get the revoked partition back when the other member left.
 #[tokio::test(start_paused = true)]
 async fn regression_stopped_work_does_not_count_as_failed() {
     let fleet = Fleet::new(12);
@@ -115,9 +117,9 @@ async fn regression_stopped_work_does_not_count_as_failed() {
     }
 }
 
-/// Before the fix, a healthy partition moved at each failure of another partition: 20 moves in ten
-/// minutes in a group of two members with one failing partition of 30. Now at most one healthy
-/// partition may move for each member where the work on a partition fails.
+/// Before the fix, a healthy partition moved each time another partition failed. A group of two
+/// members and 30 partitions had 20 such moves in ten minutes. Now at most one healthy partition
+/// moves for each member where the work on a partition fails.
 #[tokio::test(start_paused = true)]
 async fn regression_failing_partitions_move_no_healthy_partition() {
     for (members, failing, after) in [(2, 1, 1), (2, 8, 1), (3, 8, 1), (2, 8, 20), (3, 8, 70)] {

@@ -1,4 +1,4 @@
-//! Joins that fail, and memberships without a task.
+//! Joins that fail, and a membership after the end of its runtime.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +12,15 @@ use tenure_testkit::time::{secs, wait, within};
 use super::{Fleet, VALIDITY};
 use tenure_testkit::logged::logged;
 
-/// Before the fix, if the runtime with the member's tasks had ended, the application waited forever
-/// for an event.
+/// Before the fix, if the runtime that ran the member's tasks ended, the application waited forever
+/// for the member's next event.
 #[test]
 fn regression_a_membership_is_lost_when_the_runtime_of_its_join_ends() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let group = Group::builder(Arc::new(MemoryStore::new()), "app").name("a").partitions(0..2);
     let group = group.validity(Duration::from_millis(500)).build().unwrap();
-    // In the first case the runtime drops the tasks. In the second case it no longer polls them.
+    // In the first case the runtime ends and drops the member's tasks. In the second case the
+    // runtime lives, but no thread polls the tasks.
     for ends in [true, false] {
         let first = runtime();
         let mut joined = first.block_on(group.join()).unwrap();
@@ -48,8 +49,8 @@ fn regression_a_membership_is_lost_when_the_runtime_of_its_join_ends() {
     }
 }
 
-/// Before the fix, if the store denied one kind of request of a join, each session lapsed and the
-/// join created another one, without end and without an error.
+/// Before the fix, if the store denied one kind of request of a join, the join did not return. It
+/// created one session after another, and each session lapsed.
 #[tokio::test(start_paused = true)]
 async fn regression_a_join_returns_an_error_if_one_of_its_requests_is_denied() {
     let denied = [Call::Get, Call::Create, Call::Replace];
@@ -67,8 +68,8 @@ async fn regression_a_join_returns_an_error_if_one_of_its_requests_is_denied() {
     }
 }
 
-/// A proxy may send answers that look as if they came from an unfit store. Before the fix, one of
-/// these answers ended `run`, although the store had worked before.
+/// A proxy may send answers as if the store were one that the protocol cannot use. Before the fix,
+/// one such answer ended `run`, although the store had worked before.
 #[tokio::test(start_paused = true)]
 async fn regression_answers_of_an_unfit_store_end_no_member_that_has_worked() {
     let faults = [Fault::NoEtag, Fault::Swallow, Fault::Unsupported];
@@ -99,8 +100,8 @@ async fn regression_answers_of_an_unfit_store_end_no_member_that_has_worked() {
     }
 }
 
-/// The call of `restore` writes without a check of the store, so its success does not replace the
-/// check.
+/// The call of `restore` writes to the store without a check of the store. So after a successful
+/// `restore` the join must still check the store.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_the_check_is_unsafe_even_after_a_write() {
     let fleet = Fleet::new(2);
@@ -111,8 +112,8 @@ async fn a_store_that_fails_the_check_is_unsafe_even_after_a_write() {
     assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
 }
 
-/// Before the fix, the log had no line about failed attempts to join again after the end of a
-/// session.
+/// Before the fix, a member that lost its session and failed to join again logged nothing about
+/// these failed joins.
 #[tokio::test(start_paused = true)]
 async fn regression_a_failed_rejoin_is_logged() {
     let fleet = Fleet::new(2);
@@ -134,7 +135,8 @@ async fn regression_a_failed_rejoin_is_logged() {
     assert!(lines("without an ETag") > 0);
 }
 
-/// Before the fix, the log had a line for each failed read.
+/// Before the fix, a member logged each failed read of an assignment, instead of one failure per
+/// validity.
 #[tokio::test(start_paused = true)]
 async fn regression_failed_reads_are_logged_once_a_validity() {
     let fleet = Fleet::new(2);

@@ -1,4 +1,4 @@
-//! Settings and objects near the bounds and beyond them.
+//! Settings and objects that are close to a limit, or exceed it.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,8 +17,8 @@ fn nested(levels: usize) -> Value {
     (0..levels).fold(Value::from(1), |inner, _| Value::from(vec![inner]))
 }
 
-/// Before the fix, data with 125 levels was accepted: the session could be read, but the assignment
-/// could not.
+/// Before the fix, the settings accepted data with 125 nested levels. Processes could then read the
+/// session of this member, but not the assignment that repeats the data.
 #[tokio::test(start_paused = true)]
 async fn regression_data_that_nests_too_deep_is_refused() {
     let fleet = Fleet::new(2);
@@ -42,8 +42,8 @@ async fn regression_data_that_nests_too_deep_is_refused() {
     fleet.group("operator").snapshot().await.unwrap();
 }
 
-/// Another program may write a session whose data is nested as deep as a session permits, which is
-/// too deep for an assignment. Plans and snapshots of the group must still succeed.
+/// A session permits data with more nested levels than an assignment. Another program may write a
+/// session with such data. Plans and snapshots of the group must still succeed.
 #[tokio::test(start_paused = true)]
 async fn regression_a_session_with_data_that_nests_too_deep_does_not_stop_the_group() {
     let fleet = Fleet::new(2);
@@ -59,8 +59,8 @@ async fn regression_a_session_with_data_that_nests_too_deep_does_not_stop_the_gr
     overwrite(&**fleet.store.inner(), stray, body.into()).await;
     wait(POLL * 4).await;
     fleet.group("operator").snapshot().await.unwrap();
-    // The session of the other program is not renewed, so it lapses and `a` owns all partitions
-    // again.
+    // The other program does not renew its session. So this session lapses, and `a` owns all
+    // partitions again.
     balanced(&[&a], 2, VALIDITY * 3).await;
 }
 
@@ -77,8 +77,8 @@ impl Assignor for Named {
     }
 }
 
-/// Before the fix, an assignor could have an invalid name. Its assignments could be written, but
-/// not read.
+/// Before the fix, the settings accepted an assignor with an invalid name. Its member wrote
+/// assignments that no process could read.
 #[tokio::test(start_paused = true)]
 async fn regression_the_name_of_an_assignor_is_checked() {
     for name in [String::new(), "x".repeat(257), "a\nb".to_owned()] {
@@ -93,8 +93,8 @@ async fn regression_the_name_of_an_assignor_is_checked() {
     fleet.group("operator").snapshot().await.unwrap();
 }
 
-/// Before the fix, the releases of a member with long data never fitted into its session, so none
-/// of its partitions moved.
+/// Before the fix, the session of a member with long data had no room for releases, so none of its
+/// partitions moved.
 #[tokio::test(start_paused = true)]
 async fn regression_a_member_with_long_data_can_release() {
     for length in [40_000, 44_000, 46_000, 47_000, 48_000] {
@@ -110,8 +110,9 @@ async fn regression_a_member_with_long_data_can_release() {
     }
 }
 
-/// Before the fix, the first assignment of a large group was within the limit of the store, but the
-/// next assignment, which adds owners and tokens, was not. So no partition ever had an owner.
+/// Before the fix, the settings accepted a group that is too large for the store. The first
+/// assignment was short enough, but the next assignment, with owners and tokens, was too long. So
+/// no partition ever had an owner.
 #[tokio::test(start_paused = true)]
 async fn regression_a_group_too_large_with_owners_is_refused() {
     let fleet = Fleet::new(0);
@@ -125,7 +126,7 @@ async fn regression_a_group_too_large_with_owners_is_refused() {
     assert!(error.to_string().contains("4194304"), "{error}");
 }
 
-/// A store with the body limit of DynamoDB.
+/// A store that limits the length of an object as DynamoDB does.
 #[derive(Debug)]
 pub struct Limited(pub FaultStore);
 
@@ -139,8 +140,8 @@ impl Layer for Limited {
     }
 }
 
-/// Before the fix, the partitions of a dead member did not move, because each plan contained a new
-/// member with too much data.
+/// Before the fix, the partitions of a dead member did not move. Each plan added a new member, and
+/// the data of this member made the assignment too long for the store.
 #[tokio::test(start_paused = true)]
 async fn regression_a_member_that_does_not_fit_stops_no_plan() {
     let fleet = Fleet::new(0);
@@ -166,9 +167,9 @@ async fn regression_a_member_that_does_not_fit_stops_no_plan() {
     assert_eq!(a.owned().len() + rest, 1_100);
 }
 
-/// Before the fix, the name in each reservation took more bytes than an owner. After a leave with
-/// reservations, each next assignment was too long for the store, so half of the partitions had no
-/// owner until the group was made smaller.
+/// Before the fix, a reservation took more bytes than an owner, because it contained the member's
+/// name. After a leave with reservations, the next assignment was too long for the store. So half
+/// of the partitions had no owner until an operator removed partitions.
 #[tokio::test(start_paused = true)]
 async fn regression_reservations_take_no_more_room_than_owners() {
     let fleet = Fleet::new(0);
@@ -179,7 +180,7 @@ async fn regression_reservations_take_no_more_room_than_owners() {
         let node = Group::builder(store, "app").name(name).check_store(false).process(clock);
         node.partitions((0..many).map(|number| format!("p{number}"))).build()
     };
-    // The greatest number of partitions that the store accepts.
+    // The greatest number of partitions with an assignment that fits into the store.
     let most = (5_000..9_000).rev().step_by(50).find(|many| node("a", 1, *many).is_ok()).unwrap();
     assert!(most > 6_000, "{most}");
     let a = Node::of(node(&long, 1, most).unwrap().join().await.unwrap());
@@ -193,7 +194,7 @@ async fn regression_reservations_take_no_more_room_than_owners() {
     assert!(reserved.count() >= most as usize / 2);
     let b = Node::of(node(&name, 4, most).unwrap().join().await.unwrap());
     balanced(&[&a, &b], most, VALIDITY * 2).await;
-    // A change is refused if its marks make the assignment too long.
+    // The call of `bar` fails, because a bar on each partition makes the assignment too long.
     let all: Vec<_> = now.partitions.iter().map(|it| &*it.name).collect();
     let error = operator.bar(&all, Some("c")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
@@ -202,8 +203,8 @@ async fn regression_reservations_take_no_more_room_than_owners() {
     balanced(&[&a, &b], most - 10, VALIDITY * 2).await;
 }
 
-/// An object among the sessions may be unreadable, for example after a rule of the bucket has moved
-/// it to an archive. The coordinator must still give partitions to new members.
+/// An object under `members/` may be unreadable, for example after a rule of the bucket has moved
+/// the object to an archive. The coordinator must still give partitions to new members.
 #[tokio::test(start_paused = true)]
 async fn regression_an_unreadable_object_among_the_sessions_stops_no_plan() {
     for fault in [Fault::Denied, Fault::FailBefore, Fault::Hang] {
@@ -218,7 +219,8 @@ async fn regression_an_unreadable_object_among_the_sessions_stops_no_plan() {
     }
 }
 
-/// Before the fix, the coordinator read objects that are not sessions again at each poll.
+/// Before the fix, the coordinator read each object under `members/` that is not a session again at
+/// each poll.
 #[tokio::test(start_paused = true)]
 async fn regression_foreign_objects_are_read_once() {
     let fleet = Fleet::new(2);
@@ -248,7 +250,7 @@ async fn regression_marks_have_only_valid_names_of_members() {
     }
 }
 
-/// A store that shows one session in the format of a later version of tenure.
+/// A store that changes one session into the format of a later version of tenure.
 #[derive(Debug)]
 struct Later {
     store: FaultStore,
@@ -280,8 +282,8 @@ impl Layer for Later {
     }
 }
 
-/// Before the fix, a live session in a later format counted as missing, so its partitions were
-/// granted to other members, too.
+/// Before the fix, a live session in a later format counted as missing. So its partitions were
+/// granted to other members, although its member still owned them.
 #[tokio::test(start_paused = true)]
 async fn regression_a_session_of_a_later_format_is_not_missing() {
     let fleet = Fleet::new(4);
@@ -293,7 +295,7 @@ async fn regression_a_session_of_a_later_format_is_not_missing() {
         .check_store(false)
         .process(process(&fleet.clock, 100));
     let a = Node::of(a.build().unwrap().join().await.unwrap());
-    // The two members poll at different times.
+    // Member `b` joins half a poll interval later, so that the two members poll at different times.
     wait(POLL / 2).await;
     let joined = fleet.group("b").join().await.unwrap();
     let id = joined.session();
@@ -305,7 +307,7 @@ async fn regression_a_session_of_a_later_format_is_not_missing() {
         wait(secs(1)).await;
         assert_eq!(owners(&[&a, &b]), before);
     }
-    // The new member `c` can read the session, and replaces the coordinator.
+    // Member `c` can read the session, so `c` replaces `a` as the coordinator.
     let c = fleet.member("c").await;
     balanced(&[&a, &b, &c], 4, VALIDITY * 3).await;
 }

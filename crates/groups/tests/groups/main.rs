@@ -51,8 +51,8 @@ impl Fleet {
         }
     }
 
-    /// Returns the settings of a new process. The check of the store is off, so that tests can
-    /// count requests.
+    /// Returns the settings of a new process. They turn off the check of the store, so that tests
+    /// can count requests.
     pub fn node(&self, name: &str) -> GroupBuilder {
         self.node_behind(&self.store, name)
     }
@@ -77,7 +77,7 @@ impl Fleet {
     }
 }
 
-/// A member with a task that handles its events.
+/// A member, and a task that handles its events.
 pub struct Node {
     owned: Arc<Mutex<BTreeMap<String, Partition>>>,
     leaves: mpsc::UnboundedSender<Option<Duration>>,
@@ -111,13 +111,14 @@ impl Node {
         checked.collect()
     }
 
-    /// Ends all tasks of the member, as the death of its process would do.
+    /// Ends all tasks of the member, as if its process died.
     pub fn kill(self) {
         self.task.abort();
     }
 }
 
-/// Handles the events of a membership, and returns their texts.
+/// Handles the events of a membership until it ends. Returns the texts of all events except grants
+/// and revocations.
 async fn follow(
     mut membership: Membership,
     owned: Arc<Mutex<BTreeMap<String, Partition>>>,
@@ -149,7 +150,8 @@ async fn follow(
     }
 }
 
-/// Returns the owners, and asserts that each partition has at most one.
+/// Returns the owner and the token of each owned partition. Asserts that no partition has two
+/// owners.
 pub fn owners(nodes: &[&Node]) -> BTreeMap<String, (usize, u64)> {
     let mut owners = BTreeMap::new();
     for (place, node) in nodes.iter().enumerate() {
@@ -161,7 +163,7 @@ pub fn owners(nodes: &[&Node]) -> BTreeMap<String, (usize, u64)> {
     owners
 }
 
-/// Waits until all partitions are owned and balanced. Returns the duration of this wait.
+/// Waits until `nodes` own all partitions in equal shares. Returns the duration of the wait.
 pub async fn balanced(nodes: &[&Node], partitions: u32, within: Duration) -> Duration {
     let step = Duration::from_millis(100);
     let mut waited = Duration::ZERO;

@@ -35,7 +35,8 @@ async fn granted(membership: &mut Membership) -> Partition {
     }
 }
 
-/// Scenario: a member owns all partitions. Another one joins, takes half, and leaves.
+/// Scenario: a member owns all partitions. Another member joins, gets half of the partitions, and
+/// leaves.
 async fn members_and_partitions_are_counted(recorder: &Recorder) {
     let fleet = Fleet::new(4);
     let a = fleet.member("a").await;
@@ -92,7 +93,7 @@ async fn members_and_partitions_are_counted(recorder: &Recorder) {
     gone(a).await;
 }
 
-/// Ends a member, so that it does not count in the next scenario.
+/// Ends a member, so that the metrics of the next scenario do not count it.
 async fn gone(node: Node) {
     node.kill();
     wait(secs(1)).await;
@@ -129,7 +130,8 @@ async fn regression_a_release_after_the_loss_counts_once(recorder: &Recorder) {
     assert_eq!(recorder.scrape().sum("tenure_group_losses_total", &[]), 4.0);
 }
 
-/// Scenario: the work on a partition returns 40 s after the signal to stop.
+/// Scenario: the work on a partition returns 40 s after the signal to stop, later than the deadline
+/// of 20 s.
 async fn overdue_work_is_counted(recorder: &Recorder) {
     let fleet = Fleet::new(1);
     let group = fleet.node("a").revocation_deadline(secs(20)).build().unwrap();
@@ -153,7 +155,7 @@ async fn overdue_work_is_counted(recorder: &Recorder) {
     assert_eq!(value(&recorder.scrape(), "overdue"), 0.0);
 }
 
-/// Scenario: the store denies the writes of the coordinator.
+/// Scenario: the store denies the coordinator's writes of assignments.
 async fn a_denied_assignment_is_counted(recorder: &Recorder) {
     let fleet = Fleet::new(2);
     let mut membership = fleet.group("a").join().await.unwrap();

@@ -1,4 +1,4 @@
-//! The changes of operators, and the snapshots of observers.
+//! Changes that operators make, and snapshots that observers receive.
 
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ async fn a_group_is_resized() {
     );
 }
 
-/// Before the fix, a call of `resize` with the names of retiring partitions succeeded, but these
-/// partitions were later removed.
+/// Before the fix, a call of `resize` with the name of a retiring partition succeeded, although the
+/// group removed this partition later.
 #[tokio::test(start_paused = true)]
 async fn regression_a_retiring_partition_is_not_kept() {
     let fleet = Fleet::new(8);
@@ -67,8 +67,8 @@ async fn regression_a_retiring_partition_is_not_kept() {
     assert!(now.partitions.iter().all(|it| it.owner.is_some()));
 }
 
-/// Before the fix, if a mark excluded the name in a reservation, no member could own the partition
-/// until the reservation expired. No operation could end a reservation early.
+/// Before the fix, if a partition was reserved for `b` and a mark excluded `b`, no member could own
+/// the partition until the reservation expired. No operation could end a reservation early.
 #[tokio::test(start_paused = true)]
 async fn regression_a_reservation_ends_with_a_mark_against_it_or_by_an_operator() {
     let fleet = Fleet::new(6);
@@ -98,7 +98,7 @@ async fn marks_are_kept() {
     balanced(&[&a, &b], 4, secs(60)).await;
     operator.pause(&["0"], true).await.unwrap();
     balanced(&[&a, &b], 3, POLL * 4).await;
-    // The owner has begun to release the partition when the pause ends.
+    // The pause ends after the owner has begun to release the partition.
     operator.pause(&["0"], false).await.unwrap();
     balanced(&[&a, &b], 4, POLL * 4).await;
     operator.pin(&["0", "1", "2"], Some("a")).await.unwrap();
@@ -159,15 +159,16 @@ async fn bad_settings_are_refused_with_their_values() {
     assert!(refused(|it| it.poll_interval(secs(31))).contains("31s"));
 }
 
-/// Returns an operator and its own path to the store. The test adds faults to this path.
+/// Returns an operator and its own access to the store. A test adds faults to this access, so that
+/// only the operator's requests fail.
 fn operator(fleet: &Fleet) -> (FaultStore, Group) {
     let way = FaultStore::new(Arc::clone(fleet.store.inner()));
     let group = fleet.node_behind(&way, "operator").build().unwrap();
     (way, group)
 }
 
-/// Before the fix, the call of `retire` failed with `InvalidInput`, although it had removed the
-/// partition.
+/// Before the fix, if the store did not answer the write of `retire`, the call failed with
+/// `InvalidInput`, although the write had removed the partition.
 #[tokio::test(start_paused = true)]
 async fn regression_a_partition_removed_before_the_answer_is_retired() {
     let fleet = Fleet::new(4);
@@ -185,8 +186,9 @@ async fn regression_a_partition_removed_before_the_answer_is_retired() {
     assert!(!gone.may_have_happened());
 }
 
-/// Another operator retires the partition after the first attempt of the call took effect. Before
-/// the fix, the error of the call did not say that the change may have happened.
+/// A call of `pin` takes effect, but the store does not answer it. Another operator then retires
+/// the partition, so the second attempt of `pin` fails. Before the fix, its error did not say that
+/// the change may have happened.
 #[tokio::test(start_paused = true)]
 async fn regression_a_written_then_refused_operation_may_have_happened() {
     let fleet = Fleet::new(4);
@@ -206,8 +208,8 @@ async fn regression_a_written_then_refused_operation_may_have_happened() {
     assert!(error.may_have_happened(), "{error}");
 }
 
-/// Before the fix, if the store answered no write of an operator's call, the call sent 256 writes.
-/// One of them took effect later, although the error did not say that the change may have happened.
+/// Before the fix, if the store answered no write, an operator's call sent 256 writes. One write
+/// took effect later, although the error of the call did not say that the change may have happened.
 #[tokio::test(start_paused = true)]
 async fn regression_an_operation_without_an_answer_may_have_happened() {
     for fault in [Fault::Late(secs(600)), Fault::Conflict, Fault::Hang] {
@@ -227,8 +229,8 @@ async fn regression_an_operation_without_an_answer_may_have_happened() {
     }
 }
 
-/// Tests each fault of a write, at the first attempt and at all attempts. In each case the call
-/// correctly reports whether the change took effect.
+/// Tests each fault of a write, at the first attempt or at all attempts. An error of the call must
+/// say that the change may have happened, if it took effect.
 #[tokio::test(start_paused = true)]
 async fn an_operation_reports_whether_it_may_have_happened() {
     for fault in WRITE_FAULTS {

@@ -1,4 +1,4 @@
-//! Overdue work, and the membership of `run`.
+//! Work that does not stop before the deadline, and the state that a running `run` shows.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,8 +9,8 @@ use tokio::task::JoinHandle;
 use super::{Fleet, Node, POLL, VALIDITY, balanced};
 use tenure_testkit::logged::logged;
 
-/// Runs a member. The work on its partitions returns after the signal to stop. The work on
-/// partition "0" takes another `stuck_for` seconds.
+/// Runs a member. Its work returns immediately after the signal to stop, except on partition "0",
+/// where it returns `stuck_for` seconds later.
 fn run(builder: GroupBuilder, stuck_for: u64) -> (Group, JoinHandle<()>) {
     let group = builder.build().unwrap();
     let running = group.clone();
@@ -49,8 +49,8 @@ async fn overdue_work_is_reported() {
     assert!(group.is_member(), "the process stays a member");
 }
 
-/// The other partitions move when their work returns. The partition with overdue work moves when
-/// the session lapses.
+/// A member with overdue work leaves: the partitions without overdue work move once their work has
+/// returned, and the partition with overdue work moves when the session lapses.
 #[tokio::test(start_paused = true)]
 async fn a_member_with_overdue_work_can_leave() {
     let fleet = Fleet::new(4);
@@ -63,7 +63,7 @@ async fn a_member_with_overdue_work_can_leave() {
     within(secs(20) + POLL * 4, owns(&b, 3)).await.expect("the other partitions move");
     within(VALIDITY * 2, owns(&b, 4)).await.expect("the partition moves with the lapse");
     assert!(!group.is_member());
-    // The member joins again once the work has returned.
+    // The member joins again once the overdue work has returned.
     wait(secs(300)).await;
     assert!(group.is_member());
     within(VALIDITY, async {
@@ -103,8 +103,8 @@ async fn run_gives_access_to_its_membership() {
     assert!(!group.is_member() && group.lease().is_none());
 }
 
-/// Before the fix, the log did not contain the error of work that ended after the loss of the
-/// session.
+/// Before the fix, if the work on a partition failed after the member had lost its session, the log
+/// did not contain the error.
 #[tokio::test(start_paused = true)]
 async fn regression_an_error_of_work_after_the_session_was_lost_is_logged() {
     let fleet = Fleet::new(2);
@@ -127,7 +127,8 @@ async fn regression_an_error_of_work_after_the_session_was_lost_is_logged() {
     assert!(line("the work panicked"), "{log}");
 }
 
-/// Before the fix, an assignor got only the names and weights of members.
+/// Before the fix, an assignor received only the names and weights of members, so it could not
+/// place partitions by their names or by the members' data.
 #[tokio::test(start_paused = true)]
 async fn regression_an_assignor_sees_names_numbers_and_data() {
     #[derive(Debug)]

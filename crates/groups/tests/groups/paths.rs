@@ -52,7 +52,8 @@ async fn a_release_ends_the_locks_and_a_revocation_does_not() {
     assert!(PathLocks::under(&other).lock(write()).await.is_ok());
 }
 
-/// The next ownership of the same partition has new locks, and all of them are free.
+/// If a member gets a partition again under a new token, the partition has new path locks, and all
+/// of them are free.
 #[tokio::test(start_paused = true)]
 async fn the_next_ownership_has_other_locks() {
     let fleet = Fleet::new(1);
@@ -83,8 +84,8 @@ async fn the_end_of_the_session_ends_the_locks_with_its_loss() {
     assert_eq!(guard.token(), None);
 }
 
-/// The test writes an assignment that no member would write: the assignment takes a partition that
-/// its owner has not released.
+/// No member writes the assignment of this test: the assignment takes a partition from an owner
+/// that has not released the partition.
 #[tokio::test(start_paused = true)]
 async fn an_assignment_that_takes_the_partition_ends_the_locks() {
     let fleet = Fleet::new(1);

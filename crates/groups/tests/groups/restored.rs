@@ -91,7 +91,8 @@ async fn live_members_are_deposed_and_join_again_above_the_epoch() {
     assert!(again.owned().values().all(|token| *token > ABOVE), "{:?}", again.owned());
 }
 
-/// A member without a connection believes that it owns its partitions until its lease ends.
+/// A member that has lost its connection to the store believes that it owns its partitions until
+/// its lease ends.
 #[tokio::test(start_paused = true)]
 async fn a_restore_waits_for_the_leases_of_former_owners() {
     for deleted in [false, true] {
@@ -119,7 +120,7 @@ async fn a_restore_waits_for_the_leases_of_former_owners() {
         };
         let ((took, restored), b, ()) = tokio::join!(restoring, joining, checks);
         is_restored(&restored);
-        // The restore waits for the validity × (1 + drift). The default drift is 1 %.
+        // The restore waits for validity × (1 + drift). The default drift is 1 %.
         assert!(took >= VALIDITY + VALIDITY / 100, "{took:?}");
         balanced(&[&b], PARTITIONS, VALIDITY * 3).await;
         assert!(b.owned().values().all(|token| *token > ABOVE), "{:?}", b.owned());
@@ -211,8 +212,8 @@ async fn lost_and_late_answers_do_not_stop_a_restore() {
     }
 }
 
-/// Before the fix, if the seals of a restore failed, its error wrongly said that the members had
-/// renewed their sessions.
+/// Before the fix, if the store failed each seal of a session, the error of `restore` wrongly said
+/// that the members had renewed their sessions.
 #[tokio::test(start_paused = true)]
 async fn regression_a_restore_names_the_failure_of_its_seals() {
     for fault in [Fault::FailBefore, Fault::Unsupported] {

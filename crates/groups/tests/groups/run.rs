@@ -1,4 +1,4 @@
-//! Work of `Group::run` on partitions.
+//! Tests of `Group::run` with different kinds of work.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -54,8 +54,8 @@ async fn work_is_called_for_each_partition_and_stops_before_it_moves() {
 
 type WorkResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// If the bound of `run` were `AsyncFn`, this function would not compile, because the futures of an
-/// `AsyncFn` need not be `Send`.
+/// This function compiles only because the bound of `run` is not `AsyncFn`. The futures of an
+/// `AsyncFn` need not be `Send`, so `tokio::spawn` would refuse the call.
 fn spawn_run<F, W>(group: Group, work: F) -> JoinHandle<Result<(), tenure::Error>>
 where
     F: FnOnce(Partition) -> W + Clone + Send + Sync + 'static,
@@ -112,7 +112,7 @@ async fn each_kind_of_async_closure_can_be_work() {
     assert_eq!(called.load(Ordering::SeqCst), 4);
 }
 
-/// If the work on one partition fails, only this partition moves.
+/// If the work on a partition fails or panics, only this partition moves.
 #[tokio::test(start_paused = true)]
 async fn failing_work_moves_to_another_member() {
     let fleet = Fleet::new(4);
@@ -155,8 +155,8 @@ async fn a_leave_during_a_join_ends_the_call() {
     within(secs(60), task).await.expect("it leaves").unwrap().unwrap();
 }
 
-/// Before the fix, a call of `leave` was lost if it came before the spawned call of `run` was
-/// polled for the first time.
+/// Before the fix, a call of `leave` had no effect if it came after `run` was spawned and before
+/// the runtime first polled `run`.
 #[tokio::test(start_paused = true)]
 async fn regression_a_leave_before_the_call_is_not_lost() {
     let fleet = Fleet::new(1);
@@ -168,8 +168,8 @@ async fn regression_a_leave_before_the_call_is_not_lost() {
     assert!(fleet.store.take_calls().is_empty(), "no session was created");
 }
 
-/// Before the fix, a sole member got a released partition back up to a validity later, because the
-/// coordinator read its own session only once per validity.
+/// Before the fix, the only member of a group got a partition that it had released back up to a
+/// validity later, because it read its own session only once per validity.
 #[tokio::test(start_paused = true)]
 async fn regression_a_sole_member_soon_gets_its_released_partition() {
     let fleet = Fleet::new(1);
@@ -186,7 +186,8 @@ async fn regression_a_sole_member_soon_gets_its_released_partition() {
     granted().await;
 }
 
-/// The coordinator expects no release, but it sees two changes of the tag within a short time.
+/// The coordinator has not revoked the partition. It reads the session of `b`, because the tag
+/// changed twice within a short time (GC2).
 #[tokio::test(start_paused = true)]
 async fn a_partition_that_was_released_without_a_revocation_soon_moves() {
     let fleet = Fleet::new(2);
@@ -203,8 +204,8 @@ async fn a_partition_that_was_released_without_a_revocation_soon_moves() {
     }
 }
 
-/// Before the fix, the bound was `Fn(Partition) -> impl Future`. This bound refused an async
-/// closure that owns its captures, because the future of the closure borrows from the closure.
+/// Before the fix, the bound of `run` was `Fn(Partition) -> impl Future`. An async closure that
+/// owns its captures did not compile, because its future borrows from the closure.
 #[tokio::test(start_paused = true)]
 async fn regression_the_work_may_be_an_async_closure_that_owns_its_captures() {
     let fleet = Fleet::new(2);
@@ -225,8 +226,8 @@ async fn regression_the_work_may_be_an_async_closure_that_owns_its_captures() {
     assert_eq!(*names.lock().unwrap(), ["0", "1", "stopped", "stopped"]);
 }
 
-/// Before the fix, a panic in the text of an error, or in the drop of work that had returned, ended
-/// `run` and the work on all partitions.
+/// Before the fix, a panic while `run` formatted an error of the work, or while it dropped work
+/// that had returned, ended `run` and the work on all partitions.
 #[tokio::test(start_paused = true)]
 async fn regression_a_panic_in_the_work_on_a_partition_ends_no_other_work() {
     #[derive(Debug)]
@@ -245,7 +246,7 @@ async fn regression_a_panic_in_the_work_on_a_partition_ends_no_other_work() {
             }
         }
     }
-    /// A future that keeps a value until the future is dropped.
+    /// A future that drops its second field only when the future itself is dropped.
     struct Keeps<F> {
         work: F,
         _kept: Option<Undroppable>,
@@ -293,8 +294,8 @@ async fn regression_a_panic_in_the_work_on_a_partition_ends_no_other_work() {
     within(secs(30), task).await.expect("it leaves").unwrap().unwrap();
 }
 
-/// Before the fix, after calls of `leave_for` and then `leave` the partitions stayed reserved.
-/// After calls of `leave` and then `leave_for` the member released no partition.
+/// Before the fix, the partitions of a member stayed reserved after a call of `leave_for` and a
+/// later call of `leave`. In the reverse order, the member released no partition.
 #[tokio::test(start_paused = true)]
 async fn regression_the_last_leave_counts_until_the_release() {
     for (name, calls) in [("for good", [true, false]), ("to come back", [false, true])] {
@@ -328,8 +329,8 @@ async fn regression_the_last_leave_counts_until_the_release() {
     }
 }
 
-/// The defect of `regression_the_last_leave_counts_until_the_release`, for a member that handles
-/// the events of its membership itself.
+/// Tests the defect of `regression_the_last_leave_counts_until_the_release` with a member that does
+/// not use `run`, but handles the events of its membership.
 #[tokio::test(start_paused = true)]
 async fn regression_a_membership_that_left_for_good_reserves_nothing() {
     for calls in [[None, Some(secs(3_600))], [Some(secs(3_600)), None]] {

@@ -58,8 +58,9 @@ async fn a_member_knows_all_owners_without_a_request() {
     assert_eq!((newest.members.len(), newest.partitions.len()), (2, 12));
 }
 
-/// The bound of a takeover: the validity × (1 + drift), a poll interval until a poll sees the last
-/// renewal, a poll interval until the new owners poll, and the time of the requests.
+/// Maximum time from the death of a member until other members own its partitions. It is the sum of
+/// four times: validity × (1 + drift), one poll interval until a poll sees the last renewal, one
+/// poll interval until the new owners poll, and the duration of the requests.
 const SUCCEEDED: Duration = Duration::from_millis(30_300 + 5_000 + 5_000 + 400);
 
 #[tokio::test(start_paused = true)]
@@ -76,7 +77,8 @@ async fn the_partitions_of_a_dead_member_move_after_its_lease() {
     assert_eq!(moved.count(), 4, "only partitions of the dead member moved");
 }
 
-/// A joining member waits for other joining members, but no longer than until a death.
+/// The coordinator delays a join for `rebalance_delay`, but not if another member dies during the
+/// delay.
 #[tokio::test(start_paused = true)]
 async fn a_joining_member_takes_over_from_a_dead_member_without_a_delay() {
     let fleet = Fleet::new(6);
@@ -90,11 +92,12 @@ async fn a_joining_member_takes_over_from_a_dead_member_without_a_delay() {
     balanced(&[&a, &c], 6, SUCCEEDED).await;
 }
 
-/// The requests are a GET, a seal, a create and a confirmation, for any number of partitions.
+/// If a member dies, the coordinator sends four requests for any number of partitions: a GET, a
+/// seal, a create and a confirmation.
 #[tokio::test(start_paused = true)]
 async fn a_death_costs_four_requests() {
     let fleet = Fleet::new(100);
-    // This store counts only the requests of the coordinator.
+    // Only the coordinator uses this store, so the store counts only the coordinator's requests.
     let coordinator = FaultStore::new(Arc::new(fleet.store.clone()));
     let group = fleet.node_behind(&coordinator, "a").build().unwrap();
     let a = Node::of(group.join().await.unwrap());
@@ -104,8 +107,8 @@ async fn a_death_costs_four_requests() {
     let named = group.snapshot().await.unwrap();
     let dead = named.members.iter().find(|it| it.name == "b").unwrap().session.clone();
     b.kill();
-    // Wait for the read that follows half of a validity without a renewal. This read is not a cost
-    // of the death, because a live member can cause it, too.
+    // After half of a validity without a renewal, the coordinator reads the session once. Do not
+    // count this read, because a slow renewal of a live member also causes it.
     wait(VALIDITY - POLL * 2).await;
     coordinator.take_log();
     balanced(&[&a], 100, VALIDITY).await;
@@ -119,8 +122,9 @@ async fn a_death_costs_four_requests() {
     assert_eq!(before.count(), 0, "{log:?}");
 }
 
-/// The first deputy sees the lapse as early as a coordinator would, even without listed tags.
-/// Before the fix, the first deputy waited for two lapses, a random delay and several polls.
+/// If the coordinator dies, the first deputy must notice the lapse as early as a coordinator
+/// notices the lapse of a member, even if the store lists no tags. Before the fix, the first deputy
+/// waited for two validities, a random delay and several polls.
 #[tokio::test(start_paused = true)]
 async fn regression_a_dead_coordinator_is_replaced_as_soon_as_any_member() {
     for (tags, after) in [(true, 0), (true, 3), (true, 7), (false, 1), (false, 6)] {
@@ -170,7 +174,7 @@ async fn the_partitions_of_a_leaving_member_move_without_a_wait() {
     balanced(&[&a, &c], 12, POLL * 4).await;
     let events = b.task.await.unwrap();
     assert_eq!(events, ["Lost(Resigned)"]);
-    // Finally the coordinator `a` leaves, and `c` takes over.
+    // Now the coordinator `a` leaves, and `c` takes over.
     a.leave();
     balanced(&[&c], 12, POLL * 5).await;
 }
@@ -199,7 +203,8 @@ async fn a_rolling_restart_moves_no_partition() {
     }
 }
 
-/// The work on one partition stops long before the work on the other.
+/// The member's work on one partition stops long before its work on the other partition. Until both
+/// have stopped, no assignment changes.
 #[tokio::test(start_paused = true)]
 async fn a_leave_to_return_releases_no_partition_before_the_session_is_resigned() {
     let fleet = Fleet::new(4);
@@ -255,8 +260,8 @@ async fn a_unique_name_gets_the_partitions_of_its_predecessor() {
     }
 }
 
-/// A coordinator that cannot list still renews its session, so only the unchanged count of its
-/// rounds shows that it does not plan. A deputy must replace this coordinator.
+/// A coordinator that cannot list still renews its session. Only its unchanged count of completed
+/// rounds shows that it does not plan. A deputy must replace it.
 #[tokio::test(start_paused = true)]
 async fn regression_a_coordinator_that_cannot_list_is_replaced() {
     let fleet = Fleet::new(6);
@@ -268,12 +273,11 @@ async fn regression_a_coordinator_that_cannot_list_is_replaced() {
     balanced(&[&a, &b], 6, POLL * 8).await;
     cut.on(Call::List).always().fault(Fault::FailBefore);
     let c = fleet.member("c").await;
-    // The count of rounds shows the fault after two validities × (1 + drift). The deputy then takes
-    // over.
+    // If the count has not changed for two validities × (1 + drift), the deputy takes over.
     balanced(&[&a, &b, &c], 6, VALIDITY * 3 + POLL * 6).await;
 }
 
-/// Before the fix, the sessions of all former members were read once per validity.
+/// Before the fix, the coordinator read the ended sessions of all former members once per validity.
 #[tokio::test(start_paused = true)]
 async fn regression_ended_sessions_are_not_read_again() {
     let fleet = Fleet::new(2);

@@ -1,4 +1,4 @@
-//! Members with faults: their requests, their reports and their end.
+//! Members of a group while the store, the assignor or the process has a fault.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,8 @@ impl Assignor for Panics {
     }
 }
 
-/// Before the fix, if the assignor of a member panicked, the application waited for events without
-/// end, although the member had no lease.
+/// Before the fix, if the assignor of a member panicked, the member lost its lease, but the
+/// application waited forever for an event.
 #[tokio::test(start_paused = true)]
 async fn regression_a_member_with_a_panicking_assignor_is_lost() {
     let fleet = Fleet::new(2);
@@ -42,9 +42,9 @@ async fn regression_a_member_with_a_panicking_assignor_is_lost() {
     assert!(membership.next().await.is_none());
 }
 
-/// Before the fix, every member took over from a coordinator that could not list, and all of them
-/// kept the role after the outage. Each of them listed the sessions at each poll, and read all
-/// sessions once per validity.
+/// Before the fix, if the store failed all LISTs, every member took over from the coordinator, and
+/// all members continued to coordinate after the outage. So each member listed the sessions at each
+/// poll, and read all sessions once per validity.
 #[tokio::test(start_paused = true)]
 async fn regression_after_an_outage_of_listings_one_member_coordinates() {
     let fleet = Fleet::new(20);
@@ -62,13 +62,14 @@ async fn regression_after_an_outage_of_listings_one_member_coordinates() {
     wait(secs(600)).await;
     let calls = fleet.store.take_calls();
     let count = |call| calls.iter().filter(|it| **it == call).count();
-    // The bounds for ten minutes follow from a steady group: 15 LISTs and 209 GETs in a minute.
+    // A steady group of ten members sends 15 LISTs and 209 GETs in a minute, so these limits hold
+    // for ten minutes.
     assert!(count(Call::List) <= 155, "{} LISTs", count(Call::List));
     assert!(count(Call::Get) <= 2_100, "{} GETs", count(Call::Get));
 }
 
-/// Before the fix, if the store answered no write of an assignment, a leaving member tried to
-/// create an assignment for minutes before it resigned.
+/// Before the fix, if the store answered no write of an assignment, a leaving coordinator retried
+/// this write for minutes before it resigned.
 #[tokio::test(start_paused = true)]
 async fn regression_a_member_leaves_although_assignments_cannot_be_written() {
     let fleet = Fleet::new(4);
@@ -91,8 +92,8 @@ async fn regression_a_member_leaves_although_assignments_cannot_be_written() {
     assert!(took < secs(5), "{took:?}");
 }
 
-/// Before the fix, a leaving member polled the store each time the work on one of its partitions
-/// returned.
+/// Before the fix, a leaving member with 200 partitions sent a poll each time the work on one
+/// partition returned.
 #[tokio::test(start_paused = true)]
 async fn regression_a_leave_costs_few_requests() {
     let fleet = Fleet::new(200);
@@ -114,14 +115,14 @@ async fn regression_a_leave_costs_few_requests() {
     group.leave();
     within(secs(60), task).await.expect("it leaves").unwrap().unwrap();
     let calls = store.take_calls();
-    // The leave takes 10 s. It sends two polls with a listing each, one PUT per second, and the
+    // The leave takes 10 s. The requests are two polls, two listings, one PUT per second, and the
     // requests that move the partitions.
     assert!(calls.len() <= 40, "{} requests", calls.len());
     balanced(&[&b], 200, POLL * 8).await;
 }
 
-/// Before the fix, if the store denied the reads of sessions, no partition was granted and no error
-/// was reported.
+/// Before the fix, if the store denied the reads of sessions, the coordinator granted no partition
+/// and reported no error.
 #[tokio::test(start_paused = true)]
 async fn regression_a_coordinator_reports_denied_reads_of_sessions() {
     for call in [Call::List, Call::Get] {
@@ -144,8 +145,8 @@ async fn regression_a_coordinator_reports_denied_reads_of_sessions() {
     }
 }
 
-/// Before the fix, the successor of a sole member waited for deputies that did not exist, and for
-/// one more validity.
+/// Before the fix, if the only member of a group was restarted, its next session waited for
+/// deputies that did not exist, and for one more validity.
 #[tokio::test(start_paused = true)]
 async fn regression_a_sole_member_returns_without_a_delay() {
     let again = async |unique: bool, end: fn(Node), limit: Duration| {
@@ -161,12 +162,12 @@ async fn regression_a_sole_member_returns_without_a_delay() {
     again(true, Node::kill, POLL * 4).await;
     again(false, |a| a.leave(), POLL * 4).await;
     again(false, |a| a.leave_for(secs(300)), POLL * 4).await;
-    // The limit is the rest of the former lease, the drift, and three polls.
+    // The limit contains the rest of the former lease, the drift, and three poll intervals.
     again(false, Node::kill, VALIDITY + POLL * 4).await;
 }
 
-/// Before the fix, if all members died in an outage of half a minute, the group was delayed by more
-/// than two further minutes.
+/// Before the fix, if all members died at the same time and were restarted, the new members owned
+/// the partitions only after more than two minutes, instead of one validity.
 #[tokio::test(start_paused = true)]
 async fn regression_when_all_members_died_their_successors_wait_for_one_lease() {
     let fleet = Fleet::new(6);
@@ -183,8 +184,8 @@ async fn regression_when_all_members_died_their_successors_wait_for_one_lease() 
     balanced(&nodes.iter().collect::<Vec<_>>(), 6, VALIDITY + POLL * 6).await;
 }
 
-/// Before the fix, if `leave` was called while `run` was joining the group, the session stayed
-/// alive for one more validity, and the group granted partitions to it.
+/// Before the fix, if `leave` was called while `run` was joining the group, the new session stayed
+/// alive for one more validity, and the group granted partitions to this session.
 #[tokio::test(start_paused = true)]
 async fn regression_a_call_that_leaves_while_it_joins_gets_no_partition() {
     let fleet = Fleet::new(6);
@@ -237,8 +238,8 @@ async fn regression_a_session_that_cannot_be_sealed_stops_no_plan() {
     }
 }
 
-/// Before the fix, a background task resigned the session of a dropped join. If the process ended
-/// first, the task ended, too, and the group granted partitions to the dead member.
+/// Before the fix, a background task resigned the session of a cancelled join. If the process ended
+/// before this task had finished, the group granted partitions to the dead member.
 #[test]
 fn regression_a_process_that_leaves_while_it_joins_leaves_no_live_member() {
     let runtime = || {
@@ -259,7 +260,7 @@ fn regression_a_process_that_leaves_while_it_joins_leaves_no_live_member() {
             within(secs(60), task).await.expect("it leaves").unwrap().unwrap();
             fleet
         });
-        // The runtime of the process has ended, so all its tasks have ended, too.
+        // The first runtime has ended, and all tasks of the process have ended with it.
         runtime().block_on(async {
             let store = fleet.store.inner();
             for session in store.list("app/members/", "", 1_000).await.unwrap().entries {
@@ -274,8 +275,8 @@ fn regression_a_process_that_leaves_while_it_joins_leaves_no_live_member() {
     }
 }
 
-/// Before the fix, if one request to seal the session of its predecessor failed, a process with a
-/// unique name waited until this session lapsed.
+/// A process with a unique name seals the session of its predecessor. Before the fix, if one
+/// request for this seal failed, the process waited until that session lapsed.
 #[tokio::test(start_paused = true)]
 async fn regression_a_failed_seal_of_the_predecessor_is_repeated() {
     for call in [Call::Get, Call::Replace] {
@@ -292,8 +293,9 @@ async fn regression_a_failed_seal_of_the_predecessor_is_repeated() {
     }
 }
 
-/// Before the fix, a member whose session was sealed and compacted could create it again under the
-/// same id. If the compactor repeated its DELETE, the DELETE removed the new session (GO2).
+/// Before the fix, after a member's session was sealed and compacted, the member could create a
+/// session with the same id again. A repeated DELETE of the compactor then removed the new session
+/// (GO2).
 #[tokio::test(start_paused = true)]
 async fn regression_a_possibly_compacted_id_is_not_used_again() {
     let fleet = Fleet::new(2);
@@ -334,8 +336,8 @@ async fn a_member_that_seals_its_session_reads_no_assignment() {
     assert!(since.iter().all(|(_, key)| key.contains("members/")), "{asked:?}");
 }
 
-/// Tests the remedy of docs/how-to/recover.md: the operator writes the last readable assignment
-/// again with a greater number.
+/// Tests the remedy of docs/how-to/recover.md: if the newest assignment is unreadable, the operator
+/// writes the last readable assignment again with a greater number.
 #[tokio::test(start_paused = true)]
 async fn an_operator_repairs_an_unreadable_assignment() {
     let fleet = Fleet::new(4);
@@ -363,8 +365,8 @@ async fn an_operator_repairs_an_unreadable_assignment() {
     assert!(c.owned().values().all(|token| *token > above), "all tokens are new");
 }
 
-/// Before the fix, readers repeated the GET of an unreadable assignment: an observer until the
-/// fault ended, a member for 10 min.
+/// Before the fix, if the GET of an assignment failed, an observer repeated this GET until the
+/// fault ended, and a member for 10 min. So they did not find a newer assignment.
 #[tokio::test(start_paused = true)]
 async fn regression_an_unreadable_superseded_assignment_hides_no_newer_one() {
     for fault in [Fault::FailBefore, Fault::Denied, Fault::Hang] {
@@ -376,7 +378,7 @@ async fn regression_an_unreadable_superseded_assignment_hides_no_newer_one() {
         wait(POLL * 2).await;
         let next: &'static str = format!("assignment-{:010}", first + 1).leak();
         fleet.store.on(Call::Get).key(next).always().fault(fault);
-        // The requests of operators have no faults.
+        // The operator uses the store without faults.
         let inner = FaultStore::new(fleet.store.inner().clone());
         let operator = fleet.node_behind(&inner, "operator").build().unwrap();
         operator.pause(&["0"], true).await.unwrap();

@@ -1,4 +1,4 @@
-//! Tests each fault of a write of an assignment, and of a seal of a session.
+//! Tests each fault of a write of an assignment or a session.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tenure_testkit::write_faults::WRITE_FAULTS;
 use super::{Fleet, Node, POLL, VALIDITY, balanced};
 
 /// Before the fix, a coordinator could treat an assignment as created although the store did not
-/// have it. Half of the partitions then had no owner during the lifetime of this coordinator.
+/// have the assignment. Half of the partitions then had no owner until this coordinator ended.
 #[tokio::test(start_paused = true)]
 async fn regression_an_unknown_create_of_an_assignment_is_read_back() {
     for fault in WRITE_FAULTS {
@@ -43,8 +43,9 @@ impl Assignor for AllTo {
     }
 }
 
-/// Before the fix, each of two coordinators treated its own assignment as created. Both
-/// coordinators owned all partitions under the same tokens.
+/// Before the fix, if two members planned at the same time and a write had a fault, each member
+/// treated its own assignment as created. Then both members owned all partitions under the same
+/// tokens.
 #[tokio::test(start_paused = true)]
 async fn regression_no_token_goes_to_two_sessions_when_two_members_plan() {
     for fault in WRITE_FAULTS {
@@ -71,8 +72,8 @@ async fn regression_no_token_goes_to_two_sessions_when_two_members_plan() {
     }
 }
 
-/// Before the fix, the partitions of a session moved although the store did not have the seal of
-/// this session.
+/// Before the fix, the partitions of a dead member moved although the store did not have the seal
+/// of its session.
 #[tokio::test(start_paused = true)]
 async fn regression_partitions_move_only_from_a_session_that_is_sealed_in_the_store() {
     for fault in WRITE_FAULTS {
@@ -101,7 +102,8 @@ async fn regression_partitions_move_only_from_a_session_that_is_sealed_in_the_st
     }
 }
 
-/// The faults affect the create of the session, the second write (with `data`), and two renewals.
+/// The faults affect the create of the session, the second write, which contains `data`, and two
+/// renewals.
 #[tokio::test(start_paused = true)]
 async fn a_member_survives_each_fault_of_a_write_of_its_session() {
     for fault in WRITE_FAULTS {
