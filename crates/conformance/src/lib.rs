@@ -1,7 +1,7 @@
 //! A conformance suite for stores: a check for each guarantee that elections rely on, and races of
 //! concurrent writers.
 //!
-//! - [`run`] checks a store that supports everything.
+//! - [`run`] checks a store with the default [`Capabilities`].
 //! - [`run_with`] checks a store with other [`Capabilities`].
 //! - [`report`] runs all checks, even after a failure.
 //! - [`essential`] returns the checks of the guarantees that keep elections safe. `tenure probe`
@@ -118,7 +118,7 @@ pub fn race_rounds() -> usize {
     rounds.map_or(50, |rounds| rounds.parse().expect("TENURE_RACE_ROUNDS must be a number"))
 }
 
-/// Runs the suite on a store that supports everything.
+/// Runs the suite on a store with the default [`Capabilities`].
 ///
 /// The prefix must be empty or end in a slash. There must be no object under the prefix, and no
 /// other process may use it. Use a runtime with several threads, so that the writers of a race run

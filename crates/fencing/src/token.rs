@@ -10,11 +10,10 @@ use crate::error::FencingError;
 
 /// A fencing token, with the lease that was granted together with it, if the caller has this lease.
 ///
-/// If the token has a lease, each call of the writer ends with [`FencingError::LeaseEnding`] as
-/// soon as less than a quarter of the validity is left, even if the store does not respond. A
-/// service that only receives tokens has an [`Epoch`] without a lease. If the store does not
-/// respond, a call under a token without a lease ends after the last attempt: by default after
-/// about 3 min.
+/// If the token has a lease, a call of the writer ends once less than a quarter of the validity is
+/// left, even if the store does not respond. The error is [`FencingError::LeaseEnding`]. A service
+/// that only receives tokens has an [`Epoch`] without a lease. If the store does not respond, a
+/// call under a token without a lease ends after the last attempt: by default after about 3 min.
 ///
 /// # Examples
 ///

@@ -105,12 +105,13 @@ impl GroupBuilder {
         self
     }
 
-    /// Sets whether the caller asserts two facts: no two living processes have this name, and the
-    /// work of a dead process has ended, including the work in processes that it started. With this
-    /// assertion, a joining process immediately ends the session of a dead process with its name,
-    /// and gets the partitions of that process. Without the assertion, the group waits until the
-    /// session of the dead process lapses. If the assertion is wrong, two members may believe that
-    /// they own the same partition. Costs one GET and one PUT more per join. Default: false.
+    /// Sets whether the caller asserts that no two living processes have this name, and that the
+    /// work of a dead process has ended. This work includes the work in processes that the dead
+    /// process started. With this assertion, a joining process immediately ends the session of a
+    /// dead process with its name, and gets the partitions of that process. Without the assertion,
+    /// the group waits until the session of the dead process lapses. If the assertion is wrong, two
+    /// members may believe that they own the same partition. Costs one GET and one PUT more per
+    /// join. Default: false.
     pub fn name_is_unique(mut self, unique: bool) -> GroupBuilder {
         self.election = self.election.name_is_unique(unique);
         self
@@ -243,8 +244,8 @@ impl GroupBuilder {
     /// returns the first denial as an error. If the metadata service of the machine has no
     /// credentials, the time is at least 60 s. Default: 10 s. The same time applies if a store that
     /// has answered before rejects a request as [invalid](tenure::ErrorKind::InvalidInput) or
-    /// [unsupported](tenure::ErrorKind::UnsafeStore): the response may come from another server in
-    /// place of the store, such as a proxy.
+    /// [unsupported](tenure::ErrorKind::UnsafeStore). Such a response may come from another server
+    /// in place of the store, such as a proxy.
     ///
     /// The attempts are up to 5 s apart. The log contains only the first of several consecutive
     /// failures. A member with a session retries without a limit.

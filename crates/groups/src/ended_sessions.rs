@@ -14,7 +14,7 @@ use tenure::store::ETag;
 pub(super) struct EndedSessions(Mutex<BTreeMap<SessionId, SessionRecord>>);
 
 impl EndedSessions {
-    /// Keeps the record of a session if it has ended.
+    /// If the session has ended, keeps its record.
     pub(super) fn note(&self, id: SessionId, record: &SessionRecord) {
         if record.ended.is_some() {
             self.records().insert(id, record.clone());

@@ -32,7 +32,7 @@ const AT_ONCE: usize = 64;
 pub(super) struct Objects {
     pub(super) cx: Arc<Context>,
     pub(super) requests: Requests,
-    /// Fields of the newest assignment that this version does not know.
+    /// Fields in the newest assignment that a later version wrote.
     unknown: Unknown,
     unreadable: Option<BadAssignment>,
     /// The reason why an assignment could not be encoded. No request was sent for this assignment.
@@ -332,7 +332,7 @@ impl Objects {
         }
     }
 
-    /// Returns the error of an unreadable session that blocks the first assignment (D4).
+    /// Returns the error for an unreadable session that blocks the first assignment (D4).
     pub(super) fn blocks_the_first(&self, id: SessionId) -> Error {
         let (key, store) = (session_key(self.cx.prefix(), id), self.cx.place());
         let why = format!(

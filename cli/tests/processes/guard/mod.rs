@@ -68,7 +68,7 @@ fn pid(number: u32) -> Pid {
 }
 
 /// A command that ignores SIGTERM, with a child that also ignores SIGTERM. The command writes the
-/// child's process ID to the file.
+/// child's process ID to the file that its argument names.
 const STUBBORN: &str =
     r#"(trap '' TERM; exec sleep 1000) & echo $! > "$1"; trap '' TERM; wait; sleep 1000"#;
 

@@ -15,8 +15,8 @@ use tenure::Moment;
 use crate::TENURE;
 use tenure_testkit::command::{self, in_ms, now, number_in};
 
-/// A script that ignores SIGTERM. Its child also ignores SIGTERM. Both are ready when the file has
-/// the child's process ID.
+/// A script that ignores SIGTERM. Its child also ignores SIGTERM. Both are ready when the file `$1`
+/// contains the child's process ID.
 pub const STUBBORN: &str = r#"trap '' TERM; sleep 1000 & echo $! > "$1"; wait; sleep 1000"#;
 /// A script that writes a line to a file at each SIGTERM, and continues.
 pub const COUNTING: &str =
@@ -45,7 +45,7 @@ pub struct Guard {
     reports: BufReader<PipeReader>,
     /// Process ID of CMD; 0 until the guard has reported the start of CMD.
     pub command: u32,
-    /// The links in /proc to the guard's ends of the two pipes.
+    /// The guard's ends of the two pipes, as the links in /proc show them.
     pub pipes: [PathBuf; 2],
 }
 

@@ -31,9 +31,9 @@ pub use reset::GateState;
 ///
 /// **Limits.** The admission and the action are two steps, as with
 /// [`Gate::admit`](super::Gate::admit): the service may pause between them. To prevent late actions
-/// within one instance, also use a [`Gate`](super::Gate) in memory: after the durable gate has
-/// admitted the token, call [`Gate::enter`](super::Gate::enter), and act before the permit is
-/// dropped. With [`sole_instance`](DurableGate::sole_instance) the gate does not see the tokens of
+/// within one instance, also use a [`Gate`](super::Gate) in memory. After the durable gate has
+/// admitted the token, call [`Gate::enter`](super::Gate::enter), and act before you drop the
+/// permit. With [`sole_instance`](DurableGate::sole_instance) the gate does not see the tokens of
 /// other instances.
 ///
 /// **Authenticate first.** The gate believes every token: one request with a token that was never

@@ -13,10 +13,10 @@
 //! let refuse = FenceLayer::new(Gate::new());
 //! ```
 //!
-//! **Authentication comes before the layer.** A token is a claim of its sender, and the gate keeps
-//! the greatest token: one request with `Fencing-Token: 9999999999` makes the gate refuse every
-//! real leader from then on. So let only authenticated senders reach the layer. Where the service
-//! can reach the election's store, the layer should also [verify](FenceLayer::verify) new tokens.
+//! **Authentication comes before the layer.** A sender may claim any token, and the gate keeps the
+//! greatest token. So after one request with `Fencing-Token: 9999999999`, the gate refuses every
+//! real leader. Let only authenticated senders reach the layer. Where the service can reach the
+//! election's store, the layer should also [verify](FenceLayer::verify) new tokens.
 //!
 //! The header is `Fencing-Token`, with a decimal number, such as `Fencing-Token: 7`. The client and
 //! the service can agree on another name. The body of a refusal is `application/problem+json` (RFC
@@ -28,8 +28,8 @@
 //! | 428 | the request has no token |
 //! | 403 | the token is above the [ceiling](FenceLayer::ceiling), or was never granted |
 //! | 400 | the header is not an epoch, or occurs more than once |
-//! | 503 | a store failed, the request had no effect: retry after `Retry-After` |
-//! | 500 | the [`DurableGate`] is broken, see the service's log: no effect, a retry fails too |
+//! | 503 | a store failed, and the request had no effect; retry after `Retry-After` |
+//! | 500 | the [`DurableGate`] is broken (see the log); the request had no effect, and a retry fails |
 //! | 500 | the service's runtime is shutting down; the request may have taken effect |
 
 use std::sync::Arc;
@@ -112,7 +112,7 @@ pub struct TokenLayer {
 /// Several instances behind one address have several gates. A durable gate gives them a common
 /// check. But another instance may still write between the check and the write of one instance. To
 /// prevent this late write, the resource behind the instances must itself store and check the
-/// token: handlers find the token as an [`Epoch`] in the extensions of the request.
+/// token. Handlers find the token as an [`Epoch`] in the extensions of the request.
 ///
 /// # Examples
 ///

@@ -1,7 +1,7 @@
 //! Reading the log: its newest entry, and its entries in order.
 //!
-//! A number below the floor of the trim marker may have been deleted and created again. So a reader
-//! reads the marker after each batch of objects, and returns no object below the floor.
+//! An object below the floor of the trim marker may have been deleted and created again. So a
+//! reader reads the marker after each batch of objects, and returns no object below the floor.
 
 use std::collections::VecDeque;
 

@@ -30,8 +30,8 @@ impl Line for TrimLine {
 impl FencedLog {
     /// Deletes the entries before this number, and returns the number of the oldest entry that may
     /// remain. The newest entry is never deleted. Claims and the fences below them are never
-    /// deleted either: 1 small object remains for each call of [`open`](FencedLog::open), and a few
-    /// more if an older writer was busy.
+    /// deleted either. So 1 small object remains for each call of [`open`](FencedLog::open), and a
+    /// few more objects if an older writer was busy during the call.
     ///
     /// A trim needs no token. Several callers may trim concurrently. If a trim is interrupted at
     /// any point, the next trim deletes the rest.

@@ -1,4 +1,4 @@
-//! The objects of the log, and the requests and answers of its writer.
+//! The objects of the log, the requests of its writer, and the answers to these requests.
 
 use std::num::NonZeroU64;
 
@@ -100,8 +100,8 @@ pub enum Ended {
     /// The writer has seen an object at this number, but the log no longer has an object at this
     /// number or at a greater one.
     Gone(u64),
-    /// This number has an object of this lower epoch, although a greater epoch wrote before it:
-    /// objects were deleted by other means, or the store violated a guarantee.
+    /// An object of this lower epoch has this number, although a greater epoch has already written
+    /// to the log. Objects were deleted by other means, or the store violated a guarantee.
     WentBack { number: u64, epoch: Epoch },
     /// The log is full: its greatest number is taken.
     Full,

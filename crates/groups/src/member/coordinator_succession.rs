@@ -12,7 +12,7 @@ use crate::protocol::message::SessionAnswer;
 use crate::protocol::standby::{Place, Standby};
 
 /// Number of sessions that this member reads at the same time after the coordinator's end, to find
-/// a live member that precedes it in the order of succession.
+/// a live member that precedes this member in the order of succession.
 const READ_BEFORE: usize = 3;
 
 impl MemberTask {
@@ -61,8 +61,8 @@ impl MemberTask {
         }
         let mut before = self.before();
         // If the coordinator has lapsed and this member is the first in the order of succession,
-        // this function sends no LIST: the member makes a plan now, and reading the sessions is the
-        // first step of a plan.
+        // this function sends no LIST. The member makes a plan now, and the first step of a plan
+        // reads the sessions.
         let turn = self.standby.is_over() && before.is_empty();
         if self.standby.is_silent(cx.now()) && !turn {
             self.sessions.watch_members(self.participant.known().map(|it| &**it));

@@ -15,7 +15,7 @@ use tenure::Moment;
 /// A name relapses if its session ends within this number of validities after the session was
 /// added. If the session lapses, its member was already silent for the last of these validities.
 const STABLE: u32 = 3;
-/// The longest wait before a session may join because of relapses, in validities.
+/// The longest time for which relapses delay the join of a session, in validities.
 const LONGEST: u32 = 8;
 /// After this number of relapses, no partition is reserved for the name.
 const FREQUENT: u32 = 3;

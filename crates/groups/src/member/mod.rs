@@ -34,7 +34,7 @@ use poll_report::PollReport;
 use tenure::internals::groups::Context;
 use tenure::{EpochEnd, Leadership, LeadershipEvent, Loss, Moment};
 
-/// The task of one member. Only this task follows the assignment, reads the sessions and plans. It
+/// The task of one member. Only this task reads the assignments and the sessions, and plans. It
 /// shares only the [`Ownership`] with the application's handles.
 pub(super) struct MemberTask {
     cx: Arc<Context>,

@@ -85,8 +85,8 @@ impl World {
         assert_eq!(kept, owned, "the grants differ from the holdings");
     }
 
-    /// Ends a task. The last task makes the final checks. No task waits for the end of another one,
-    /// because this would only add interleavings.
+    /// Ends a task. The last task makes the final checks. No task waits for the end of another
+    /// task, because such waits would only add interleavings.
     fn end(&self) {
         if self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.look();
