@@ -1,5 +1,5 @@
-//! An example for users to copy. It tests a program that leads, with paused time and a store that
-//! fails.
+//! An example for users to copy. It tests a program that runs as the leader, in paused time, on a
+//! store that fails.
 //!
 //! ```text
 //! cargo test --test failing_store

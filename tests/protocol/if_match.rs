@@ -1,5 +1,5 @@
-//! Candidates and nodes of the If-Match post share one lock. They wait for each other, and the
-//! tokens only increase.
+//! Candidates of this library share one lock with nodes that follow a blog post about `If-Match`.
+//! Candidates and nodes wait for each other, and the tokens only increase.
 
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ async fn a_node_waits_for_a_leader_and_continues_its_tokens() {
         assert!(leadership.check().is_ok());
         wait(millis(500)).await;
     }
-    // The leader stops, and does not release the lock. The node must not treat the last lease as
-    // ended before the lease ends for the leader.
+    // The leader is dropped, and does not release the lock. The node must not treat the lease as
+    // ended before the lease ends by the clock of the leader.
     let end = leadership.ends_at();
     drop(leadership);
     wait(millis(1)).await;
@@ -150,8 +150,8 @@ async fn tokens_increase_across_implementations() {
     }
 }
 
-/// Locks in the first version of the post have no token. If a writer overwrote a lock without a
-/// token, the tokens would start again at the first number.
+/// In the first version of the blog post, locks have no token. If a candidate overwrote such a
+/// lock, the tokens would start again at 1.
 #[tokio::test(start_paused = true)]
 async fn a_lock_without_a_token_is_an_error() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Tests of the protocol with other implementations, and records.
+//! Tests of the protocol: elections together with other implementations, and the format of records.
 
 mod fixtures;
 mod fuzzing;

@@ -1,5 +1,5 @@
-//! A node of Morling's post and a candidate of the library share one prefix. A process does not
-//! lead while the file of the other process is valid.
+//! A node that follows Morling's blog post and a candidate of the library share one prefix. Neither
+//! of them leads while the lock file of the other is valid.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,8 @@ async fn a_valid_file_blocks_the_other_process() {
     let ours = world.node("ours").build().unwrap();
     let mut file = node.try_lock().await.expect("the election is vacant");
     let mut campaign = Box::pin(ours.campaign());
-    // A touch changes only the date, and not the body or the ETag.
+    // The node renews its lease by a touch: a write that changes only the date of the file, and not
+    // its body or ETag.
     for _ in 0..20 {
         tokio::select! {
             _ = &mut campaign => panic!("elected while Morling's file was valid"),
@@ -165,9 +166,10 @@ async fn regression_a_read_of_the_leader_does_not_stop_a_campaign() {
     }
 }
 
-/// A peer renews its lease by a touch. If another call of the same election reads the touch, the
-/// campaign must restart its timer as well. Before the fix, the campaign combined its own earlier
-/// read with the timer of the other call, and sealed the epoch of a live peer.
+/// A node renews its lease by a touch, which changes only the date of its file. If another call of
+/// the same election reads the new date, the campaign must also restart its timer. Before the fix,
+/// the campaign combined its own earlier read with the timer of the other call, and sealed the
+/// epoch of a live node.
 #[tokio::test(start_paused = true)]
 async fn regression_a_campaign_uses_touches_that_another_call_has_read() {
     for late in (0..3_000).step_by(50) {

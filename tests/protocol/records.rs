@@ -1,4 +1,5 @@
-//! Invalid records and foreign keys under the prefix never make a candidate the leader by mistake.
+//! Tests that no candidate becomes the leader because of an invalid record or a foreign key under
+//! the prefix.
 
 use futures::StreamExt as _;
 use tenure::{ErrorKind, Observation};
@@ -39,7 +40,8 @@ async fn refused_by_all(body: impl Into<Vec<u8>>, kind: ErrorKind) {
     assert_eq!(unique.campaign().await.unwrap_err().kind(), kind, "{excerpt}");
     let page = world.store.inner().list("app/lock-0000000007", "", 1).await.unwrap();
     assert_eq!(page.entries[0].size, body.len() as u64, "{excerpt}: the object is unchanged");
-    // After an operator has sealed the record by hand, a candidate is elected for the next epoch.
+    // After an operator has written a sealed record without a tool, a candidate is elected for the
+    // next epoch.
     world.put(&name(7), r#"{"expired":true}"#).await;
     assert_eq!(elect(&election).await.epoch().get(), 8, "{excerpt}");
 }
@@ -157,7 +159,7 @@ async fn foreign_keys_are_ignored_and_unchanged() {
         tenure_testkit::time::wait(VALIDITY * 2).await;
         lead.resign().await.unwrap();
     }
-    // With two keys per page, some pages end at a foreign key.
+    // Each page has two keys, so some pages end at a foreign key.
     world.store.on(Call::List).always().fault(Fault::Pages(2));
     let election = world.node("b").build().unwrap();
     let lead = elect(&election).await;

@@ -1,5 +1,5 @@
-//! Tests the statements of docs/how-to/upgrade.md on records of later versions, and on candidates
-//! with different settings.
+//! Tests the statements in docs/how-to/upgrade.md: about records of later versions, and about
+//! candidates with different settings.
 
 use serde_json::{Value, json};
 use tenure::{ErrorKind, Loss};

@@ -17,7 +17,8 @@ pub fn container() -> (Arc<AnyObjectStore>, String) {
     (Arc::new(store), format!("test-{unique:032x}/"))
 }
 
-/// Returns the capabilities of Azure. Azure answers "precondition failed" even for a missing blob.
+/// Returns the capabilities of Azure, for the conformance suite. Azure answers "precondition
+/// failed" even for a missing blob.
 fn can() -> Capabilities {
     Capabilities { missing_is_refused: true, ..Capabilities::default() }
 }

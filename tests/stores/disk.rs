@@ -1,6 +1,6 @@
-//! Tests that a completed write is on the disk, even if fsync fails at times. If the effect of a
-//! write is unknown, the writer reads the object back. The data of this read must survive a power
-//! loss.
+//! Tests that a completed write is on the disk, even if `fsync` sometimes fails. If the effect of a
+//! write is unknown, the writer reads the object back. The data that this read returns must survive
+//! a power loss.
 //!
 //! ```sh
 //! scripts/servers/failing-disk.sh -- cargo test --no-default-features --test stores disk -- --ignored --nocapture
@@ -30,7 +30,8 @@ struct Disk {
     over: Arc<AtomicBool>,
 }
 
-/// A guard that ends the failures of the disk on drop, even after a failed check.
+/// A guard that, on drop, ends the failures of the disk. The failures end even if a check of the
+/// test fails.
 struct Ends(Arc<AtomicBool>);
 
 impl Drop for Ends {

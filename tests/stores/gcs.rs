@@ -12,8 +12,8 @@ use tenure_testkit::gcs_server::*;
 
 const KEY: &str = "app/lock-0000000001.json";
 
-/// Returns the capabilities of Cloud Storage. The service answers "precondition failed" even for a
-/// missing object.
+/// Returns the capabilities of Cloud Storage, for the conformance suite. The service answers
+/// "precondition failed" even for a missing object.
 fn can() -> Capabilities {
     Capabilities { missing_is_refused: true, ..Capabilities::default() }
 }
@@ -39,12 +39,12 @@ async fn the_suite_holds_with_short_pages() {
     conformance::run_with(Arc::new(server.store()), "app/", &can).await;
 }
 
-/// If the caller has built the client, the client retries requests, and does not report the dates
-/// of answers. A store with this client also passes the suite.
+/// A client that the caller has built retries requests, and does not report the dates of answers. A
+/// store with such a client also passes the suite.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_client_of_the_caller_passes_the_suite() {
     let server = GcsServer::start();
-    // Without a TLS provider, the client cannot be built.
+    // The client cannot be built until a TLS provider is installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = Arc::new(server.builder().build().expect("a client"));
     let store = AnyObjectStore::new(client).await.expect("the store is accepted");
@@ -67,8 +67,8 @@ async fn the_suite_holds_on_a_real_bucket() {
 }
 
 /// Returns the failed checks in the report of a bucket. A bucket allows about one write per second
-/// to each object. So the result omits a check that has failed with 429, unless the check is a
-/// race: a race must pass despite any number of 429 answers.
+/// to each object. So the result omits each check that has failed with 429, except races. A race
+/// must pass despite any number of 429 answers.
 fn failures(report: Vec<(&'static str, Result<(), String>)>) -> Vec<String> {
     let exempt = |name: &str, words: &str| !name.ends_with("-race") && words.contains(": 429 ");
     let failed = report.into_iter().filter_map(|(name, result)| Some((name, result.err()?)));
@@ -88,14 +88,15 @@ async fn regression_a_failing_bucket_does_not_pass() {
     };
     let failed = judged(ServerFault::ErrorBefore).await;
     assert!(failed.len() >= conformance::CHECKS - 1, "{failed:?}");
-    // If the server refuses every write, no race takes place. The two failed checks are the races.
+    // If the server refuses every write with 429, no race takes place, and the two races are the
+    // only failed checks in the result.
     let failed = judged(ServerFault::SlowDown).await;
     assert_eq!(failed.len(), 2, "{failed:?}");
     assert!(failed.iter().all(|words| words.contains("-race: ")), "{failed:?}");
 }
 
-/// The server answers some writes with 429, because they come too early. A check that gets a 429
-/// counts neither as passed nor as failed. All other checks must pass.
+/// The server answers some writes with 429, because they come too early. The test ignores a check
+/// that gets a 429, unless the check is a race. All other checks must pass.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_bucket_with_some_429_answers_passes() {
     let server = GcsServer::start();
@@ -188,7 +189,7 @@ async fn each_failure_has_its_remedy() {
             assert!(error.to_string().contains("gs://"), "{error}");
         }
     }
-    // This port has no listener.
+    // No process listens on this port.
     let nowhere = server.builder().with_base_url("http://127.0.0.1:9");
     let error = AnyObjectStore::gcs(nowhere).unwrap().create(KEY, "x".into()).await.unwrap_err();
     assert_eq!(
@@ -211,8 +212,8 @@ async fn an_emulator_without_preconditions_is_refused() {
     assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
 }
 
-/// The service account key of an emulator may name a server. The client uses this server, so
-/// messages must name this server.
+/// The service account key of an emulator may contain the address of a server. The client uses this
+/// server, so messages must name it.
 #[tokio::test]
 async fn regression_the_server_in_the_key_is_named_and_used() {
     use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
@@ -262,8 +263,8 @@ async fn regression_a_bucket_without_etags_is_refused() {
     assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
 }
 
-// This server also gives answers of Azure, because the clients of both stores turn answers into
-// errors in the same way.
+// In the following tests, this server also sends answers of Azure. The clients for both services
+// turn answers into errors in the same way.
 
 /// Another program may hold a lease of Azure on a blob. Azure then refuses the writes of all other
 /// programs. Before the fix, the store treated this refusal as a lost race, so the candidate always

@@ -1,9 +1,9 @@
-//! A node of Morling's post and a candidate of this library lead alternately, over real HTTP and in
-//! real time, with dates in whole seconds. `tests/protocol/morling_lock_interop.rs` tests the other
-//! cases in paused time.
+//! A node that follows Morling's blog post and a candidate of this library lead alternately. The
+//! test uses real HTTP, real time, and dates in whole seconds.
+//! `tests/protocol/morling_lock_interop.rs` tests the other cases in paused time.
 //!
-//! The test waits for a dozen seconds. It belongs to this test program, because the other tests of
-//! the program run during the wait.
+//! The test waits for a dozen seconds. It is a part of this test program, because the other tests
+//! of the program run while it waits.
 #![cfg(feature = "s3")]
 
 use std::sync::Arc;

@@ -67,7 +67,7 @@ async fn the_store_is_accepted() {
 }
 
 /// A test for servers that check the conditions of a single writer, but let several concurrent
-/// writers win, such as s3s-fs. Only the races of the conformance suite detect this behaviour. The
+/// writers win, such as s3s-fs. The races of the conformance suite detect this behaviour, but the
 /// store check of elections does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs a server: scripts/servers/s3s-fs.sh -- cargo test --test stores only_races_show_it -- --ignored"]
@@ -225,8 +225,8 @@ async fn races_while_parts_are_killed() {
     }
 }
 
-/// Repeats the whole suite while OSDs and gateways are killed one after another. If a call of a
-/// check fails, the check is undecided and runs again. If a call gets a wrong answer, the check
+/// Repeats the whole suite while OSDs and gateways are killed one after another. If a call in a
+/// check fails, the check proves nothing and runs again. If a call gets a wrong answer, the check
 /// fails.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs Ceph: scripts/servers/ceph.sh -- cargo test --test stores suite_while_parts_are_killed -- --ignored"]

@@ -16,7 +16,7 @@ use super::s3_store::environment::child;
 
 const AUTHORITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stores/tls/authority.pem");
 
-/// The protocols that the client has offered, for each connection.
+/// The protocols that the client has offered. Each element of the outer list is one connection.
 type Offered = Arc<Mutex<Vec<Vec<String>>>>;
 
 /// Starts a server that answers one request per connection, with success.

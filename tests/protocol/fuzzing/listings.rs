@@ -19,8 +19,8 @@ fn any_epoch() -> impl Strategy<Value = Epoch> {
     any_epoch_number().prop_map(|number| Epoch::new(number).expect("the number is in range"))
 }
 
-/// Generates keys under the prefix that are not epoch objects. Many of these keys sort next to an
-/// epoch object.
+/// Generates keys under the prefix that are not epoch objects. In the order of the keys, many of
+/// them are next to an epoch object.
 fn foreign_key() -> impl Strategy<Value = String> {
     let beside =
         (any_epoch(), "[ -~]{1,6}").prop_map(|(epoch, tail)| format!("{epoch:010}.json{tail}"));
@@ -86,8 +86,8 @@ proptest! {
         };
         let superseded = epochs.iter().take(epochs.len().saturating_sub(keep)).filter(old);
         if plan.stopped() {
-            // The compactor stops at the last possible epoch. So it may have deleted fewer epochs
-            // than in a complete run.
+            // The compactor ends its run at the last possible epoch. So it may have deleted fewer
+            // epochs than a complete run deletes.
             prop_assert!(deleted.iter().all(|epoch| epochs.contains(epoch)));
         } else {
             prop_assert_eq!(deleted, superseded.copied().collect::<Vec<_>>());

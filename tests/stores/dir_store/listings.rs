@@ -47,14 +47,15 @@ async fn regression_a_listing_of_a_folder_without_changes_needs_no_lock() {
     }
 }
 
-/// Before the fix, a reader without the lock returned its eighth walk of a folder that kept
-/// changing. On btrfs each walk may miss a file that is replaced during the walk.
+/// A reader without the lock reads (walks) a changing folder up to eight times. On btrfs each walk
+/// may miss a file that is replaced during the walk. Before the fix, the listing returned the
+/// result of the eighth walk, although the folder had changed again.
 #[tokio::test]
 async fn regression_a_listing_without_the_lock_fails_during_changes() {
     let (dir, store) = store();
     // No process has written, so no lock file exists. A file system with dates in whole seconds
-    // cannot show whether the folder changes again within two seconds. The loop repeats a listing
-    // that took longer.
+    // cannot show whether the folder changes again within two seconds. If a listing took longer
+    // than that, the loop repeats it.
     for _ in 0..100 {
         let now = now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
         let second = SystemTime::UNIX_EPOCH + Duration::from_secs(now.as_secs() + 1);

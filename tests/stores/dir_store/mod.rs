@@ -214,8 +214,8 @@ async fn an_incomplete_file_of_a_killed_process_is_ignored_and_removed() {
     assert_eq!(&body_of(&again, "a").await[..], b"x");
 }
 
-/// A deletion may remove a folder while other calls write and read in the folder. These calls must
-/// succeed.
+/// A deletion may remove a folder while other calls write and read in the folder. The other calls
+/// must succeed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn regression_deletions_do_not_fail_writers_in_their_folder() {
     let (dir, store) = store();
@@ -242,8 +242,8 @@ async fn regression_deletions_do_not_fail_writers_in_their_folder() {
     assert_eq!(keys_of(&store, "").await, [""; 0]);
 }
 
-/// Each store value has a separate root, like the store of another process. All of them create the
-/// lock file of the new directory.
+/// Each store value has a separate root, like the store of another process. Each store value tries
+/// to create the lock file of the new directory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_the_first_writers_wins() {
     for round in 0..40 {

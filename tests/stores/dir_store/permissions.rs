@@ -25,9 +25,9 @@ async fn the_group_may_write_files_of_its_directory() {
     assert_eq!(mode(".tenure/lock"), 0o660);
 }
 
-/// Before the fix, a new file or folder first got its name, and then the group's permissions. Other
-/// members of the group failed in the meantime, and permanently if the process was killed in the
-/// meantime.
+/// Before the fix, a new file or folder got its name before it got the group's permissions. Until
+/// then, the calls of other members of the group failed. If the process was killed before it set
+/// the permissions, these calls failed permanently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn regression_the_group_may_use_each_file_from_the_start() {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -143,8 +143,9 @@ async fn the_error_for_a_missing_permission_names_the_path() {
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("set");
 }
 
-/// A killed process may leave unfinished renames. The next holder of the lock completes these
-/// renames. Before the renames are complete, readers that cannot open the lock file get an error.
+/// If a process is killed after the rename of an object, the object may be missing on the disk. The
+/// next holder of the lock writes the object again. Until then, readers that cannot open the lock
+/// file get an error for this object.
 #[tokio::test]
 async fn a_user_who_cannot_open_the_lock_reads_settled_objects() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -165,8 +166,8 @@ async fn a_user_who_cannot_open_the_lock_reads_settled_objects() {
     }
 }
 
-/// No process can open the lock, so no writer can complete the write. The reader fails without a
-/// wait.
+/// No process can open the lock file, so no process can write the object again. The reader gets an
+/// error without a wait.
 #[tokio::test]
 async fn an_unsettled_object_cannot_be_read_without_an_open_lock() {
     let (dir, store) = store();
@@ -198,8 +199,8 @@ fn tree(path: &Path) -> BTreeMap<PathBuf, FileState> {
     tree
 }
 
-/// Before the fix, the opening of a store and each listing created `.tenure/lock`. If root created
-/// this file, the candidate of another user could no longer write.
+/// Before the fix, each process that opened or listed a store created `.tenure/lock`. If root
+/// created this file, the candidate of another user could no longer write.
 #[tokio::test]
 async fn regression_readers_change_nothing() {
     use std::os::unix::fs::PermissionsExt as _;

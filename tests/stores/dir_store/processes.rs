@@ -1,5 +1,5 @@
-//! Tests the directory store with real processes. Some are killed at random moments, and some race
-//! for one key.
+//! Tests the directory store with real processes. The tests kill some processes at random moments,
+//! and let other processes race for one key.
 //!
 //! The processes run this test program. An environment variable makes the program run only
 //! [`child_process`].
@@ -75,8 +75,8 @@ async fn one_process_wins_each_round() {
     }
 }
 
-/// Sends the orders to the processes. Asserts that one process succeeds, that the others are
-/// refused, and that the object has the body of the successful process.
+/// Orders each process to write the same object. Asserts that one process succeeds, that the store
+/// refuses the others, and that the object has the body of the successful process.
 async fn winner(
     store: &DirStore,
     racers: &mut [Process],
@@ -175,8 +175,8 @@ async fn child_process() {
     }
 }
 
-/// In a loop, creates an object and increases the number in a shared object. Prints each write that
-/// was answered.
+/// In a loop, creates an object and increases the number in a shared object. Prints a line for each
+/// write that the store has answered.
 async fn write_for_ever(store: &DirStore, name: &str) -> ! {
     for number in 1.. {
         let key = format!("made/{name}-{number:06}");

@@ -32,8 +32,8 @@ fn body(text: &str) -> Bytes {
     Bytes::from(text.to_owned())
 }
 
-/// Asserts the results of a create and of a replacement if each of them meets the fault. `applied`
-/// is true if the write takes effect despite the fault.
+/// Asserts the results of a create and of a replacement if the fault affects both requests.
+/// `applied` is true if the write takes effect despite the fault.
 async fn writes_meet(fault: ServerFault, determinacy: Determinacy, applied: bool, words: &[&str]) {
     let (server, store) = start();
     let etag = done(store.create(KEY, body("one")).await);
@@ -204,8 +204,8 @@ async fn a_request_that_never_reached_the_table_has_no_effect() {
     let address = server.endpoint().trim_start_matches("http://").parse().unwrap();
     drop(server);
     let _closed = ClosedPort::after_listener(address);
-    // The first request after the end of the server uses the old connection, so the test ignores
-    // its result. The second request must open a new connection.
+    // The first request after the server was dropped uses the old connection, so the test ignores
+    // the result of this request. The second request must open a new connection.
     let _ = store.create("app/lock-0000000002.json", body("two")).await;
     let (kind, no) = (StoreErrorKind::Transient, Determinacy::Determinate);
     let unsent = store.create("app/lock-0000000002.json", body("two")).await;

@@ -1,5 +1,5 @@
-//! Tests that a table is created once, checked once, and refused if its keys or settings do not
-//! fit.
+//! Tests that the store creates a table once, checks it once, and refuses it if its keys or
+//! settings are wrong.
 
 use super::*;
 

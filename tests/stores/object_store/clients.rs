@@ -30,7 +30,7 @@ mod s3 {
     use tenure_testkit::conformance;
     use tenure_testkit::s3_server::*;
 
-    /// Returns a client with its default retries.
+    /// Returns a client with the default retry configuration.
     fn client(server: &S3Server) -> AmazonS3 {
         builder(server).build().expect("a client")
     }

@@ -14,9 +14,9 @@ use tenure_testkit::conformance::{self, Capabilities};
 mod clients;
 mod wrapped;
 
-/// Returns the capabilities of stores that do not distinguish a missing object from another
-/// version: object_store's memory, Cloud Storage and Azure answer "precondition failed" in both
-/// cases.
+/// Returns the capabilities, for the conformance suite, of stores that do not distinguish a missing
+/// object from another version. The in-memory store of object_store, Cloud Storage and Azure answer
+/// "precondition failed" in both cases.
 fn missing_is_refused() -> Capabilities {
     Capabilities { missing_is_refused: true, ..Capabilities::default() }
 }

@@ -1,5 +1,5 @@
-//! Tests `AnyObjectStore` on a store with unusual behaviour: its result for each answer, and the
-//! stores that it refuses.
+//! Tests `AnyObjectStore` on stores with unusual behaviour: the result for each answer, and the
+//! stores that `AnyObjectStore` refuses.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -179,8 +179,9 @@ async fn a_store_that_accepts_any_version_is_refused_and_left_clean() {
     assert_eq!(store.list(None).count().await, 0, "the probe is deleted");
 }
 
-/// The constructor checks the store by a write. Before the fix, the constructor wrote to a fixed
-/// key, and then deleted the object at this key, even if the object belonged to the user.
+/// The constructor of `AnyObjectStore` checks the store by a write. Before the fix, the constructor
+/// wrote to a fixed key, and then deleted the object there, even if the object belonged to the
+/// user.
 #[tokio::test]
 async fn regression_the_build_does_not_overwrite_an_object_of_the_user() {
     let store = Arc::new(Wrapped::new(Way::AnyVersion));
@@ -215,8 +216,8 @@ async fn an_answer_longer_than_announced_is_an_error() {
     assert!(error.to_string().contains("the length of the response differs"), "{error}");
 }
 
-/// The read has a condition with the version that the reader knows. So the store sends the body
-/// only if the version has changed.
+/// The reader sends the version that it knows as a condition of its read. So the store sends the
+/// body only if the version has changed.
 #[tokio::test]
 async fn a_read_sends_the_known_version() {
     let wrapped = Arc::new(Wrapped::new(Way::Plain));
@@ -228,8 +229,8 @@ async fn a_read_sends_the_known_version() {
     assert_eq!(sent().as_deref(), Some("\"another\""));
 }
 
-/// The client would need another request in order to find the key after the thousandth. So the page
-/// reports that it is truncated.
+/// Without another request, the client cannot know whether a key follows the thousandth key. So a
+/// page with a thousand keys reports that it is truncated.
 #[tokio::test]
 async fn a_page_of_a_thousand_keys_is_full() {
     let store = Wrapped::new(Way::Plain);

@@ -37,8 +37,8 @@ async fn versions_are_on_or_suspended() {
     }
 }
 
-/// Third-party servers may answer with another kind of document. A retry would not help, so the
-/// error is not transient.
+/// A third-party server may answer the request for a setting with another kind of document. A retry
+/// would not help, so the error is not transient.
 #[tokio::test]
 async fn an_answer_of_another_kind_is_unsupported() {
     let server = S3Server::start().await;

@@ -34,7 +34,7 @@ impl Ledger {
     }
 
     /// Appends a line if the last line of this key has the ETag `expected`. This function holds the
-    /// lock from the check to the write, so they are one step.
+    /// lock from the check to the write, so both happen in one atomic step.
     fn write_if(&self, key: &str, body: Bytes, expected: Option<ETag>) -> PutOutcome {
         let mut lines = self.lines();
         match (last(&lines, key), &expected) {

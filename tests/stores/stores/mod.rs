@@ -57,7 +57,7 @@ async fn s3_passes_the_suite_over_http() {
     conformance::run(Arc::new(server.store(BUCKET)), "app/").await;
 }
 
-/// The ETags of this store are random, as in a bucket with KMS encryption.
+/// The ETags of this store are random, like the ETags in a bucket with KMS encryption.
 #[cfg(feature = "s3")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn s3_with_random_etags_passes_the_suite() {
@@ -289,7 +289,7 @@ async fn fails(store: impl Store, fault: impl std::fmt::Debug, check: &str) {
     assert!(words.contains(&format!("[{check}]")), "{fault:?} is detected elsewhere: {words}");
 }
 
-/// A wrong page in descending order costs a candidate additional requests, but elections remain
+/// If `list_last` returns a wrong page, a candidate sends additional requests, but elections remain
 /// correct.
 #[tokio::test]
 async fn elections_survive_a_last_page_that_hides_keys() {

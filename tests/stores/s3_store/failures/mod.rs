@@ -22,8 +22,8 @@ const LONG: Duration = Duration::from_secs(600);
 // In the following tests, the effect of a write is unknown. The store sends the write only once,
 // and never reports it as "refused" or "done".
 
-/// Asserts that the store reports an unknown effect for a create and a replacement that meet the
-/// fault. `applied` is true if the writes take effect despite the fault.
+/// Asserts that the store reports an unknown effect if the fault affects a create and a
+/// replacement. `applied` is true if the writes take effect despite the fault.
 async fn unknown(fault: ServerFault, applied: bool, words: &str) {
     println!("{fault:?}");
     let (server, store) = start().await;
@@ -284,7 +284,8 @@ fn regression_a_dropped_server_accepts_no_connection_while_processes_start() {
     });
 }
 
-/// Before the fix, the error for an archived object gave the remedy "check the credentials".
+/// Before the fix, a read of an archived object failed with an error that recommended "check the
+/// credentials".
 #[tokio::test]
 async fn regression_an_archived_object_is_named() {
     let (server, store) = start().await;

@@ -146,7 +146,7 @@ async fn a_request_that_is_not_implemented_is_unsupported() {
 }
 
 /// A proxy may be unable to resolve the name of the server, or may require a password. Before the
-/// fix, the error answer of the proxy ended services permanently.
+/// fix, a service with an election ended permanently after such an error of the proxy.
 #[tokio::test]
 async fn regression_an_answer_of_a_proxy_is_not_a_permanent_error() {
     for (status, code) in
