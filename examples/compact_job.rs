@@ -1,4 +1,4 @@
-//! Deletes superseded epoch objects, as a job that a scheduler runs every hour.
+//! A job that deletes superseded epoch objects. A scheduler runs the job every hour.
 //!
 //! ```text
 //! cargo run --example compact_job -- s3://my-bucket/orders --dry-run

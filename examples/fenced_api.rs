@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The service needs no election and no lease. Its clients send the epoch of their leadership.
-//! Clients that use tower can do so with [`TokenLayer`](tenure_fencing::http::TokenLayer).
+//! Clients that use tower can send the epoch with [`TokenLayer`](tenure_fencing::http::TokenLayer).
 //! Authenticate clients before this layer: after one request with a great token, the layer refuses
 //! all lower tokens.
 

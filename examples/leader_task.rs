@@ -46,8 +46,8 @@ async fn lead(election: Arc<Election>, stop: CancellationToken) -> Result<(), te
     Ok(())
 }
 
-/// The leader's task. A real task sends the token with each write, and the database refuses a token
-/// lower than the greatest that it has seen.
+/// The leader's task. A real task sends the token with each write. The database refuses any token
+/// that is lower than the greatest token seen before.
 async fn write_report(token: Epoch) {
     println!("report with token {token}");
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -1,4 +1,5 @@
-//! The writer of a database's manifests: numbered objects, each created with `If-None-Match`.
+//! A program that writes the manifests of a database. Manifests are numbered objects, and each
+//! manifest is created with `If-None-Match`.
 //!
 //! ```text
 //! cargo run --example manifest_writer -- s3://my-bucket

@@ -16,8 +16,8 @@ use crate::record::keys::Keys;
 use crate::store::Store;
 use crate::telemetry::Meter;
 
-/// Settings of an [`Election`]. [`build`](ElectionBuilder::build) checks that the settings fit
-/// together. No method sends a request.
+/// Settings of an [`Election`]. [`build`](ElectionBuilder::build) checks that no settings
+/// contradict each other. No method sends a request.
 ///
 /// # Examples
 ///
@@ -45,9 +45,9 @@ pub struct ElectionBuilder {
 }
 
 impl Election {
-    /// Returns the settings of an election among all candidates that use this prefix of this store.
-    /// `app` and `app/` are the same prefix; the empty prefix is the root of the store. Sends no
-    /// request.
+    /// Returns a builder for the election under this prefix of the store. All candidates with the
+    /// same prefix and store compete in one election. `app` and `app/` are the same prefix, and the
+    /// empty prefix is the root of the store. Sends no request.
     pub fn builder(store: Arc<dyn Store>, prefix: impl Into<String>) -> ElectionBuilder {
         ElectionBuilder::new(store, prefix.into())
     }
@@ -67,22 +67,23 @@ impl ElectionBuilder {
         ElectionBuilder { store, prefix, settings, process }
     }
 
-    /// Sets the display name of this candidate, 1 to 256 bytes. The name is for people: two
-    /// processes may have the same name. Default: the host's name and the process id.
+    /// Sets the display name of this candidate, from 1 to 256 bytes. The name identifies the
+    /// candidate to people. Two processes may have the same name. Default: the host's name and the
+    /// process id.
     pub fn name(mut self, name: impl Into<String>) -> ElectionBuilder {
         self.settings.name = Some(name.into());
         self
     }
 
     /// Sets the reason that [`depose`](Election::depose) and [`depose_dead`](Election::depose_dead)
-    /// write into the record, for people: at most 1,000 bytes. Default: none.
+    /// write into the record for people to read. The maximum is 1,000 bytes. Default: none.
     pub fn reason(mut self, reason: impl Into<String>) -> ElectionBuilder {
         self.settings.reason = Some(reason.into());
         self
     }
 
     /// Sets the layout of the election on the store. All candidates and observers of one election
-    /// must use the same layout; the check of the store refuses a prefix that contains an election
+    /// must use the same layout. The check of the store refuses a prefix that contains an election
     /// in the other layout. Default: [`Layout::EpochFiles`].
     pub fn layout(mut self, layout: Layout) -> ElectionBuilder {
         self.settings.layout = layout;
@@ -90,9 +91,9 @@ impl ElectionBuilder {
     }
 
     /// Sets whether the caller asserts that no two living processes have this candidate's name.
-    /// With `true`, the first campaign of a process does not wait for the lapse of an epoch whose
-    /// record has this name: it seals the epoch immediately. The process always gets a new epoch.
-    /// Default: false.
+    /// With `true`, the first campaign of a process does not wait for a lapse if the record of the
+    /// newest epoch has this name. The campaign seals this epoch immediately. The process always
+    /// gets a new epoch. Default: false.
     pub fn name_is_unique(mut self, unique: bool) -> ElectionBuilder {
         self.settings.name_is_unique = unique;
         self
@@ -113,22 +114,23 @@ impl ElectionBuilder {
         self
     }
 
-    /// Sets how long a lease lasts without a renewal: 100 ms to 24 h, in whole milliseconds. After
-    /// the death of a leader, another candidate leads after about this time. Default: 30 s.
+    /// Sets how long a lease lasts without a renewal, from 100 ms to 24 h in whole milliseconds. If
+    /// a leader dies, another candidate leads after about this time. Default: 30 s.
     pub fn validity(mut self, validity: Duration) -> ElectionBuilder {
         self.settings.validity = validity;
         self
     }
 
-    /// Sets the time between two renewals of the leader, one PUT each: at least 10 ms. The interval
-    /// and two request timeouts must fit into the validity. Default: validity / 3.
+    /// Sets the time between two renewals of the leader, at least 10 ms. Each renewal is one PUT.
+    /// The sum of this interval and two request timeouts must not exceed the validity. Default:
+    /// validity / 3.
     pub fn renew_interval(mut self, interval: Duration) -> ElectionBuilder {
         self.settings.renew_interval = Some(interval);
         self
     }
 
-    /// Sets the time between two polls of a follower, one GET each: 10 ms to the validity. Default:
-    /// validity / 6.
+    /// Sets the time between two polls of a follower, from 10 ms to the validity. Each poll is one
+    /// GET. Default: validity / 6.
     ///
     /// With `None`, a follower polls only when the lease would lapse, about once per validity. This
     /// setting has the lowest cost. The follower then detects a resignation only at its next poll,
@@ -141,9 +143,10 @@ impl ElectionBuilder {
         self
     }
 
-    /// Makes a waiting candidate poll less often while the same leader leads: the interval doubles
-    /// with each poll, from `poll_interval` up to `longest`, which is at most the validity. This
-    /// setting cannot be combined with `poll_interval(None)`. Default: off.
+    /// Makes a waiting candidate poll less often while the leader stays the same. The interval
+    /// doubles with each poll, from `poll_interval` up to `longest`. The value of `longest` must
+    /// not exceed the validity. This setting cannot be combined with `poll_interval(None)`.
+    /// Default: off.
     ///
     /// The candidate detects a resignation, or the last renewal of a dead leader, up to `longest`
     /// after the event, unless the application calls [`refresh`](Election::refresh). So the next
@@ -153,17 +156,17 @@ impl ElectionBuilder {
         self
     }
 
-    /// Sets the longest duration of a request, including credentials and name resolution: 10 ms to
-    /// validity / 5. If a listing skips pages that have no key, this limit applies to each page. If
-    /// a leader lists to verify a renewal (`verify_renewals`), the limit applies to all pages
-    /// together. Default: validity / 5.
+    /// Sets the longest duration of a request, from 10 ms to validity / 5. This duration includes
+    /// the time for credentials and name resolution. If a listing skips pages that have no key,
+    /// this limit applies to each page. If a leader lists to verify a renewal (`verify_renewals`),
+    /// the limit applies to all pages together. Default: validity / 5.
     pub fn request_timeout(mut self, timeout: Duration) -> ElectionBuilder {
         self.settings.request_timeout = Some(timeout);
         self
     }
 
-    /// Sets the greatest relative difference between the rates of any two machines' clocks: 0 to
-    /// 0.5. An observer waits longer by this ratio before it considers a leader dead. Default:
+    /// Sets the greatest relative difference between the rates of any two machines' clocks, from 0
+    /// to 0.5. An observer waits longer by this ratio before it considers a leader dead. Default:
     /// 0.01.
     pub fn clock_drift_max(mut self, ratio: f64) -> ElectionBuilder {
         self.settings.clock_drift_max = ratio;
@@ -173,56 +176,58 @@ impl ElectionBuilder {
     /// Lets a candidate take over without following the leader first, if the store's dates show
     /// that the lease ended more than `margin` ago. The margin is at least 2 s. Default: off.
     ///
-    /// The promise of one leader then also depends on the store's clocks: the margin must exceed
-    /// the difference between these clocks, plus 1 s for dates in whole seconds. The latency of
-    /// answers has no effect. DynamoDB keeps no date for an item. So the writer stores in the item
-    /// a date that it computes from the last date that the store sent (E6).
+    /// The promise that at most one process leads (P2) then also depends on the store's clocks. The
+    /// margin must exceed the difference between these clocks, plus 1 s for dates in whole seconds.
+    /// The latency of answers has no effect. DynamoDB keeps no date for an item. So the writer
+    /// computes a date from the last date that the store sent, and stores this date in the item
+    /// (E6).
     pub fn store_clock_margin(mut self, margin: Duration) -> ElectionBuilder {
         self.settings.store_clock_margin = Some(margin);
         self
     }
 
     /// Sets whether a renewal counts only after a LIST has shown no greater epoch. Use this setting
-    /// for a store behind a proxy that resends PUTs. Cost: one more LIST at each renewal. On a
-    /// single object this setting changes nothing, because no repeated PUT can succeed there.
+    /// for a store behind a proxy that resends PUTs. Cost: one more LIST at each renewal. With
+    /// [`Layout::SingleObject`] this setting changes nothing, because no repeated PUT can succeed.
     /// Default: false.
     pub fn verify_renewals(mut self, verify: bool) -> ElectionBuilder {
         self.settings.verify_renewals = verify;
         self
     }
 
-    /// Adds a wait, at most 24 h, before the creation of an epoch if the previous epoch did not end
-    /// by resignation. Use this setting for guarded resources that cannot check tokens. The wait
-    /// counts from the first sight of the seal (on a single object, from the lapse). After a
-    /// deposition or a restore, the wait counts from the first sight of the seal or from the end of
-    /// the old lease, whichever is later. Every candidate must use the same value. Default: 0.
+    /// Adds a wait of at most 24 h before the creation of an epoch, unless the previous epoch ended
+    /// by a resignation. Use this setting for guarded resources that cannot check tokens. The wait
+    /// starts when the candidate first sees the seal (with [`Layout::SingleObject`], at the lapse).
+    /// After a deposition or a restore, the wait starts when the candidate first sees the seal or
+    /// when the old lease ends, whichever is later. Every candidate must use the same value.
+    /// Default: 0.
     pub fn takeover_delay(mut self, delay: Duration) -> ElectionBuilder {
         self.settings.takeover_delay = delay;
         self
     }
 
-    /// Sets an additional wait, at most 24 h, of this candidate before it takes over, whether the
-    /// epoch lapsed or was sealed. Use 0 for the preferred candidates. For other candidates, use
-    /// more than the poll interval of the preferred candidates. A preferred candidate does not
-    /// displace a living leader. The delay does not apply to an election without an epoch. Default:
-    /// 0.
+    /// Sets an additional wait of at most 24 h before this candidate takes over. The wait applies
+    /// whether the epoch lapsed or was sealed. Use 0 for the preferred candidates. For other
+    /// candidates, use more than the poll interval of the preferred candidates. A preferred
+    /// candidate does not displace a living leader. The delay does not apply to an election without
+    /// an epoch. Default: 0.
     pub fn priority_delay(mut self, delay: Duration) -> ElectionBuilder {
         self.settings.priority_delay = delay;
         self
     }
 
     /// Sets the data that this candidate publishes in its record while it leads, such as its
-    /// address: any JSON, at most about 47 KiB. Default: none.
+    /// address. The data is any JSON value of at most about 47 KiB. Default: none.
     pub fn data(mut self, data: impl Into<Value>) -> ElectionBuilder {
         self.settings.data = data.into();
         self
     }
 
-    /// Sets whether the first campaign checks that the store honours conditions and lists in order.
-    /// For each store value that the process creates, the check sends 4 requests for one of 256
-    /// objects (`.tenure-check-00` to `.tenure-check-ff` under the prefix). For each election it
-    /// sends 1 LIST. The check deletes no object, and cannot prove that the store decides races
-    /// atomically. Default: true.
+    /// Sets whether the first campaign checks that the store honours conditions and returns
+    /// listings in order. For each [`Store`] that the process creates, the check sends 4 requests
+    /// to one of 256 objects (`.tenure-check-00` to `.tenure-check-ff` under the prefix). For each
+    /// election, the check also sends 1 LIST. The check deletes no object, and cannot prove that
+    /// the store decides races atomically. Default: true.
     pub fn check_store(mut self, check: bool) -> ElectionBuilder {
         self.settings.check_store = check;
         self
@@ -233,14 +238,14 @@ impl ElectionBuilder {
     /// [`NoSuchStore`](crate::ErrorKind::NoSuchStore)), for example during a rotation of keys. The
     /// time counts from the first such refusal. Default: 10 s.
     ///
-    /// - `None` sets no limit, for services.
+    /// - With `None`, the time has no limit. Use `None` for services.
     /// - With zero, the first refusal ends the campaign or the observer with an error.
     /// - The limit is at least 60 s while the machine's metadata service has no credentials.
     /// - A store that has answered before may reject a request as
     ///   [invalid](crate::ErrorKind::InvalidInput) or [unsupported](crate::ErrorKind::UnsafeStore).
     ///   Another server may have sent this answer, so the request is retried under the same limit.
     ///
-    /// The attempts are up to 5 s apart. Each failure is one of the [`events`](Election::events).
+    /// The attempts are up to 5 s apart. Each failure appears in [`events`](Election::events).
     /// Single attempts and the calls of operators do not retry. The setting does not prolong a
     /// lease.
     pub fn retry_denied(mut self, during: impl Into<Option<Duration>>) -> ElectionBuilder {

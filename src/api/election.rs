@@ -24,11 +24,11 @@ use crate::protocol::depose::DeposeOrder;
 ///
 /// # Runtime
 /// Campaigns, observers and the operator's calls need a Tokio runtime with timers
-/// (`#[tokio::main]`, or `enable_all` of `tokio::runtime::Builder`). Otherwise they return
-/// [`NoRuntime`](crate::ErrorKind::NoRuntime) before their first request. (If timers are missing,
-/// Tokio panics, and tenure catches the panic. With `panic = "abort"` the panic ends the process
-/// before the first request.) The task that renews a leadership runs on the runtime in which its
-/// campaign ended: keep that runtime running until the leadership ends.
+/// (`#[tokio::main]`, or `enable_all` of `tokio::runtime::Builder`). Without such a runtime, they
+/// return [`NoRuntime`](crate::ErrorKind::NoRuntime) before their first request. (If timers are
+/// missing, Tokio panics, and tenure catches the panic. With `panic = "abort"` the panic ends the
+/// process before the first request.) The task that renews a leadership runs on the runtime in
+/// which its campaign ended: keep that runtime running until the leadership ends.
 ///
 /// # Examples
 ///
@@ -68,14 +68,14 @@ impl Election {
     /// Cancel-safe: a dropped campaign blocks other candidates for at most one validity. A campaign
     /// retries transient errors of the store, and reports them as [`events`](Election::events).
     ///
-    /// Cost: LIST, PUT, LIST on an empty prefix, and one more GET if the newest epoch is sealed;
-    /// while following, one GET every poll interval. On a [single
-    /// object](crate::Layout::SingleObject): GET, PUT, and a PUT to take over. The first campaign
-    /// on a store adds 5 requests to check it.
+    /// Cost: LIST, PUT and LIST on an empty prefix, and one more GET if the newest epoch is sealed.
+    /// While the campaign waits, it sends one GET every poll interval. With
+    /// [`Layout::SingleObject`](crate::Layout::SingleObject): GET and PUT, and one PUT for each
+    /// takeover. The first campaign on a store sends 5 more requests to check the store.
     ///
     /// The call runs in a span `campaign`, and the leadership runs in a sibling span `leadership`.
-    /// The parent of both is the span in which the call is first polled. The parent stays open
-    /// until both have closed.
+    /// The parent of both spans is the span in which the call is first polled. The parent stays
+    /// open until both spans have closed.
     ///
     /// # Errors
     /// - [`AccessDenied`](crate::ErrorKind::AccessDenied) and
@@ -147,7 +147,7 @@ impl Election {
     }
 
     /// Returns the holder of the newest epoch, or `None` if that epoch is sealed. Cost: LIST and
-    /// GET; one GET on a single object.
+    /// GET, or one GET with [`Layout::SingleObject`](crate::Layout::SingleObject).
     ///
     /// The holder may still be waiting for the grant of the epoch, or its lease may have lapsed.
     /// Only an observer that has followed the epoch for a whole validity knows whether the lease
@@ -160,8 +160,8 @@ impl Election {
         Ok(snapshot.leader.filter(|_| snapshot.end.is_none()))
     }
 
-    /// Reads the newest epoch object, sealed or not. Cost: LIST and GET; one GET on a single
-    /// object.
+    /// Reads the newest epoch object, sealed or not. Cost: LIST and GET, or one GET with
+    /// [`Layout::SingleObject`](crate::Layout::SingleObject).
     ///
     /// # Errors
     /// The errors of [`campaign`](Election::campaign), and
@@ -171,8 +171,8 @@ impl Election {
         Driver::observer(&self.cx).snapshot().await
     }
 
-    /// Returns the greatest epoch that was created, or `None` before the first epoch. Cost: LIST;
-    /// one GET on a single object.
+    /// Returns the greatest epoch that was created, or `None` before the first epoch. Cost: LIST,
+    /// or one GET with [`Layout::SingleObject`](crate::Layout::SingleObject).
     ///
     /// No token greater than the result was granted before the call. An epoch object exists before
     /// its epoch is granted, so the result is at least the token of each leader elected before the
@@ -188,12 +188,13 @@ impl Election {
     /// Follows the leadership without campaigning. The stream yields the current state, then each
     /// change.
     ///
-    /// Cost: one GET every poll interval while there is a leader; otherwise one LIST and one GET.
-    /// Without a [`poll_interval`](crate::ElectionBuilder::poll_interval), the interval is a sixth
-    /// of the validity in the newest record: 1 s to 60 s, or this election's own default if that is
-    /// outside of these bounds. While polls fail, the stream keeps the last leader until its lease
-    /// has lapsed, then yields [`Unknown`](Observation::Unknown), which differs from
-    /// [`NoLeader`](Observation::NoLeader). An error that a retry cannot fix is the last item.
+    /// Cost: one GET every poll interval while there is a leader, or one LIST and one GET for each
+    /// poll without a leader. Without a [`poll_interval`](crate::ElectionBuilder::poll_interval),
+    /// the interval is a sixth of the validity in the newest record, but at least 1 s and at most
+    /// 60 s. If this election's own default is outside of these bounds, the default extends them.
+    /// While polls fail, the stream keeps the last leader until its lease has lapsed, then yields
+    /// [`Unknown`](Observation::Unknown), which differs from [`NoLeader`](Observation::NoLeader).
+    /// An error that a retry cannot fix is the last item.
     pub fn observe(&self) -> impl Stream<Item = Result<Observation, Error>> + Send + Unpin + use<> {
         let observer = Observer::new(&self.cx);
         let stream = stream::unfold(observer, |mut observer| async {
@@ -215,28 +216,29 @@ impl Election {
 
     /// Seals the newest epoch. Its holder loses the leadership. This method is for operators.
     ///
-    /// The holder learns of the seal at its next renewal, and may lead until then; its successor
-    /// waits for the end of the holder's lease. If the holder renews between the read and the seal,
-    /// the call repeats both, a few times. The caller may repeat the call, because it leaves a
-    /// sealed epoch unchanged.
+    /// The holder learns of the seal at its next renewal, and may lead until then. The successor
+    /// waits for the end of the holder's lease. If the holder renews between the call's read and
+    /// its seal, the call repeats both requests a few times. The caller may repeat the call,
+    /// because the call leaves a sealed epoch unchanged.
     ///
-    /// With an epoch in `only`, the call seals only this epoch. So it does not depose a leader that
-    /// was elected meanwhile.
+    /// With an epoch in `only`, the call seals only this epoch. So the call does not depose a
+    /// leader that was elected meanwhile.
     ///
-    /// Cost: LIST, GET and PUT; GET and PUT on a single object. Each time that another write comes
-    /// first or that the outcome of the seal is unknown, the call sends one more GET and PUT.
+    /// Cost: LIST, GET and PUT, or GET and PUT with
+    /// [`Layout::SingleObject`](crate::Layout::SingleObject). Whenever another write comes first or
+    /// the outcome of the seal is unknown, the call sends one more GET and PUT.
     ///
     /// # Errors
     /// - [`Unavailable`](crate::ErrorKind::Unavailable): the store cannot be reached. If
-    ///   [`may_have_happened`](Error::may_have_happened), the seal may have taken effect, or may
-    ///   still take effect. Repeat the call to learn the outcome.
+    ///   [`may_have_happened`](Error::may_have_happened) returns true, the seal may have taken
+    ///   effect, or may still take effect. Repeat the call to learn the outcome.
     /// - [`AccessDenied`](crate::ErrorKind::AccessDenied),
     ///   [`NoSuchStore`](crate::ErrorKind::NoSuchStore),
     ///   [`UnsafeStore`](crate::ErrorKind::UnsafeStore): correct the fault that the message names.
     /// - [`RecordTooNew`](crate::ErrorKind::RecordTooNew): upgrade.
     ///   [`depose_dead`](Election::depose_dead) seals other unreadable records.
-    /// - [`CorruptRecord`](crate::ErrorKind::CorruptRecord), on a single object only: the token
-    ///   cannot be read.
+    /// - [`CorruptRecord`](crate::ErrorKind::CorruptRecord), only with `Layout::SingleObject`: the
+    ///   token cannot be read.
     /// - [`NoRuntime`](crate::ErrorKind::NoRuntime): call it in a Tokio runtime with timers.
     pub async fn depose(&self, only: Option<Epoch>) -> Result<Deposed, Error> {
         self.order(DeposeOrder { only, force: false }).await
@@ -269,13 +271,13 @@ impl Election {
     /// If a renewal of the dead process arrives late, the store refuses either the seal or that
     /// renewal. The call may be dropped at any time, and repeated.
     ///
-    /// Cost: GET and PUT. Each time that a renewal comes first or that the outcome of the seal is
-    /// unknown, the call sends one more GET and PUT.
+    /// Cost: GET and PUT. Whenever a renewal comes first or the outcome of the seal is unknown, the
+    /// call sends one more GET and PUT.
     ///
     /// # Errors
     /// The errors of [`depose`](Election::depose), and
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if no candidate can have the successor's
-    /// name: nothing was sent.
+    /// name. In this case nothing was sent.
     pub async fn resign_dead(
         &self,
         key: ResignKey,
@@ -302,15 +304,16 @@ impl Election {
     ///
     /// The call deposes the leader of a lower epoch, and the successor waits for the end of this
     /// leader's lease. A leader whose epoch object was deleted loses its leadership only at its
-    /// next renewal. Its lease is unknown, so successors wait for the duration `wait`, at most 24
-    /// h. Pass the validity of this leader, or 0 if no process leads without its epoch object. An
-    /// unreadable single object has no readable validity, so it requires a `wait` above 0.
+    /// next renewal. The call cannot read this leader's lease, so successors wait for the duration
+    /// `wait`, at most 24 h. Pass the validity of such a leader, or 0 if no such leader exists.
+    /// With `Layout::SingleObject`, an unreadable object has no readable validity and requires a
+    /// `wait` above 0.
     ///
     /// If another operator restores a greater epoch, the outcome describes that epoch.
     ///
-    /// Cost: LIST, PUT, GET, LIST, PUT on an empty prefix; GET and PUT on a single object. If lower
-    /// epochs exist, the cost rises by one GET. Each lower epoch that the second LIST shows costs
-    /// GET, GET and PUT.
+    /// Cost: LIST, PUT, GET, LIST and PUT on an empty prefix, or GET and PUT with
+    /// `Layout::SingleObject`. If lower epochs exist, the cost rises by one GET. Each lower epoch
+    /// in the second LIST costs two GETs and one PUT.
     ///
     /// # Errors
     /// - The errors of [`depose`](Election::depose). After an error or a crash, candidates may wait
@@ -342,8 +345,8 @@ impl Election {
     /// observer of this election, or `None` before the first answer. Sends no request.
     ///
     /// A refused condition counts as an answer; a denial, a 5xx, a 409 and a timeout do not. While
-    /// requests succeed, the time stays below the longer of the poll interval (or its back-off) and
-    /// the renew interval, plus the time of one request.
+    /// requests succeed, the time stays below the duration of one request plus the longer of two
+    /// intervals: the poll interval (or its back-off) and the renew interval.
     #[must_use]
     pub fn since_last_answer(&self) -> Option<Duration> {
         self.cx.since_last_answer()
@@ -357,10 +360,9 @@ impl Election {
         self.cx.last_failure()
     }
 
-    /// Returns the last reading of the newest epoch by a campaign or an observer of this election.
-    /// Returns `None` before the first reading. Also returns `None` while the election knows an
-    /// epoch that is newer than the last reading, such as an epoch that this process led. Sends no
-    /// request.
+    /// Returns the newest epoch as a campaign or an observer of this election last read it. Returns
+    /// `None` before the first reading. Also returns `None` while the election knows an epoch that
+    /// is newer than the last reading, such as an epoch that this process led. Sends no request.
     #[must_use]
     pub fn last_seen(&self) -> Option<LastSeen> {
         self.cx.last_seen()

@@ -42,7 +42,7 @@ pub trait Term: Send + Sync + 'static {
     /// Returns the token if the term has not ended.
     ///
     /// # Errors
-    /// Returns the reason of the loss. Stop the work: a loss is final.
+    /// Returns the reason of the loss. Stop the work, because a loss is final.
     fn check(&self) -> Result<Epoch, Loss>;
 
     /// Waits until the term has ended, and returns the reason. Cancel-safe. Needs a Tokio runtime

@@ -47,8 +47,8 @@ const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// It writes nothing. A run reads the newest epoch before each deletion of up to 1,000 objects
 /// (C3), for two reasons:
 ///
-/// - An unfinished [`restore`](crate::Election::restore) may hold the newest epoch. The epochs
-///   below the held epoch then stay, because one of them may have a leader (C4).
+/// - The newest epoch may belong to an unfinished [`restore`](crate::Election::restore). In this
+///   case the run deletes no epoch below it, because a lower epoch may have a leader (C4).
 /// - The newest record contains a validity. The run deletes no object that is younger than this
 ///   validity (C5).
 ///
@@ -83,13 +83,13 @@ pub struct Compactor {
     min_age: Duration,
     dry_run: bool,
     request_timeout: Duration,
-    /// The kind of the numbered objects.
+    /// The kind of the newest object, which determines how a run reads its validity.
     newest: NewestObject,
 }
 
 impl Compactor {
-    /// Returns the settings of a compactor of the election at `prefix`. `app` and `app/` are the
-    /// same prefix. Sends no request.
+    /// Returns a builder for a compactor of the election at `prefix`. `app` and `app/` are the same
+    /// prefix. Sends no request.
     pub fn builder(store: Arc<dyn Store>, prefix: impl Into<String>) -> CompactorBuilder {
         CompactorBuilder {
             store,
@@ -195,7 +195,7 @@ impl Compactor {
     }
 }
 
-/// Settings of a [`Compactor`]. [`build`](CompactorBuilder::build) checks them.
+/// Settings of a [`Compactor`]. [`build`](CompactorBuilder::build) checks the settings.
 ///
 /// # Examples
 ///
@@ -229,22 +229,22 @@ pub struct CompactorBuilder {
 }
 
 impl CompactorBuilder {
-    /// Sets how many of the newest epochs to keep as history, including the current one: 1 to
-    /// 100,000. Default: 10. A run holds 32 bytes in memory for each kept epoch.
+    /// Sets how many of the newest epochs to keep as history, from 1 to 100,000. The current epoch
+    /// counts as one of them. Default: 10. A run holds 32 bytes in memory for each kept epoch.
     pub fn keep_epochs(mut self, keep_epochs: usize) -> Self {
         self.keep_epochs = keep_epochs;
         self
     }
 
-    /// Sets the least age at which an epoch object may be deleted: the time since its last write,
-    /// by the store's clock. Default: 1 h.
+    /// Sets the least age at which a run may delete an epoch object. The age is the time since the
+    /// last write of the object, by the store's clock. Default: 1 h.
     ///
     /// If the validity in the newest epoch is not shorter than `min_age`, the least age is that
     /// validity plus 1 s (C5), because a leader renews at least once per validity.
     ///
-    /// An age of at least 1 h keeps the promise of one leader (P2) even if requests arrive late or
-    /// twice. Use a lower age only in tests. With 0, objects of any age and objects without a date
-    /// may be deleted. With more than 0, objects without a date stay.
+    /// An age of at least 1 h keeps the promise that at most one process leads (P2), even if
+    /// requests arrive late or twice. Use a lower age only in tests. With 0, objects of any age and
+    /// objects without a date may be deleted. With more than 0, objects without a date stay.
     pub fn min_age(mut self, min_age: Duration) -> Self {
         self.min_age = min_age;
         self
@@ -256,7 +256,7 @@ impl CompactorBuilder {
         self
     }
 
-    /// Sets the longest duration of a single request, more than 0. Default: 30 s.
+    /// Sets the longest duration of one request. The duration must be more than 0. Default: 30 s.
     pub fn request_timeout(mut self, request_timeout: Duration) -> Self {
         self.request_timeout = request_timeout;
         self

@@ -1,5 +1,6 @@
-//! Stops a leader with SIGSTOP until another process leads, and then continues it. The test needs
-//! an S3 server: `AWS_ENDPOINT_URL`, credentials, and a bucket in `TENURE_TEST_S3_BUCKET`.
+//! Suspends a leader with SIGSTOP until another process leads, and then resumes the former leader.
+//! The test needs an S3 server: `AWS_ENDPOINT_URL`, credentials, and a bucket in
+//! `TENURE_TEST_S3_BUCKET`.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};

@@ -56,8 +56,8 @@ impl Lease {
     /// Returns the token if the lease has not ended.
     ///
     /// # Errors
-    /// Returns the reason of the loss, at and after the end of the lease. Stop the work: a loss is
-    /// final.
+    /// At and after the end of the lease, returns the reason of the loss. Stop the work, because a
+    /// loss is final.
     pub fn check(&self) -> Result<Epoch, Loss> {
         self.lead.check()
     }

@@ -22,16 +22,17 @@ use crate::driver::runtime::require_timers;
 use crate::env::timer::sleep;
 use crate::error::{Error, ErrorKind};
 
-/// An epoch that was granted to this process, renewed in the background until it is lost or
-/// dropped.
+/// An epoch that was granted to this process. A background task renews the lease until the
+/// leadership is lost or dropped.
 ///
 /// A leadership owns its [`Lease`] and dereferences to it. Call [`check`](Lease::check) right
 /// before each write, and send the token with the write. The lease may end between the check and
 /// the write, so the guarded resource must refuse lower tokens.
 ///
-/// Dropping a leadership stops the renewals and lets the lease lapse. It does not resign, because
-/// the work may still be running. With [`resign_on_drop`](crate::ElectionBuilder::resign_on_drop)
-/// the leadership resigns in the background instead. Dropping never blocks and never panics.
+/// Dropping a leadership stops the renewals and lets the lease lapse. A dropped leadership does not
+/// resign, because the work may still be running. With
+/// [`resign_on_drop`](crate::ElectionBuilder::resign_on_drop) the leadership resigns in the
+/// background instead. Dropping never blocks and never panics.
 ///
 /// Cost while leading: one PUT every renew interval, and one GET every validity.
 ///
@@ -96,11 +97,11 @@ impl Leadership {
     }
 
     /// Returns the events after this call. The loss is the last event. A reader with more than 64
-    /// unread events misses the oldest ones. Sends no request.
+    /// unread events misses the oldest events. Sends no request.
     pub fn events(&self) -> impl Stream<Item = LeadershipEvent> + Send + Unpin + use<> {
         let events = self.lead.events.subscribe();
-        // The subscription precedes the check for a loss. Otherwise a loss between them would be
-        // missed.
+        // Subscribe before the check for a loss, so that the stream cannot miss a loss between the
+        // subscription and the check.
         let next = match self.lead.loss() {
             Some(loss) => EventsState::Loss(loss),
             None => EventsState::Of(events),
@@ -148,9 +149,9 @@ impl Leadership {
     }
 
     /// Resigns as [`resign`](Leadership::resign) does, but gives precedence to the candidate with
-    /// this name: each other candidate waits for its poll interval after it has seen the seal. So a
-    /// handover takes one poll of the successor, and then two requests: a create and a LIST. On a
-    /// single object, one request follows the poll.
+    /// this name. Each other candidate waits for its poll interval after it has seen the seal. So a
+    /// handover takes one poll of the successor, and then two requests: a create and a LIST. With
+    /// [`Layout::SingleObject`](crate::Layout::SingleObject), one request follows the poll.
     ///
     /// The name is a preference: if no candidate has the name, the other candidates campaign after
     /// that wait. Candidates with `poll_interval(None)` wait for a sixth of their validity instead.
@@ -159,7 +160,8 @@ impl Leadership {
     ///
     /// # Errors
     /// The errors of [`resign`](Leadership::resign), and [`InvalidInput`](ErrorKind::InvalidInput)
-    /// for a name that no candidate can have: nothing was sent, and the leadership is dropped.
+    /// for a name that no candidate can have. In this case nothing was sent, and the leadership is
+    /// dropped.
     pub async fn resign_to(self, successor: impl Into<String>) -> Result<(), Error> {
         let successor = successor.into();
         Config::check_name(&successor)?;

@@ -144,16 +144,17 @@ impl Leadership {
     /// resigns only once the work has returned. If the resignation fails, the lease lapses.
     /// Dropping the future drops the work, then the leadership.
     ///
-    /// Work that was cancelled has stopped, and may be unfinished. One cause is a store that did
-    /// not answer for most of a validity. Campaign again after a cancellation, unless the outcome
-    /// is [`Completed`](RunOutcome::Completed).
+    /// Work that was cancelled has stopped, and may be unfinished. One cause of a cancellation is a
+    /// store that did not answer for most of a validity. Campaign again unless the outcome is
+    /// [`Completed`](RunOutcome::Completed).
     ///
     /// # Work that blocks
     /// The lease is renewed by a task of the runtime. While `work` blocks its thread (`std::fs`, a
-    /// database's client without `async`), a runtime with several worker threads keeps renewing. A
-    /// runtime with a single thread cannot renew: three quarters of a validity after the last
-    /// renewal the lease is at risk, and [`is_cancelled`](Cancellation::is_cancelled) returns
-    /// `true`. On a runtime with a single thread, use `tokio::task::spawn_blocking`.
+    /// database's client without `async`), a runtime with several worker threads keeps renewing the
+    /// lease. A runtime with a single thread cannot renew the lease. Three quarters of a validity
+    /// after the last renewal, the lease is at risk, and
+    /// [`is_cancelled`](Cancellation::is_cancelled) returns `true`. On a runtime with a single
+    /// thread, use `tokio::task::spawn_blocking`.
     ///
     /// # Panics
     /// Panics outside of a Tokio runtime with timers.
