@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::lock_modes::Mode;
 use super::path::Path;
 
-/// The paths that an operation reads and writes: the argument of
+/// The paths that an operation reads and writes. Pass this value to
 /// [`PathLocks::lock`](super::PathLocks::lock).
 ///
 /// A path represents its whole folder, including every object that is or could be below it. A path
@@ -29,7 +29,8 @@ use super::path::Path;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use = "pass the access to `PathLocks::lock`"]
 pub struct Access {
-    /// The named paths, each in its strongest mode, and their ancestors.
+    /// The paths that the caller named, each with its strongest mode, and the ancestors of these
+    /// paths.
     modes: BTreeMap<Path, Mode>,
 }
 
@@ -52,8 +53,8 @@ impl Access {
         self.with(paths, Mode::Write, Mode::WriteAncestor)
     }
 
-    /// Creates an access for an operation that reads several objects of a folder, while no other
-    /// operation may change the folder. A GET of a single object needs no lock.
+    /// Creates an access for an operation that reads several objects of a folder. During this
+    /// operation, no other operation may change the folder. A GET of a single object needs no lock.
     pub fn to_read(folder: &Path) -> Access {
         Access::new().read([folder])
     }

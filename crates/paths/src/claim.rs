@@ -1,5 +1,5 @@
-//! The async layer around the table. A claim waits until the table grants its call. When the claim
-//! is dropped, the call leaves the table.
+//! The async layer around the table of locks. A claim belongs to one call, and waits until the
+//! table grants this call. When the claim is dropped, the call leaves the table.
 //!
 //! A wakeup only reports that the table has granted a call. The wakeup may come late, or reach a
 //! task that has given up. Even then no grant is lost: when that task drops its claim, the call
@@ -20,11 +20,12 @@ pub(crate) struct ClaimState {
     wakers: BTreeMap<Ticket, Waker>,
 }
 
-/// The mutex around the state. The tests of all interleavings use another mutex.
+/// The mutex around the state. The tests of all interleavings implement this trait for another
+/// mutex.
 pub(super) trait Cell: Send + Sync + 'static {
     /// Runs `act` in a critical section. `act` must not run foreign code, such as the code of a
-    /// waker: a dropped waker can end its task, and the end of the task drops its guards, which
-    /// need this critical section. So the caller wakes and drops wakers outside of the critical
+    /// waker. A dropped waker can end its task, and the task then drops its guards. A dropped guard
+    /// enters this critical section. So the caller wakes and drops wakers outside of the critical
     /// section.
     fn with<T>(&self, act: impl FnOnce(&mut ClaimState) -> T) -> T;
 }
@@ -43,7 +44,7 @@ pub(super) struct Claim<C: Cell = Mutex<ClaimState>> {
     cell: Arc<C>,
     ticket: Ticket,
     modes: Modes,
-    /// Whether the call was granted when it entered the table.
+    /// True if the table granted the call as soon as the call entered.
     at_once: bool,
 }
 
@@ -67,7 +68,8 @@ impl<C: Cell> Claim<C> {
         &self.modes
     }
 
-    /// Waits until all locks are held. Dropping this future keeps the claim in the queue.
+    /// Waits until the call holds all its locks. If this future is dropped, the claim stays in the
+    /// queue.
     pub(super) async fn granted(&self) {
         if !self.at_once {
             poll_fn(|context| self.poll_granted(context)).await;
@@ -95,7 +97,8 @@ impl ClaimState {
 
 #[cfg(test)]
 impl<C: Cell> Claim<C> {
-    /// Broken: leaves the table without waking the calls that are granted as a result.
+    /// Leaves the table, but does not wake the calls that are granted as a result. Only a test of a
+    /// broken task calls this method.
     pub(super) fn leave_silently(self) {
         let claim = std::mem::ManuallyDrop::new(self);
         claim.cell.with(|state| state.table.leave(claim.ticket, &claim.modes));

@@ -5,7 +5,7 @@
 //!
 //! - The locks exclude the tasks of **one process** from each other. Only leadership, or the
 //!   ownership of a partition, excludes other processes. So only the leader or the owner may write.
-//!   Create its locks with [`PathLocks::under`].
+//!   Create the locks of a leader or an owner with [`PathLocks::under`].
 //! - If the process dies during a rename, the locks do not undo the partial rename.
 //! - The locks are advisory. They lock nothing in the store, and do not stop code that takes no
 //!   locks.
@@ -46,7 +46,7 @@
 //! **Cost.** The locks send no requests. A call makes one lock operation for each named path and
 //! each distinct ancestor. A path has at most 512 components, because its key has at most 1,024
 //! bytes. A lock operation is a hash lookup, and a search among the calls that wait at the path.
-//! Its cost does not depend on the number of other locks, or on the number of objects. A lock
+//! The cost of a lock operation does not depend on the number of other locks or of objects. A lock
 //! exists while a call holds it or waits for it. A lock takes about 200 bytes and the text of a
 //! path.
 
@@ -151,8 +151,8 @@ impl PathLocks {
 
     /// Returns the locks of this leadership, or of this ownership of a partition. All calls with
     /// the same leadership and all clones share the locks. The locks can outlive the leadership.
-    /// After the leadership, every call fails. `lock` needs a Tokio runtime with timers, because it
-    /// checks the lease every second.
+    /// After the end of the leadership, every call fails. `lock` needs a Tokio runtime with timers,
+    /// because it checks the lease every second.
     ///
     /// The next leadership of this process has other locks, and all of them are free. So all tasks
     /// of this leadership should end before the process campaigns again. All tasks have ended once
@@ -162,8 +162,9 @@ impl PathLocks {
     ///
     /// The locks of a partition fail when the partition is released or taken
     /// ([`Resigned`](Loss::Resigned), [`Superseded`](Loss::Superseded)), or when the session of the
-    /// member ends. A revocation alone ends no lock: the work keeps its locks until the work stops.
-    /// Different partitions have different locks, so a path must belong to only one partition.
+    /// member ends. A revocation alone does not end the locks. The work keeps its locks until the
+    /// work stops. Different partitions have different locks, so a path must belong to only one
+    /// partition.
     #[must_use]
     pub fn under(term: &impl Term) -> PathLocks {
         PathLocks { table: term.shared().get(), term: Some(term.handle()) }
@@ -172,7 +173,7 @@ impl PathLocks {
     /// Waits until no conflicting call holds a lock, and locks the paths.
     ///
     /// The call enters the queue when it is first polled. Cancel-safe: dropping the future removes
-    /// the call from the queue. No request.
+    /// the call from the queue. Sends no request.
     ///
     /// # Errors
     /// Returns the reason of the loss when the leadership or the partition is lost, even while the
@@ -193,8 +194,8 @@ impl PathLocks {
         Ok(PathGuard { claim, term: self.term.clone() })
     }
 
-    /// Locks the paths if no earlier conflicting call holds a lock or waits. Otherwise returns
-    /// `None` and changes nothing. No request.
+    /// Locks the paths if no earlier conflicting call holds a lock or waits. If an earlier call
+    /// conflicts, returns `None` and changes nothing. Sends no request.
     ///
     /// # Errors
     /// Returns the reason of the loss when the leadership or the partition is lost. Stop the work
@@ -205,8 +206,8 @@ impl PathLocks {
         Ok(claim.map(|claim| PathGuard { claim, term: self.term.clone() }))
     }
 
-    /// Returns the number of paths that have a lock in memory, including ancestors. It is 0 when no
-    /// call holds a lock or waits.
+    /// Returns the number of paths that have a lock in memory, including ancestors. The number is 0
+    /// when no call holds a lock or waits.
     #[must_use]
     pub fn locked_paths(&self) -> usize {
         self.table.with(|state| state.table.locked_paths())
@@ -218,8 +219,8 @@ impl PathLocks {
 }
 
 impl PathGuard {
-    /// Checks that the leadership or the ownership of this guard still lasts. Always succeeds
-    /// for locks from [`PathLocks::new`]. No request.
+    /// Checks that the leadership or the ownership of this guard still lasts. Always succeeds for
+    /// locks from [`PathLocks::new`]. Sends no request.
     ///
     /// # Errors
     /// Returns the reason of the loss. Stop the work, because another process may work on the same
@@ -228,8 +229,8 @@ impl PathGuard {
         check(self.term.as_ref())
     }
 
-    /// Returns the fencing token of this guard while `check` succeeds. Returns `None` for
-    /// locks from [`PathLocks::new`]. Send the token with each write. No request.
+    /// Returns the fencing token of this guard. Returns `None` after a loss, and for locks from
+    /// [`PathLocks::new`]. Send the token with each write. This method sends no request.
     #[must_use]
     pub fn token(&self) -> Option<Epoch> {
         self.term.as_ref().and_then(|term| term.check().ok())

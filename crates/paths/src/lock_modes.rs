@@ -40,7 +40,7 @@ impl Mode {
         }
     }
 
-    /// Returns the weakest mode that excludes each mode that `self` or `other` excludes.
+    /// Returns the weakest mode that excludes all modes excluded by `self` or `other`.
     pub(super) fn and(self, other: Mode) -> Mode {
         let (weaker, stronger) = (self.min(other), self.max(other));
         match (weaker, stronger) {

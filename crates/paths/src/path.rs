@@ -12,9 +12,9 @@ use tenure::{Error, ErrorKind};
 ///
 /// A path starts with a slash and does not end with one, except the root `/`. No component is
 /// empty, `.` or `..`, so each folder has exactly one path. The key of a path has at most
-/// [`MAX_KEY_BYTES`](Path::MAX_KEY_BYTES). Components have no other restrictions. Both `/a/b` and
-/// `/a/b/c` may be keys of objects, so every path is also a folder. A path represents the object at
-/// [`key`](Path::key) and all objects below this key.
+/// [`MAX_KEY_BYTES`](Path::MAX_KEY_BYTES). Components have no other restrictions. Objects at `/a/b`
+/// and at `/a/b/c` may exist at the same time, so every path is also a folder. A path represents
+/// the object at [`key`](Path::key) and all objects below this key.
 ///
 /// Paths are ordered by component, with ancestors first: `/a`, `/a/b`, `/a!`.
 /// [`parent`](Path::parent) and `clone` do not allocate.
@@ -41,8 +41,8 @@ impl Path {
     /// each component of its path, so this maximum bounds the cost of a lock.
     pub const MAX_KEY_BYTES: usize = 1_024;
 
-    /// Parses a path. This function does not correct the text, because two spellings of a folder
-    /// would be two locks.
+    /// Parses a path. This function does not correct the text, because two spellings of one folder
+    /// would get two separate locks.
     ///
     /// # Errors
     /// Returns [`ErrorKind::InvalidInput`] with a description of the error in the text.
@@ -235,8 +235,8 @@ mod tests {
         assert_eq!(joined, "\"a/b\" contains a slash, so it is more than one component of a path");
     }
 
-    /// Before the fix, the length of a path had no maximum. Locking a path of 40 KB took 1.4 s, and
-    /// locking a path of 100 KB took 9 s. All other calls waited during this time.
+    /// A path had no maximum length, so one long path delayed all other calls. Locking a path of 40
+    /// KB took 1.4 s, and locking a path of 100 KB took 9 s.
     #[test]
     fn regression_paths_have_a_maximum_length() {
         let longest = Path::new(&"/a".repeat(Path::MAX_KEY_BYTES / 2)).unwrap();

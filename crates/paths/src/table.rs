@@ -1,8 +1,9 @@
 //! The table of locks and waiting calls: a pure value, without async.
 //!
 //! A call enters the queues of all its paths in one step and gets a [`Ticket`]. A path admits the
-//! call when its mode is compatible with the modes of all earlier calls that have not left. The
-//! call is granted when all its paths have admitted it. So a call waits only for earlier tickets.
+//! call when the call's mode is compatible with the modes of all earlier calls that are still in
+//! the table. The call is granted when all its paths have admitted the call. So a call waits only
+//! for earlier tickets.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -22,7 +23,7 @@ pub(super) struct Table {
     entered: u64,
 }
 
-/// One path that calls hold or wait for.
+/// The state of one path that at least one call holds or waits for.
 #[derive(Debug, Default)]
 struct Lock {
     /// Number of admitted calls, by mode.
@@ -109,7 +110,7 @@ impl Table {
 }
 
 impl Lock {
-    /// Returns whether no holder of this path, and no earlier waiting call, excludes this call.
+    /// Returns false if a holder of this path or an earlier waiting call excludes this call.
     fn admits(&self, mode: Mode, ticket: Ticket) -> bool {
         #[cfg(test)]
         tests::LOOKS.with(|looks| looks.set(looks.get() + 1));

@@ -1,5 +1,5 @@
-//! Compares path locks with the simpler schemes of Charemza's post: the throughput of a mixed
-//! workload, and the cost of an uncontended lock.
+//! Compares path locks with the simpler schemes of Charemza's post (docs/how-to/lock-folders.md).
+//! The benchmarks measure the throughput of a mixed workload and the cost of an uncontended lock.
 //!
 //! ```text
 //! cargo bench -p tenure-paths
@@ -21,9 +21,9 @@ mod schemes;
 
 /// Number of tasks. Each task runs one operation after the other.
 const TASKS: usize = 64;
-/// Duration for which an operation holds its locks: about the time of a few requests to a store.
+/// Time for which an operation holds its locks. A few requests to a store take about this time.
 const HOLD: Duration = Duration::from_millis(5);
-/// Number of folders in the root, and number of folders in each of them.
+/// Number of folders in the root. Each of these folders has the same number of subfolders.
 const WIDTH: usize = 8;
 
 /// Returns a random operation. Of 20 operations, 16 read a folder, 2 write a folder, 1 copies a

@@ -1,5 +1,5 @@
-//! The simpler schemes of Charemza's post, for a comparison with path locks. Each of them locks
-//! more than necessary.
+//! The simpler schemes of Charemza's post (docs/how-to/lock-folders.md), for a comparison with path
+//! locks. Each of these schemes locks more than necessary.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};

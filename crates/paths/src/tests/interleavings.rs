@@ -1,5 +1,6 @@
-//! Runs the async layer under a scheduler of shuttle, in every interleaving of a few tasks. The
-//! tests assert that conflicting tasks never overlap, that all tasks end, and that no lock remains.
+//! Runs the async layer under a scheduler of the crate shuttle, in every interleaving of a few
+//! tasks. The tests assert that conflicting tasks never overlap, that all tasks end, and that no
+//! lock remains.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,7 +17,7 @@ use tenure_testkit::interleavings::{every_interleaving, others_may_run, spawn};
 #[derive(Default)]
 struct ShuttleCell {
     state: Mutex<ClaimState>,
-    /// Whether the next critical section is the first one of the current task.
+    /// True if the next critical section is the first critical section of the current task.
     comes_first: AtomicBool,
 }
 
@@ -126,8 +127,8 @@ impl World {
 }
 
 impl World {
-    /// The last task checks that the table is empty. Tasks do not wait for the end of others,
-    /// because this would only add interleavings.
+    /// The last task checks that the table is empty. Tasks do not wait for the end of other tasks,
+    /// because such a wait would only add interleavings.
     fn end(&self) {
         if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
             let left = self.cell.state.with(|state| (state.table.locked_paths(), state.sleepers()));

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use tenure_testkit::properties::cases;
 
-/// The subject of a test: the real table, or a broken one.
+/// The subject of a test: the real table, or a table with a deliberate error.
 trait Subject {
     fn enter(&mut self, name: usize, operation: &Operation);
     /// Returns whether a call with this operation would be granted immediately.
@@ -23,8 +23,8 @@ struct Shipped {
     table: Table,
     calls: BTreeMap<usize, (Ticket, Modes)>,
     modes: fn(&Operation) -> Modes,
-    /// Calls that had to wait when they entered the table. The table has not returned a grant for
-    /// them since.
+    /// Calls that the table did not grant as soon as they entered, and for which it has returned no
+    /// grant since then.
     unheard: BTreeSet<Ticket>,
 }
 
@@ -110,7 +110,7 @@ fn amiss(granted: bool) -> &'static str {
 #[derive(Debug, Clone)]
 enum Deed {
     Enters(Operation),
-    /// One of the calls in the table leaves. It may be granted or waiting.
+    /// One of the calls in the table leaves, whether the call is granted or waiting.
     Leaves(prop::sample::Index),
 }
 
@@ -220,7 +220,7 @@ fn every_order(order: &mut Vec<usize>, act: &mut dyn FnMut(&[usize])) {
     }
 }
 
-/// A broken table that does not remove a call that gives up while it waits.
+/// A broken table. If a waiting call gives up, the table does not remove this call.
 struct ForgetsWhoGivesUp(Shipped);
 
 impl Subject for ForgetsWhoGivesUp {
@@ -290,7 +290,7 @@ impl Subject for Unfair {
     }
 }
 
-/// Returns the first failure that the random stories of proptest find.
+/// Returns the first failure that proptest finds with random sequences of arrivals and departures.
 #[track_caller]
 fn caught<S: Subject>(subject: impl Fn() -> S) -> String {
     use proptest::test_runner::{Config, TestError, TestRunner};
@@ -318,7 +318,8 @@ fn broken_a_cancelled_call_stays_in_the_table() {
 #[test]
 fn broken_unfair_readers_overtake_a_writer() {
     assert!(caught(Unfair::default).contains("granted too early"));
-    // With the broken table a writer of the root is never granted, because new readers overtake it.
+    // The broken table never grants the call of a writer of the root, because new readers overtake
+    // this call.
     let mut unfair = Unfair::default();
     let mut fair = Shipped::new();
     let (read, write) = (Operation::of(&["/a"], &[]), Operation::of(&[], &["/"]));

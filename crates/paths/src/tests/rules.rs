@@ -18,7 +18,8 @@ fn operations() -> Vec<Operation> {
     pairs.map(|(reads, writes)| Operation::of(reads, writes)).collect()
 }
 
-/// Two operations that the modes admit together and the rule forbids, or the reverse.
+/// Two operations for which the modes contradict the rule: only one of the two permits both
+/// operations at the same time.
 #[derive(Debug)]
 struct Wrong {
     rule: bool,
@@ -69,7 +70,7 @@ fn operations_conflict_if_one_writes_in_the_others_lineage() {
 }
 
 /// The operation reads /a and writes /a/b. Charemza's post locks /a only as an ancestor of a write,
-/// which admits another write into /a during the read.
+/// and this lock admits another write into /a during the read.
 #[test]
 fn broken_the_post_admits_a_writer_below_a_read() {
     let wrong = judge(modes_of_the_post, Mode::is_compatible).unwrap_err();
@@ -117,7 +118,8 @@ fn modes_are_compatible_as_in_the_table() {
     }
 }
 
-/// The combination of two modes excludes a mode if and only if one of the two excludes it.
+/// The combination of two modes excludes a third mode if and only if at least one of the two modes
+/// excludes the third.
 #[test]
 fn a_combined_mode_excludes_the_modes_of_both() {
     for (one, other) in pairs_of_modes() {
