@@ -67,7 +67,7 @@ pub fn plain_store() -> Arc<dyn Store> {
     Arc::new(S3Store::new(client(&endpoints()[0]), bucket()))
 }
 
-/// Returns the server's store over all its gateways, and its capabilities.
+/// Returns a store that uses all gateways of the server, and the capabilities of this store.
 pub fn server() -> (Arc<dyn Store>, Capabilities) {
     let gateway = |endpoint: &String| {
         let store = S3Store::new(client(endpoint), bucket());
@@ -80,7 +80,7 @@ pub fn server() -> (Arc<dyn Store>, Capabilities) {
 }
 
 /// One bucket behind several gateways. Each call uses the next gateway. If a gateway is
-/// unreachable, the call tries the next one.
+/// unreachable, the call tries the next gateway.
 #[derive(Debug)]
 struct Gateways {
     gateways: Vec<S3Store>,

@@ -28,7 +28,7 @@ use tenure::store::{
 
 use super::time::wait;
 
-/// A call of a [`Store`].
+/// A kind of call of a [`Store`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     /// [`Store::list`]
@@ -118,7 +118,7 @@ pub struct FaultStore {
     shared: Arc<Mutex<Orders>>,
 }
 
-/// A fault that has no effect yet. [`fault`](Order::fault) adds it to the faults of the store.
+/// A fault without effect until [`fault`](Order::fault) adds the fault to the store.
 #[must_use = "call `fault` to order the fault"]
 pub struct Order<'a> {
     store: &'a FaultStore,
@@ -260,7 +260,8 @@ impl Put {
     }
 }
 
-/// Writes an object unconditionally, which [`Store`] does not offer. Returns its ETag.
+/// Writes an object unconditionally. [`Store`] has no method for such a write. Returns the ETag of
+/// the object.
 ///
 /// # Panics
 ///

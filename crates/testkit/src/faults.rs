@@ -1,8 +1,8 @@
-//! The faults of the doubles of S3, Cloud Storage and DynamoDB.
+//! The faults that the test doubles of S3, Cloud Storage and DynamoDB can inject.
 //!
-//! The method `fault` of a server returns an [`Arming`], which selects the requests. Each server
-//! supports some of the faults. A server panics when a request meets a fault that it does not
-//! support.
+//! The method `fault` of a server returns an [`Arming`], which selects the affected requests. Each
+//! server supports some of the faults. A server panics when a request meets a fault that it does
+//! not support.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -144,7 +144,7 @@ impl Faults {
         self.rules().clear();
     }
 
-    /// Returns the oldest fault that matches this request and is not used up, if any.
+    /// Returns the oldest fault that matches this request and may affect further requests, if any.
     pub fn meet(&self, op: Op, key: &str) -> Option<ServerFault> {
         let mut rules = self.rules();
         let fits = |rule: &&mut ArmedFault| {

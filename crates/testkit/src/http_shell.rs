@@ -1,5 +1,5 @@
-//! The common part of the servers: a port, a thread with a runtime, connections, and the log of
-//! requests.
+//! The common part of the test servers: a port, a thread with a runtime, connections, and the log
+//! of requests.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

@@ -8,7 +8,8 @@ use tenure::store::{Capabilities, ETag, GetOutcome, Page, PutOutcome, Store, Sto
 
 use super::fault_store::Call;
 
-/// The behaviour of a [`Layered`] store. By default it passes each call to the wrapped store.
+/// The behaviour of a [`Layered`] store. By default the layer passes each call to the wrapped
+/// store.
 ///
 /// ```
 /// use std::sync::Arc;

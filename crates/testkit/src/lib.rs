@@ -4,8 +4,8 @@
 //!   races. Run the suite on a new store before an election relies on the store.
 //! - [`fault_store`]: a wrapper that makes a store fail on demand and records each call.
 //! - [`layer`]: a wrapper that changes some calls of a store.
-//! - [`time`]: clocks over Tokio's paused time, and seeded random numbers. A test of minutes takes
-//!   no real time, and the same seed gives the same run.
+//! - [`time`]: clocks over Tokio's paused time, and seeded random numbers. A test that simulates
+//!   minutes takes no real time, and the same seed gives the same run.
 //! - With the features `s3`, `gcs` and `dynamodb`, the modules `s3_server`, `gcs_server` and
 //!   `dynamo_server`: servers that behave as these services do and that fail on demand. They serve
 //!   HTTP on a free port of the loopback interface.

@@ -1,7 +1,7 @@
 //! A node that follows Gunnar Morling's post "Leader Election With S3 Conditional Writes"
-//! literally. The node uses LIST, GET and conditional PUT, and a lock file with two fields. It
-//! extends the lease with an unconditional PUT. It seals no epoch. It compares the date of a file
-//! with its own clock.
+//! literally. The node uses LIST, GET and conditional PUT, and a lock file with two fields. The
+//! node extends its lease with an unconditional PUT, and never seals an epoch. To judge another
+//! node's lease, the node compares the date of the lock file with its own clock.
 //!
 //! The post does not mention that the store rounds its dates to whole seconds. So the node waits
 //! one second longer than the validity. The post assumes that the clocks of the node and the store

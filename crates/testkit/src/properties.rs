@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-/// Returns the configuration with this number of cases, or with the number in `PROPTEST_CASES` if
-/// it is greater.
+/// Returns the configuration with this number of cases, or with the number in the variable
+/// `PROPTEST_CASES` if that number is greater.
 pub fn cases(least: u32) -> ProptestConfig {
     let config = ProptestConfig::default();
     ProptestConfig { cases: config.cases.max(least), ..config }

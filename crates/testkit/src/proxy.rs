@@ -39,8 +39,8 @@ impl Proxy {
     }
 }
 
-/// Reads one request, and records its first line before it sends the response. So after a client
-/// has the response, its request is recorded.
+/// Reads one request, and records its first line before it sends the response. So the proxy has
+/// recorded a client's request before the client receives the response.
 fn serve(stream: TcpStream, answer: &str, seen: &Mutex<Vec<String>>) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut head = Vec::new();

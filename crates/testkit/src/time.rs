@@ -129,8 +129,8 @@ impl Clock for TestClock {
     }
 }
 
-/// Creates a process on this machine, with random numbers from this seed, for
-/// [`ElectionBuilder::process`](tenure::ElectionBuilder::process).
+/// Creates a process on the machine of `clock`. Its random numbers follow from `seed`. Pass the
+/// process to [`ElectionBuilder::process`](tenure::ElectionBuilder::process).
 pub fn process(clock: &TestClock, seed: u64) -> Process {
     Process::system().with_clock(Arc::new(clock.clone())).with_seed(seed)
 }

@@ -1,5 +1,6 @@
 //! Checks that no two public types of this crate have the same name. A type's name must be clear
-//! without its module. The compiler refuses two re-exports of the same name.
+//! without its module. This module re-exports all public types, and the compiler refuses two
+//! re-exports of the same name.
 
 #![deny(ambiguous_glob_reexports)]
 

@@ -15,8 +15,8 @@ use super::time::{TestClock, process, secs};
 /// Validity of leases in these tests. Leaders renew every 3.3 s, and followers poll every 1.7 s.
 /// The request timeout is 2 s.
 pub const VALIDITY: Duration = Duration::from_secs(10);
-/// Maximum time between the death of a leader and the election of the next: the validity, the
-/// drift, 10 % jitter and some retries.
+/// Maximum time between the death of a leader and the election of the next leader. This time
+/// includes the validity, the drift, 10 % jitter and some retries.
 pub const TAKEOVER: Duration = Duration::from_millis(12_500);
 
 /// The objects and clocks of one election under the prefix `app`.

@@ -41,8 +41,7 @@ pub enum WriteAnswer {
     True,
     /// The true outcome, without an ETag.
     WithoutEtag,
-    /// This outcome, which the store returns when the write arrives, before the effect of the
-    /// write.
+    /// This outcome. The store returns it when the write arrives, before the write takes effect.
     AtOnce(Result<PutOutcome, StoreError>),
     Never,
 }

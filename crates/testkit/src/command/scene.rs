@@ -39,13 +39,13 @@ impl Scene {
         format!("file://{}", self.path("store").display())
     }
 
-    /// Returns a `tenure run` for this scene's election, without a CMD. The validity is 10 s unless
-    /// the options set it. A renewal takes less than 10 s even on a busy machine.
+    /// Returns a command `tenure run` for this scene's election, without a CMD. The validity is 10
+    /// s unless the options set it. A renewal takes less than 10 s even on a busy machine.
     pub fn run(&self, name: &str, options: &[&str]) -> Command {
         self.verb(&["run"], name, options)
     }
 
-    /// Returns a `tenure group run` with the settings of [`run`](Scene::run).
+    /// Returns a command `tenure group run` with the settings of [`run`](Scene::run).
     pub fn group_run(&self, name: &str, options: &[&str]) -> Command {
         self.verb(&["group", "run"], name, options)
     }
@@ -123,8 +123,8 @@ impl Candidate {
         kill(pid(self.child.id()), signal).expect("the process is alive or a zombie");
     }
 
-    /// Stops the process while it has no file lock on the store. A stopped owner of a lock would
-    /// block all other processes.
+    /// Suspends the process with SIGSTOP at a moment at which it has no file lock on the store. A
+    /// suspended owner of a lock would block all other processes.
     pub fn stop(&self) {
         eventually("the process is stopped without a lock", || {
             self.signal(Signal::SIGSTOP);
@@ -212,8 +212,8 @@ pub fn standbys(tenure: u32) -> impl Iterator<Item = u32> {
     children(tenure).filter(move |(_, line)| is_standby(line)).map(|(number, _)| number)
 }
 
-/// Kills both processes. Stops both processes before it kills one of them, so that neither process
-/// can react to the death of the other.
+/// Kills both processes. First suspends both processes with SIGSTOP, so that neither process can
+/// react to the death of the other process.
 pub fn kill_at_once(processes: [u32; 2]) {
     for process in processes {
         kill(pid(process), Signal::SIGSTOP).expect("the process is alive");

@@ -1,6 +1,6 @@
-//! A double of DynamoDB that checks conditions exactly and fails on demand. It runs in this process
-//! and serves HTTP on a free port of the loopback interface. It supports the part of the API that
-//! [`DynamoStore`] uses, and refuses other requests.
+//! A test double of DynamoDB that checks conditions exactly and fails on demand. The server runs in
+//! this process and serves HTTP on a free port of the loopback interface. The server supports the
+//! part of the API that [`DynamoStore`] uses, and refuses other requests.
 //!
 //! An eventually consistent read returns the state before the last write.
 //!
@@ -103,7 +103,7 @@ impl DynamoServer {
         Client::from_conf(config(&self.endpoint()).build())
     }
 
-    /// Returns a store over [`DynamoServer::client`].
+    /// Returns a store that uses [`DynamoServer::client`].
     pub fn store(&self) -> DynamoStore {
         DynamoStore::new(self.client(), TABLE)
     }

@@ -278,7 +278,7 @@ impl Table {
         }
     }
 
-    /// Returns the key in the `Key` of a request. Refuses other attributes.
+    /// Returns the key from the field `Key` of a request. Refuses a field with other attributes.
     fn key(&self, key: &Value) -> Result<Key, DynamoRefusal> {
         let key = key.as_object().ok_or_else(|| invalid("no key"))?;
         if key.len() != 1 + usize::from(self.sort.is_some()) {
@@ -325,7 +325,8 @@ fn project(item: &Item, shown: Option<&Vec<String>>) -> Item {
         .collect()
 }
 
-/// Returns the size of the names and values, in bytes: approximately the size that DynamoDB counts.
+/// Returns the size of the item's names and values in bytes. DynamoDB counts approximately the same
+/// size.
 fn size(item: &Item) -> usize {
     let value = |value: &Value| match value.as_object().and_then(|value| value.values().next()) {
         Some(Value::String(text)) => text.len(),

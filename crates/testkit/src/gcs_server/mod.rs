@@ -1,6 +1,6 @@
-//! A double of Google Cloud Storage that checks generations exactly and fails on demand. It runs in
-//! this process and serves HTTP on a free port of the loopback interface. It supports the part of
-//! the XML API that the `object_store` client uses.
+//! A test double of Google Cloud Storage that checks generations exactly and fails on demand. The
+//! server runs in this process and serves HTTP on a free port of the loopback interface. The server
+//! supports the part of the XML API that the `object_store` client uses.
 //!
 //! ```
 //! use tenure::store::Store as _;

@@ -1,5 +1,5 @@
-//! A double of S3 that verifies signatures, and fails on demand. It runs in this process and serves
-//! HTTP on a free port of the loopback interface.
+//! A test double of S3 that verifies signatures, and fails on demand. The server runs in this
+//! process and serves HTTP on a free port of the loopback interface.
 //!
 //! ```
 //! use tenure::store::Store as _;
@@ -146,7 +146,7 @@ impl S3Server {
         Client::from_conf(config(&self.endpoint(), access_key, secret_key).build())
     }
 
-    /// Returns a store over [`S3Server::client`].
+    /// Returns a store that uses [`S3Server::client`].
     pub fn store(&self, bucket: &str) -> S3Store {
         S3Store::new(self.client(), bucket)
     }

@@ -188,8 +188,8 @@ fn page() -> Answer {
     answer(200, "text/html; charset=utf-8", html.to_owned())
 }
 
-/// Adds a `Date` with the time of the server's clock. Otherwise the HTTP library would add a `Date`
-/// with the time of the machine.
+/// Adds a `Date` with the time of the server's clock. Without this header, the HTTP library would
+/// add a `Date` with the time of the machine.
 fn dated(shared: &S3Shared, mut answer: Answer) -> Answer {
     let now = chrono::DateTime::<chrono::Utc>::from(shared.storage.lock().now());
     let date = now.format("%a, %d %b %Y %H:%M:%S GMT").to_string();

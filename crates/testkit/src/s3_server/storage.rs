@@ -30,8 +30,8 @@ pub struct S3Object {
 /// Differences between the server and S3.
 #[derive(Clone, Debug, Default)]
 pub struct S3Quirks {
-    /// As Ceph 16: ETags match only without their quotes, and `If-Match` on a missing key gives
-    /// 412.
+    /// ETags match only without their quotes, and `If-Match` on a missing key gives 412, as in Ceph
+    /// 16.
     pub unquoted_etags: bool,
     /// Unsafe: `If-None-Match: *` of a PUT is ignored.
     pub ignore_if_none_match: bool,
