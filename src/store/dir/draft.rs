@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::failure::failed;
 use super::folder::{Folder, Named};
+use super::folder_chain::MOST_NAMES;
 use super::lock::Locked;
 use super::sync;
 use super::time::first_count;
@@ -72,10 +73,11 @@ impl Drop for Draft<'_> {
 }
 
 /// Removes the drafts of killed processes. The caller holds the lock. So no other process can be
-/// writing an old object again, with a draft that has the object's old date.
+/// writing an old object again, with a draft that has the object's old date. Other writers wait, so
+/// this function reads at most 2,000 names.
 pub(super) fn remove_leftovers(_: &Locked, work: &Folder) -> Result<(), StoreError> {
     let now = clock::wall_clock();
-    for found in work.names()? {
+    for found in work.names()?.take(MOST_NAMES) {
         let (name, _) = found?;
         if !name.starts_with(DRAFT_PREFIX) {
             continue;

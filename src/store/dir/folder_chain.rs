@@ -13,8 +13,8 @@ use super::lock::Locked;
 use crate::env::clock::{Clock as _, SystemClock};
 use crate::store::StoreError;
 
-/// Maximum number of names that one search for empty folders reads.
-const MOST_NAMES: usize = 2_000;
+/// Maximum number of names that one search for empty folders or leftovers reads.
+pub(super) const MOST_NAMES: usize = 2_000;
 /// Maximum duration of one search, because other processes wait for the lock.
 const LONGEST: Duration = Duration::from_millis(20);
 

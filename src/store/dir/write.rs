@@ -42,12 +42,14 @@ pub(super) fn put(
     };
     let work = work_folder(root)?;
     let bytes = content::encode(writes, body);
-    let draft = Draft::write(&work, |file| file.write_all(&bytes))?;
+    // No promise depends on the removal of leftovers, so its failure is ignored. On a full disk the
+    // removal may free the space that the next attempt and `settle` need.
+    let draft = Draft::write(&work, |file| file.write_all(&bytes)).inspect_err(|_| {
+        let _ = Locked::alone(&work).and_then(|locked| remove_leftovers(&locked, &work));
+    })?;
     let locked = Locked::alone(&work)?;
-    unsynced::settle(&locked, root, &work)?;
-    // No promise of the store depends on the removal of old drafts, so a failure of the removal is
-    // ignored.
     let _ = remove_leftovers(&locked, &work);
+    unsynced::settle(&locked, root, &work)?;
     // The folder is searched again, because a deletion may have removed it before this process
     // acquired the lock.
     if let Err(refusal) = condition.check(FolderChain::find(root, path)?.as_ref(), name)? {

@@ -5,7 +5,9 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::disk::Fate;
+use nix::errno::Errno;
+
+use super::disk::{Fate, children};
 use super::write::{self, Condition};
 use super::{Access, Root, Scene, maybe};
 use crate::store::Determinacy;
@@ -37,6 +39,27 @@ fn regression_the_draft_of_an_old_object_is_no_leftover() {
     });
     scene.get("a").expect("read");
     scene.is_on_the_disk("a", "it was read");
+}
+
+/// Before the fix, a write on a full disk failed before it removed the leftovers that filled the
+/// disk.
+#[test]
+fn regression_a_failed_write_removes_old_drafts() {
+    let scene = Scene::new();
+    scene.put("a", "one", None).expect("the process is alive").expect("written");
+    let work = scene.root.path.join(".tenure");
+    for number in 0..3_000 {
+        let old = fs::File::create(work.join(format!("tmp-0-{number}-0"))).expect("created");
+        old.set_modified(SystemTime::UNIX_EPOCH).expect("aged");
+    }
+    scene.fates(|path| if path.is_dir() { Fate::Works } else { Fate::Says(Errno::ENOSPC) });
+    let left = || {
+        scene.put("b", "two", None).expect("the process is alive").expect_err("the disk is full");
+        children(&work).1.len()
+    };
+    let first = left();
+    assert!((1_000..1_100).contains(&first), "{first}: other writers wait for the removal");
+    assert_eq!(left(), 1, "the lock file");
 }
 
 /// If another program deletes the lock file, two processes may both hold a lock. Before the fix,
