@@ -52,10 +52,12 @@ pub(super) fn work_folder(root: &Folder) -> Result<Folder, StoreError> {
     }
     // No key contains `~`, so this name is not the name of an object.
     let draft = format!("{}~{}", key::WORK_FOLDER, draft::new_name());
-    let work = root.new_folder(&draft)?;
-    work.lock_file(LOCK_FILE)?;
-    if let Err(error) = root.rename(&draft, root, key::WORK_FOLDER) {
-        let _ = work.remove(LOCK_FILE);
+    let made = root
+        .new_folder(&draft)
+        .and_then(|work| work.lock_file(LOCK_FILE).map(drop))
+        .and_then(|()| root.rename(&draft, root, key::WORK_FOLDER));
+    if let Err(error) = made {
+        let _ = root.remove(&format!("{draft}/{LOCK_FILE}"));
         root.remove_empty_folder(&draft);
         return find_work_folder(root)?.ok_or(error);
     }

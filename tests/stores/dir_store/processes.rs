@@ -5,6 +5,7 @@
 //! [`child_process`].
 
 use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
@@ -75,6 +76,18 @@ async fn one_process_wins_each_round() {
     }
 }
 
+/// Before the fix, each first write without a free file descriptor left a folder.
+#[tokio::test]
+async fn regression_a_failed_first_write_leaves_no_folder() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut process = Process::spawn(dir.path(), "first");
+    // Two descriptors suffice for the root and the new work folder, but not for its lock file.
+    process.tell("first 2");
+    let answer = process.answer();
+    assert!(answer.contains("Too many open files") && answer.contains("/lock"), "{answer}");
+    assert_eq!(fs::read_dir(dir.path()).expect("listed").count(), 0, "{answer}");
+}
+
 /// Orders each process to write the same object. Asserts that one process succeeds, that the store
 /// refuses the others, and that the object has the body of the successful process.
 async fn winner(
@@ -105,7 +118,9 @@ struct Process {
 
 impl Process {
     fn spawn(dir: &Path, name: &str) -> Process {
-        let mut child = Command::new(std::env::current_exe().expect("this program"))
+        let mut child = Command::new("sh")
+            .args(["-c", "ulimit -n 64; exec \"$0\" \"$@\""])
+            .arg(std::env::current_exe().expect("this program"))
             .args(["dir_store::processes::child_process", "--exact", "--nocapture"])
             .env(DIRECTORY, dir)
             .env(NAME, name)
@@ -163,6 +178,11 @@ async fn child_process() {
         let order = order.expect("UTF-8");
         let outcome = match order.split(' ').collect::<Vec<_>>()[..] {
             ["loop"] => write_for_ever(&store, &name).await,
+            ["first", free] => {
+                let mut opened = all_descriptors();
+                opened.truncate(opened.len() - free.parse::<usize>().expect("a number"));
+                store.create("a", body(1, &name)).await
+            }
             ["create", key, by] => store.create(key, body(1, by)).await,
             ["replace", key, etag, by] => store.replace(key, body(2, by), ETag::new(etag)).await,
             _ => panic!("unknown order {order:?}"),
@@ -173,6 +193,11 @@ async fn child_process() {
             other => format!("{other:?}"),
         });
     }
+}
+
+/// Opens files until no file descriptor is free.
+fn all_descriptors() -> Vec<File> {
+    std::iter::from_fn(|| File::open("/dev/null").ok()).collect()
 }
 
 /// In a loop, creates an object and increases the number in a shared object. Prints a line for each
