@@ -48,6 +48,12 @@ fn name(magic: u32) -> Option<&'static str> {
         0x5346_414f | 0x6b41_4653 => "AFS",
         0x00c3_6400 => "CephFS",
         0x0bd0_0bd0 => "Lustre",
+        0x1983_0326 => "BeeGFS",
+        0x4750_4653 => "GPFS",
+        0x0116_1970 => "GFS2",
+        0x7461_636f => "OCFS2",
+        0x2003_0528 => "OrangeFS",
+        0x786f_4256 => "a VirtualBox shared folder",
         0x7375_7245 => "Coda",
         0x564c => "NCP",
         // This number also covers sshfs, s3fs, gcsfuse and virtiofs.
@@ -72,9 +78,10 @@ mod tests {
         assert_eq!(name_of(statfs::CODA_SUPER_MAGIC), Some("Coda"));
         assert_eq!(name_of(statfs::NCP_SUPER_MAGIC), Some("NCP"));
         assert_eq!(name_of(statfs::FUSE_SUPER_MAGIC), Some("FUSE"));
-        // These numbers come from the kernel's fs/ceph/super.h and linux/magic.h, and from Lustre's
-        // lustre_user.h.
+        // These numbers come from the kernel's fs/ceph/super.h and linux/magic.h, from Lustre's
+        // lustre_user.h, and from the FhgfsOpsSuper.h of BeeGFS.
         assert_eq!((name(0x00c3_6400), name(0x0bd0_0bd0)), (Some("CephFS"), Some("Lustre")));
+        assert_eq!((name(0x1983_0326), name(0x7461_636f)), (Some("BeeGFS"), Some("OCFS2")));
         assert_eq!(name(0x0102_1997), Some("9p"));
         for local in [statfs::EXT4_SUPER_MAGIC, statfs::OVERLAYFS_SUPER_MAGIC] {
             assert_eq!(name_of(local), None);
