@@ -283,7 +283,8 @@ fn regression_an_object_is_hidden_until_its_sync_ends() {
     let scene = Scene::new();
     let (reached, at_sync) = channel();
     let (go_on, told) = channel::<()>();
-    let root = scene.root.clone();
+    // A second root simulates another process.
+    let root = Root::new(scene.root.path.clone(), Access::Owner);
     let writer = std::thread::spawn(move || {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let scene = Scene { dir, root };
