@@ -1,4 +1,5 @@
-//! `tenure group`: work on the partitions of a group, their owners, and the changes by operators.
+//! `tenure group`: works on the partitions of a group, shows their owners, and changes the group
+//! for operators.
 
 mod change;
 mod depose;
@@ -266,8 +267,8 @@ pub async fn group(args: GroupArgs) -> Result<u8, Failure> {
     }
 }
 
-/// Returns the settings of a group to observe or operate. If the store is a bucket, sends no
-/// request.
+/// Returns the builder of a group for a verb that observes or changes the group. If the store is a
+/// bucket, sends no request.
 async fn builder(at: &GroupStoreArg) -> Result<GroupBuilder, Failure> {
     let Opened { store, prefix } = open(&at.store, IfMissing::RefuseGroup).await?;
     Ok(Group::builder(store, prefix))

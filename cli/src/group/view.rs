@@ -1,4 +1,4 @@
-//! Members and partitions, as `--json` prints them, and tables of them for people.
+//! Members and partitions in the form that `--json` prints, and in tables for people.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ pub struct MemberStatus<'a> {
     pub partitions: usize,
     pub coordinates: bool,
     pub data: &'a Value,
-    /// State of the member's session: `live`, `lapsed`, `missing`, `unknown`, or the way in which
-    /// it ended. Absent if the sessions were not read.
+    /// State of the member's session: `live`, `lapsed`, `missing` or `unknown`. If the session has
+    /// ended, a word for how it ended. Absent if the sessions were not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_state: Option<String>,
     /// Age of the member's session by the store's clock.
@@ -122,7 +122,8 @@ impl<'a> PartitionStatus<'a> {
         }
     }
 
-    /// Returns the operators' marks of the partition and its reservation, for people.
+    /// Describes, for people, the marks that operators have set on the partition, and its
+    /// reservation.
     pub fn marks(&self) -> String {
         let marks = [
             self.pinned.map(|name| format!("pinned to {}", plain(name))),

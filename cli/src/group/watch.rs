@@ -56,8 +56,8 @@ pub async fn watch(args: GroupWatchArgs) -> Result<u8, Failure> {
 async fn start(args: &GroupWatchArgs, watcher: &mut Watcher) -> Result<Infallible, WatchEnd> {
     let group = watcher.patiently(|| builder(&args.at)).await?;
     let group = observer(group, args.poll).build().map_err(Failure::from)?;
-    // If the snapshot fails, the check for an election at this place is omitted: `follow` waits
-    // until the store answers.
+    // If the snapshot fails, this function does not check whether the prefix contains an election,
+    // and `follow` waits until the store answers.
     if watcher.unless_ended(group.snapshot()).await?.is_ok_and(|group| group.epoch.is_none()) {
         let refused = refuse_election(&args.at.store, "tenure watch");
         match watcher.unless_ended(refused).await? {
@@ -80,9 +80,9 @@ pub fn observer(group: GroupBuilder, poll: Option<Duration>) -> GroupBuilder {
     }
 }
 
-/// An assignment names dead owners until the coordinator writes the next assignment. So the
-/// observer also reads the sessions. The interval is the shortest validity of a member or the poll
-/// interval, whichever is longer.
+/// An assignment may contain dead owners until the coordinator writes the next assignment. So the
+/// observer also reads the sessions of the members. The interval between these reads is the
+/// shortest validity of a member or the poll interval, whichever is longer.
 async fn follow(
     group: &Group,
     poll: Option<Duration>,
@@ -184,8 +184,8 @@ struct OwnerChange<'a> {
     to_session: Option<&'a str>,
     /// The token that was granted last.
     token: Option<u64>,
-    /// The way in which the owner's session ended, such as `lapsed` or `resigned`. The assignment
-    /// may still name this owner.
+    /// How the owner's session ended, such as `lapsed` or `resigned`. The assignment may still
+    /// contain this owner.
     ended: Option<String>,
 }
 

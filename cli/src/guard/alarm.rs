@@ -1,7 +1,7 @@
 //! A kernel timer that kills the guard if the guard does not act on the deadline for SIGKILL.
 //!
 //! An operator may have suspended the guard together with `tenure` (SIGSTOP). The timer of a
-//! stopped process continues to run. When the guard dies, the kernel kills CMD and the standby
+//! suspended process continues to run. When the guard dies, the kernel kills CMD and the standby
 //! kills the other descendants.
 
 use std::time::Duration;
@@ -33,7 +33,8 @@ impl Alarm {
         self.timer.iter_mut().for_each(|timer| timer.set(now.boot.saturating_add(until)));
     }
 
-    /// Disarms the timer, because the guard acts on the deadline or no process of CMD is left.
+    /// Disarms the timer. Called when the guard acts on the deadline, or when no process of CMD is
+    /// left.
     pub fn clear(&mut self) {
         self.timer.iter_mut().for_each(kernel::Timer::clear);
     }
@@ -67,7 +68,7 @@ mod kernel {
         }
 
         fn arm(&mut self, at: Duration) {
-            // The call fails only for a time out of range, and no lease lasts until a time out of
+            // The call fails only if the time is out of range, and the end of a lease is always in
             // range.
             let _ =
                 self.0.set(Expiration::OneShot(at.into()), TimerSetTimeFlags::TFD_TIMER_ABSTIME);

@@ -1,4 +1,4 @@
-//! The phases of CMD: CMD runs, CMD has ended, no process of CMD is left.
+//! The three phases of CMD. First CMD runs, then CMD has ended, and last no process of CMD is left.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
@@ -7,16 +7,16 @@ use std::process::ExitStatus;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupEnd {
     pub status: ExitStatus,
-    /// The intervention of the guard or of `tenure` that ended CMD. `None` if CMD ended without
-    /// one.
+    /// The intervention of the guard or of `tenure` that ended CMD. `None` if CMD ended without an
+    /// intervention.
     pub stop: Option<Stop>,
 }
 
 /// An intervention of the guard or of `tenure` that ended CMD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// CMD got SIGTERM because the lease was at risk, and was not killed. The lease may have been
-    /// renewed after the SIGTERM.
+    /// CMD got SIGTERM because the lease was at risk, and ended before it was killed. The lease may
+    /// have been renewed after the SIGTERM.
     Terminated,
     /// CMD was killed because the lease was about to end, or because
     /// [`Group::kill`](super::Group::kill) was called.
@@ -29,8 +29,8 @@ pub enum Stop {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
     Nothing,
-    /// The guard and the standby were both killed, so processes that left the group cannot be
-    /// found.
+    /// The guard and the standby were both killed, so processes that have left the process group of
+    /// CMD cannot be found.
     Unknown,
 }
 

@@ -1,5 +1,5 @@
-//! The deadlines for the end of CMD, and their comparison with clock times that the caller
-//! provides.
+//! The deadlines for the end of CMD. This module compares them with clock times that the caller
+//! reads.
 
 use std::time::Duration;
 
@@ -173,8 +173,8 @@ mod tests {
         assert_eq!(timer(1_000, 2_000).due(slewed), Some(Due::Kill));
     }
 
-    /// If the wall clock does not limit the lease, both deadlines are the latest moment of that
-    /// clock.
+    /// If the wall clock does not limit the lease, both deadlines have the latest possible time of
+    /// that clock.
     #[test]
     fn an_early_end_keeps_the_grace_without_a_wall_clock_deadline() {
         let never = |at: Moment| Moment::new(at.boot, at.raw, Duration::MAX);

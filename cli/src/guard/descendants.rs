@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 
 use super::process_group::GroupId;
 
-/// A process that has not ended. It may be stopped, but it is no zombie.
+/// A process that has not ended. It may be suspended (SIGSTOP), but it is not a zombie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Living {
     pub pid: Pid,
@@ -36,7 +36,7 @@ pub fn adopt_orphans() -> io::Result<()> {
     Ok(())
 }
 
-/// The pauses between rounds of SIGKILL.
+/// The pauses between the rounds in which a process sends SIGKILL to its descendants.
 ///
 /// The first pauses are short because a process may fork during a round. A process that survives
 /// many rounds waits in the kernel or belongs to another user, so the later pauses are longer.
@@ -59,8 +59,8 @@ impl KillPace {
 /// Sends SIGKILL to all descendants of this process. Returns whether any descendant got the signal.
 pub fn kill_own(group: Option<GroupId>) -> bool {
     // A program may fork repeatedly, and end each parent. The newest process is then always an
-    // orphan, and so a child of this process. A round that lists all processes would
-    // be too slow to find this child alive, so each round lists only the children.
+    // orphan, and therefore a child of this process. A round that lists all processes would be too
+    // slow to find this child alive, so each round lists only the children.
     let children = (0..LOOKS_AT_CHILDREN).filter(|_| {
         let children = proc::children();
         children.iter().filter(|child| kill(**child, Signal::SIGKILL).is_ok()).count() > 0

@@ -47,7 +47,8 @@ fn die_with(parent: i32) -> io::Result<()> {
     use nix::sys::signal::Signal;
     use nix::unistd::getppid;
     set_pdeathsig(Signal::SIGKILL)?;
-    // If the guard died before `set_pdeathsig`, the kernel does not send the signal.
+    // If the guard died before `set_pdeathsig`, the kernel does not send the signal. The parent of
+    // this process is then another process.
     if getppid().as_raw() == parent {
         return Ok(());
     }

@@ -126,7 +126,7 @@ impl Drop for GuardProcess {
     fn drop(&mut self) {
         // Without the order `Leave`, the guard would interpret the end of the pipe as the death of
         // this process. The write fails if the pipe is full. The failure is harmless: the pipe is
-        // full only if the guard was stopped, and a stopped guard does not resign the epoch.
+        // full only if the guard was suspended (SIGSTOP), and a suspended guard does not resign.
         let _ = self.orders.try_write(format!("{}\n", GuardOrder::Leave).as_bytes());
     }
 }

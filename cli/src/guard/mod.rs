@@ -15,8 +15,8 @@
 //! | Failure | Consequence |
 //! |---|---|
 //! | The guard dies | The kernel kills CMD, and the standby kills the other descendants |
-//! | The guard is stopped | The supervisor kills the descendants |
-//! | The guard and `tenure` are stopped | A kernel timer kills the guard before the lease ends |
+//! | The guard is suspended (SIGSTOP) | The supervisor kills the descendants |
+//! | The guard and `tenure` are suspended | A kernel timer kills the guard before the lease ends |
 
 mod alarm;
 mod cmd_phase;
@@ -62,7 +62,7 @@ pub use resignation::{ResignTask, Resignation};
 pub use standby::run as run_standby;
 pub use tenure_binary::{Tenure, own_binary};
 
-/// Tasks that a guard has only on demand. Its main task is to end CMD at the deadlines.
+/// Optional tasks of a guard. The main task, which every guard has, is to end CMD at the deadlines.
 #[derive(Debug, Clone, Default)]
 pub struct Extras {
     /// Time from the deadline for SIGKILL to the end of the lease. A guard that has not acted after
@@ -74,11 +74,11 @@ pub struct Extras {
     pub on_elected: Option<Hook>,
     /// File that the guard writes before CMD starts, and removes when CMD ends or must end.
     pub epoch_file: Option<EpochFile>,
-    /// Partition that the log lines of the guard name, for `group run`.
+    /// With `group run`, the partition that the guard adds to its log lines.
     pub partition: Option<LoggedPartition>,
 }
 
-/// Logs an event: the outcome in one word, and the message.
+/// A function that logs an event. Its arguments are the outcome in one word, and the message.
 pub type Say<'a> = &'a dyn Fn(&'static str, &str);
 
 /// A running CMD and its descendants, watched by a guard.

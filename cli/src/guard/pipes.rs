@@ -28,8 +28,8 @@ impl Pipes {
     /// Reopens both descriptors, so that they close on exec and no child process inherits them.
     pub fn open(self) -> io::Result<(File, File)> {
         let path = |number: RawFd| format!("{OPEN_FILES}/{number}");
-        // Safe code cannot create a `File` from the number of a descriptor, so this opens the
-        // descriptor by its path.
+        // Safe code cannot create a `File` from the number of a descriptor, so this function opens
+        // the descriptor by its path.
         let orders = File::open(path(self.orders))?;
         let reports = File::options().write(true).open(path(self.reports))?;
         self.close()?;

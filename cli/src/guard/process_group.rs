@@ -10,14 +10,14 @@ use nix::unistd::Pid;
 
 /// The process group of CMD.
 ///
-/// After the end of the group the system may assign its number to another group, so callers must
-/// not signal it any more.
+/// After the end of the group, the system may assign the number to another group, so callers must
+/// not send signals to this number any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupId(Pid);
 
 impl GroupId {
-    /// Returns the group of this leader. Refuses 0 and 1: for the kernel they mean the group of the
-    /// sender and all processes.
+    /// Returns the group of this leader. Refuses 0 and 1, because the kernel would signal the group
+    /// of the sender for 0, and all processes for 1.
     pub fn new(leader: i32) -> Option<GroupId> {
         (leader > 1).then(|| GroupId(Pid::from_raw(leader)))
     }
@@ -40,7 +40,7 @@ impl GroupId {
     }
 
     /// Sends the signal to every process of the group. A signal that asks processes to end is
-    /// followed by SIGCONT, because a stopped process does not handle signals.
+    /// followed by SIGCONT, because a suspended process does not handle signals.
     pub fn signal(self, signal: Signal) {
         // Errors are ignored. After ESRCH or EPERM the caller uses `exists` to find out whether
         // processes are left.

@@ -14,14 +14,14 @@ use tenure::{Moment, Process};
 use super::tenure_binary::Tenure;
 use crate::process::timer::block_for;
 
-/// Maximum time for which the process that resigns may run after the end of the lease.
+/// Maximum time for which the resigning process may run after the end of the lease.
 const BEYOND_THE_LEASE: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The input of the process that resigns an epoch.
+/// The epoch to resign, and the settings with which the resigning process does so.
 ///
-/// Although the input contains no secrets, a pipe transfers it, because all users can read the
-/// arguments of a process.
+/// This value contains no secrets. Nevertheless the resigning process gets it through a pipe,
+/// because all users can read the arguments of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resignation {
     /// URL of the store, as a value of `--store`.
@@ -38,7 +38,7 @@ pub struct Resignation {
     pub kill_margin_ms: u64,
 }
 
-/// The JSON that the process that resigns reads from its standard input.
+/// The JSON that the resigning process reads from its standard input.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ResignTask {
     pub resignation: Resignation,

@@ -23,7 +23,7 @@ use crate::process::timer::block_for;
 /// system, and the standby cannot find them.
 pub fn run(tenure: &Tenure, args: &GuardArgs, say: Say) -> io::Result<()> {
     // After this call, only SIGKILL ends the standby, because all other signals are blocked. Signal
-    // handlers would have races.
+    // handlers are not used, because they have races.
     SigSet::all().thread_block()?;
     adopt_orphans()?;
     let GuardArgs { pipes, epoch_file, command, .. } = args;

@@ -25,11 +25,11 @@ use super::messages::{GuardOrder, GuardReport};
 use super::process_group::GroupId;
 use crate::process::timer::pause;
 
-/// Time between the first check that finds no living descendant and the kill of the guard, if the
-/// guard does not report the end of all descendants.
+/// If the guard does not report the end of all descendants within this time after the first check
+/// that finds no living descendant, the supervisor kills the guard.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
-/// If the guard does not answer an order for this time, it counts as stopped. A running guard
-/// answers immediately.
+/// If the guard does not answer an order for this time, it counts as suspended (SIGSTOP). A running
+/// guard answers immediately.
 const STOPPED_AFTER: Duration = Duration::from_secs(5);
 /// Maximum number of `Signal` orders that the guard has not answered. Further signals wait.
 const MAX_SIGNALS: u32 = 16;
@@ -51,18 +51,18 @@ pub struct Supervisor {
     guard_lost: bool,
     standby_lost: bool,
     /// True while the guard has not answered the last order with deadlines. At most one order with
-    /// deadlines and few signals are unanswered at any time, so the pipe to a stopped guard never
+    /// deadlines and few signals are unanswered at any time, so the pipe to a suspended guard never
     /// fills. A full pipe would block this task, and this task must kill CMD if the guard is
-    /// stopped.
+    /// suspended.
     unanswered: bool,
     /// Number of `Signal` orders that the guard has not answered.
     signals: u32,
     /// Signals that wait until the guard has answered earlier `Signal` orders.
     waiting: Vec<Signal>,
-    /// Time by the boot clock of the first check that found the last deadlines unanswered by the
-    /// guard.
+    /// Time on the boot clock of the first check at which the guard had not answered the last
+    /// deadlines.
     unanswered_since: Option<Duration>,
-    /// Time by the boot clock of the first check that found no living descendant.
+    /// Time on the boot clock of the first check that found no living descendant.
     lifeless_since: Option<Duration>,
     abandoned: bool,
     /// The epoch file. The guard removes it. If the guard cannot, this process removes it.
@@ -151,7 +151,7 @@ impl Supervisor {
         };
         debug!(?left, "no process of CMD runs any more");
         if self.guard.standby().is_some() {
-            // If the guard is stopped, it never exits, so this task kills it.
+            // If the guard is suspended, it never exits, so this task kills it.
             self.kill_guard();
         }
         let status = self.status.unwrap_or(ExitStatus::from_raw(Signal::SIGKILL as i32));
@@ -191,7 +191,7 @@ impl Supervisor {
         let now = Process::system().now();
         // This task never sends SIGTERM, because many programs end without a cleanup at the second
         // SIGTERM, and the guard sends the first. This task sends SIGKILL in addition to the guard,
-        // because the guard may be stopped.
+        // because the guard may be suspended.
         self.timer.set(*self.deadlines.borrow());
         let kill = self.timer.due(now) == Some(Due::Kill) || self.guard_lost;
         if !kill && !self.is_stopped(now.boot) {
@@ -211,7 +211,8 @@ impl Supervisor {
         KILL_AGAIN_AFTER
     }
 
-    /// Returns whether the guard counts as stopped. A stopped guard does not report the end of CMD.
+    /// Returns whether the guard counts as suspended. A suspended guard does not report the end of
+    /// CMD.
     fn is_stopped(&mut self, now: Duration) -> bool {
         if !self.unanswered {
             self.unanswered_since = None;
@@ -223,7 +224,7 @@ impl Supervisor {
 
     /// Handles a check that found no living descendant. If the guard does not report the end of all
     /// descendants within [`SILENT_AFTER`], kills the guard and the standby. One of the two must be
-    /// stopped, because a running guard or standby would have reported the end.
+    /// suspended: if both ran, they would have reported the end.
     fn see_no_life(&mut self, now: Duration) {
         let since = *self.lifeless_since.get_or_insert(now);
         if now.saturating_sub(since) < SILENT_AFTER {
@@ -321,7 +322,7 @@ impl Supervisor {
     }
 
     /// Records and logs that the guard or this process has sent SIGKILL to CMD or its descendants.
-    /// Both may send it at the same deadline, so only the first call has an effect.
+    /// Both processes may send SIGKILL at the same deadline, so only the first call has an effect.
     fn note_killed(&mut self) {
         if std::mem::replace(&mut self.killed, true) {
             return;
@@ -351,7 +352,8 @@ impl Supervisor {
     }
 
     fn remove_epoch_file(&self) {
-        // Dropping the result avoids a wait for the thread that removes the file.
+        // The result is dropped, because this task must not wait for the thread that removes the
+        // file.
         drop(self.epoch_file.as_ref().map(EpochFile::remove));
     }
 

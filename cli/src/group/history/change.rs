@@ -49,8 +49,8 @@ pub struct Person {
 #[derive(Debug)]
 pub struct DepartedMember {
     pub member: MemberSnapshot,
-    /// End of the member's session. `None` if the session's record contains no end or was deleted
-    /// by a compaction.
+    /// How the member's session ended. `None` if the session's record contains no end, or if a
+    /// compaction has deleted the record.
     pub ended: Option<EpochEnd>,
 }
 
@@ -78,7 +78,7 @@ pub enum PartitionEvent {
     /// The partition is in the oldest readable assignment, so its earlier changes are unknown.
     Stood,
     Added,
-    /// A partition without an owner gets an owner.
+    /// The partition had no owner, and gets one.
     Granted,
     /// The owner is replaced by another owner.
     Moved,
@@ -89,7 +89,7 @@ pub enum PartitionEvent {
     Reserved,
     /// The reservation has ended, and the partition has no owner.
     Unreserved,
-    /// The owner must release the partition to another member.
+    /// The owner must release the partition, which another member then gets.
     Revoked,
     /// A revocation was withdrawn: the owner keeps the partition.
     Kept,
@@ -121,7 +121,7 @@ impl AssignmentChange {
         }
     }
 
-    /// Returns the changes from `before`, the last readable assignment, to `now`.
+    /// Returns the changes from `before`, the previous readable assignment, to `now`.
     pub fn between(
         before: Option<&GroupSnapshot>,
         now: &GroupSnapshot,

@@ -33,7 +33,7 @@ pub struct AssignmentLine<'a> {
 struct DepartedLine<'a> {
     name: &'a str,
     session: &'a str,
-    /// The way in which the member's session ended; null if unknown.
+    /// How the member's session ended; null if unknown.
     ended: Option<EpochEnd>,
 }
 
@@ -41,8 +41,8 @@ struct DepartedLine<'a> {
 struct PartitionLine<'a> {
     partition: &'a str,
     number: u32,
-    /// One of `stood`, `added`, `granted`, `moved`, `released`, `reserved`, `unreserved`,
-    /// `revoked`, `kept`, `marked`, or `removed` for each event.
+    /// The events of the partition. Each is `stood`, `added`, `granted`, `moved`, `released`,
+    /// `reserved`, `unreserved`, `revoked`, `kept`, `marked` or `removed`.
     events: &'a [PartitionEvent],
     from: Option<&'a str>,
     from_session: Option<&'a str>,

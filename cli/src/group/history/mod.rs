@@ -1,4 +1,4 @@
-//! `tenure group history`: each remaining assignment with its changes.
+//! `tenure group history`: shows each assignment that still exists, with its changes.
 
 mod change;
 mod json;

@@ -1,4 +1,4 @@
-//! The owners of each partition, in the order of time, from the history of a group.
+//! Computes the owners of each partition, in chronological order, from the history of a group.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use tenure_groups::PartitionNumber;
 use super::change::{PartitionEvent, Person};
 use super::read::GroupHistory;
 
-/// A time in which a partition has one owner, or no owner.
+/// An interval in which a partition has the same owner, or has no owner.
 #[derive(Debug)]
 pub struct OwnerSpan {
     pub owner: Option<Person>,
@@ -34,12 +34,12 @@ const BOUNDS: [PartitionEvent; 6] = [
     PartitionEvent::Removed,
 ];
 
-/// Returns the owners of each partition, by the number of the partition.
+/// Returns the owners of each partition. The key is the number of the partition.
 pub fn of(history: &GroupHistory) -> BTreeMap<PartitionNumber, Owners> {
     let mut all = BTreeMap::<_, Owners>::new();
     let mut at = history.changes.iter().filter_map(|it| it.created).min().unwrap_or_default();
     for change in &history.changes {
-        // If the store reports no date for an assignment, it gets the date of the previous
+        // An assignment for which the store reports no date gets the date of the previous
         // assignment.
         at = change.created.map_or(at, |created| created.max(at));
         for it in &change.partitions {

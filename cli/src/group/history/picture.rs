@@ -7,7 +7,7 @@ use super::owners::{self, OwnerSpan};
 use super::read::GroupHistory;
 use crate::election::history::seconds;
 
-/// Maximum number of rows with which the drawing is readable.
+/// Maximum number of rows in the drawing. With more rows it would be unreadable.
 const MOST_ROWS: usize = 1_000;
 
 pub fn of(history: &GroupHistory, title: &str) -> Drawing {

@@ -14,7 +14,7 @@ use tenure_groups::{Group, GroupSnapshot, SessionState};
 
 use super::change::AssignmentChange;
 
-/// Maximum number of concurrent GETs of assignments, with up to 4 MiB each.
+/// Maximum number of concurrent GETs. Each reads an assignment of up to 4 MiB.
 const AT_ONCE: usize = 8;
 
 /// The history of a group from its remaining assignments.
@@ -28,8 +28,8 @@ pub struct GroupHistory {
     pub left_out: u64,
     /// The newest readable assignment.
     pub newest: Option<GroupSnapshot>,
-    /// The name in the last call of `keep_only`, and the number of all partitions in the newest
-    /// assignment.
+    /// The name of the partition that `keep_only` has kept, and the number of all partitions in the
+    /// newest assignment. `None` if `keep_only` was not called.
     pub only: Option<(String, usize)>,
     /// States of the sessions of the members in `newest`. `None` if they were not read.
     pub sessions: Option<Vec<SessionState>>,
@@ -56,8 +56,8 @@ impl GroupHistory {
         known
     }
 
-    /// Reads the sessions of the newest members and of the members that left, and records how each
-    /// session ended. Sends one GET for each of these members.
+    /// Reads the sessions of the members of the newest assignment, and of the members that have
+    /// left. Records how each session ended. Sends one GET for each of these members.
     pub async fn read_sessions(&mut self, group: &Group) -> Result<(), Error> {
         let Some(mut all) = self.newest.clone() else { return Ok(()) };
         let count = all.members.len();
@@ -77,7 +77,7 @@ impl GroupHistory {
     }
 }
 
-/// Reads the newest assignments up to this limit, and reports progress after each.
+/// Reads the newest assignments, at most `limit`. Reports the progress after each assignment.
 ///
 /// Sends one LIST per 1,000 assignments, and one GET per read assignment.
 pub async fn read(

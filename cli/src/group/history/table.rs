@@ -48,8 +48,8 @@ pub fn of(history: &GroupHistory) -> String {
     text + "\n\n" + &summary(history).join("\n")
 }
 
-/// Returns the table of the owners of the only partition. A time without an owner that rounds to
-/// 0 s has no row.
+/// Returns the table of the owners of the partition that `--partition` selects. An interval without
+/// an owner has no row if its length rounds to 0 s.
 fn owners_table(history: &GroupHistory) -> String {
     let all = owners::of(history);
     let status = history.newest.as_ref();
@@ -187,8 +187,8 @@ fn marked(before: &Marks, now: &Marks) -> String {
     all.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Describes the present owner of the only partition in the status. `all` is the number of
-/// partitions of the group.
+/// Describes the present owner of the partition `name`, the only partition in `status`. `all` is
+/// the number of partitions of the group.
 fn state_of(name: &str, all: usize, status: &GroupStatus) -> String {
     let name = plain(name);
     let Some(partition) = status.partitions.first() else {

@@ -1,6 +1,7 @@
-//! The partitions of this member, for probes and scrapers (`--health-addr`) and for systemd.
+//! Reports the partitions of this member to probes and scrapers (`--health-addr`), and the state of
+//! this member to systemd.
 //!
-//! Answers come from the memory of the member, without requests to the store.
+//! The member answers from its memory, without requests to the store.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -77,8 +78,8 @@ struct OwnedView {
 }
 
 impl GroupHealth {
-    /// Returns the health of a member that has not opened its store. `recent` is the maximum age of
-    /// the store's last answer while the member is ready.
+    /// Returns the health of a member that has not opened its store. The member is ready only if
+    /// the store's last answer is not older than `recent`.
     pub fn new(member: &str, recent: Duration) -> GroupHealth {
         let clock: Arc<dyn Clock> = Arc::new(Process::system());
         let pulse = Pulse::new(&clock);
@@ -109,7 +110,8 @@ impl GroupHealth {
         lock(&self.state).running.is_empty()
     }
 
-    /// Runs the main task until its end. While it runs, reports this at `/livez` and to systemd.
+    /// Runs the main task until its end. Meanwhile reports at `/livez` and to systemd that the task
+    /// runs.
     pub async fn of<T>(&self, task: impl Future<Output = T>) -> T {
         self.pulse.of(|| self.service_state(), task).await
     }
@@ -146,8 +148,9 @@ impl GroupHealth {
         match (&state.group, state.leaving) {
             (Some(group), false) => {
                 let failure = group.last_failure();
-                // `since_last_answer` ignores answers to a join. So after a failed join, the reply
-                // contains its error, and not the text that the store has not answered.
+                // `since_last_answer` ignores answers to the requests of a join. After a failed
+                // join, the reply therefore contains the error of the join, and not a text about a
+                // silent store.
                 let because = |refused| match &failure {
                     Some(error) => Reply::text(503, &plain(&error.to_string())),
                     None => refused,

@@ -114,8 +114,8 @@ pub async fn run(args: GroupRunArgs) -> Result<u8, Failure> {
     let span = error_span!("group", store = %args.store, member = name);
     let margins = args.lease.margins(args.grace)?;
     let app = AppHealth::of_cmd(&args.app)?;
-    // Checks the settings with a store in memory first, because opening a store in a directory
-    // creates the directory.
+    // Checks the settings with a store in memory first. If the settings are invalid, no directory
+    // is created: opening a store in a directory would create it.
     group(&args, &name, Arc::new(MemoryStore::new()), prefix(&args.store))?;
     let program = args.command.first().expect("clap requires a CMD");
     look_up(program, std::env::var_os("PATH").as_deref())?;
@@ -197,9 +197,9 @@ async fn run_as(
     }
 }
 
-/// Returns when no CMD of a predecessor with the same name can run. `--unique-name` implies that
-/// the predecessor is dead, but its guards give each CMD a grace period before they kill the CMD.
-/// After this function, the join ends the predecessor's session without a further wait.
+/// Waits until no CMD of a predecessor with the same name can run any more. `--unique-name` implies
+/// that the predecessor is dead, but its guards give each CMD a grace period before they kill the
+/// CMD. After this function, the join ends the predecessor's session without a further wait.
 async fn outlast_predecessor(group: &Group, name: &str, margins: Margins) {
     let owns = |snapshot: &GroupSnapshot| {
         let own = |owner: usize| snapshot.members.get(owner).is_some_and(|it| it.name == name);
@@ -237,5 +237,5 @@ fn group(
     Ok(builder.retry_denied(None).build()?)
 }
 
-/// Running work, by the number of the partition.
+/// A map with an entry for each partition whose CMD runs. The key is the number of the partition.
 type Running<T> = BTreeMap<u32, T>;

@@ -25,7 +25,7 @@ use crate::process::timer::pause;
 /// Maximum number of queued signals for the task of a CMD. If the queue is full, the oldest signals
 /// are dropped.
 const MOST_SIGNALS: usize = 16;
-/// Maximum interval between two checks whether the member's session was renewed or lost.
+/// Maximum interval between two checks of whether the member's session was renewed or lost.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
 /// The CMDs of all partitions that this member owns, and their common settings.
@@ -49,8 +49,8 @@ impl Works {
         let _ = self.signals.send(signal);
     }
 
-    /// Waits until a guard and its standby are both dead, so that processes of a CMD may be left
-    /// unseen.
+    /// Waits until a guard and its standby are both dead. Processes of their CMD may then be left
+    /// that this process cannot find.
     pub async fn unguarded(&self) {
         self.unguarded.notified().await;
     }
@@ -151,7 +151,7 @@ struct WorkWatch<'a> {
     partition: &'a Partition,
     group: &'a Group,
     signals: broadcast::Receiver<Signal>,
-    /// The lease end behind the current deadlines of the guard.
+    /// The end of the lease from which the current deadlines of the guard were computed.
     ends_at: Moment,
     /// True after CMD got SIGTERM: renewals no longer change its deadlines.
     stopping: bool,

@@ -13,7 +13,7 @@ use super::super::messages::GuardOrder;
 
 pub enum GuardEvent {
     Order(GuardOrder),
-    /// The pipe of orders has ended, so `tenure` has died or has closed it.
+    /// The pipe of orders has ended, so `tenure` has died or has closed the pipe.
     HungUp,
     /// An order is garbled or unreadable. `tenure` may still be alive.
     Garbled,
@@ -50,8 +50,8 @@ pub fn read_orders(from: File, events: Sender<GuardEvent>) -> io::Result<()> {
 pub fn reap_children(events: Sender<GuardEvent>) -> io::Result<()> {
     thread::Builder::new().name("reaper".to_owned()).spawn(move || {
         loop {
-            // The function of nix is unsuitable: it cannot represent the status of a process that a
-            // real-time signal killed.
+            // The function `wait` of the crate `nix` is unsuitable: it cannot represent the status
+            // of a process that a real-time signal has killed.
             let event = match rustix::process::wait(WaitOptions::empty()) {
                 Ok(Some((pid, status))) => {
                     GuardEvent::Reaped(Pid::from_raw(pid.as_raw_nonzero().get()), status.as_raw())

@@ -11,8 +11,8 @@ use super::super::process_group::GroupId;
 use super::Guard;
 
 impl<S: Fn(&'static str, &str)> Guard<S> {
-    /// Sends SIGKILL to all descendants. Returns the pause before the next call: the caller calls
-    /// this function repeatedly, because a process may fork at any moment.
+    /// Sends SIGKILL to all descendants. Returns the pause before the caller calls this function
+    /// again. Repeated calls are necessary, because a process may fork at any moment.
     pub(super) fn kill(&mut self) -> Duration {
         self.alarm.clear();
         self.remove_epoch_file();
@@ -26,7 +26,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         self.pace.next()
     }
 
-    /// Sends SIGTERM to the orphans and to the group of CMD, unless the group already got SIGTERM.
+    /// Sends SIGTERM to the orphans. Also sends it to the process group of CMD, unless this group
+    /// already got SIGTERM.
     pub(super) fn ask_to_end(&mut self) {
         let living = self.living();
         // The group gets SIGTERM only once, because many programs end without a cleanup at the
@@ -37,8 +38,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         self.ask_orphans_to_end(&living);
     }
 
-    /// Sends SIGTERM once to each orphan outside the group of CMD. Every other descendant has a
-    /// parent, which may shut down its children in a specific order.
+    /// Sends SIGTERM once to each orphan outside the group of CMD. Other descendants get no
+    /// SIGTERM, because their parent may shut them down in a specific order.
     pub(super) fn ask_orphans_to_end(&mut self, living: &[Living]) {
         let own = Pid::this();
         let group = self.group.map(GroupId::leader);

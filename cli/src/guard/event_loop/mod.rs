@@ -1,5 +1,5 @@
 //! The guard: the parent of CMD and of every orphan among its descendants. The guard ends all these
-//! processes before the lease ends, even if `tenure` is stopped or dead.
+//! processes before the lease ends, even if `tenure` is suspended or dead.
 //!
 //! The guard runs no async code, because its event loop must depend on as little code as possible.
 
@@ -49,7 +49,7 @@ const CANNOT_START: i32 = 71;
 /// If the pipe with the orders ends, `tenure` has died, and CMD gets SIGTERM.
 pub fn run(tenure: &Tenure, args: &GuardArgs, say: Say) -> io::Result<()> {
     // After this call, only SIGKILL ends the guard, because all other signals are blocked. Signal
-    // handlers would have races.
+    // handlers are not used, because they have races.
     SigSet::all().thread_block()?;
     adopt_orphans()?;
     let (orders, reports) = args.pipes.open()?;
@@ -89,7 +89,7 @@ struct Guard<S> {
     /// The removal of the epoch file. `None` before it starts.
     removal: Option<Removal>,
     hook: Option<RunningHook>,
-    /// Kills this guard if it is stopped beyond the deadline for SIGKILL.
+    /// Kills this guard if it is suspended (SIGSTOP) and misses the deadline for SIGKILL.
     alarm: Alarm,
     /// Deadline for SIGKILL of the last known lease.
     kill_at: Moment,
@@ -107,7 +107,7 @@ struct Guard<S> {
     /// True after the order `EndRest`, so that descendants of CMD get SIGTERM.
     ending: bool,
     hung_up: bool,
-    /// Signals that the guard has to forward to CMD. A signal that several orders request occurs
+    /// Signals that the guard has to forward to CMD. A signal that several orders request is listed
     /// once.
     signals: Vec<Signal>,
     /// Number of `Signal` orders that requested the signals in `signals`.
@@ -181,7 +181,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             Err(error) => {
                 (self.say)("failed", &format!("cannot start a process for CMD: {error}"));
                 // `tenure` may kill this process after the report `Gone`, so the message is flushed
-                // before it.
+                // before.
                 stderr::flush();
                 self.report(GuardReport::Ended(CANNOT_START << 8));
                 self.remove_epoch_file();
