@@ -90,8 +90,8 @@ fn run_line() -> u8 {
     })
 }
 
-/// Prints the reason for refused arguments. Clap returns a requested help or version in the same
-/// way.
+/// Prints why the arguments are refused. Also prints a requested help or version, because clap
+/// returns it as an error.
 fn refuse(refused: Refused, line: &[OsString]) -> u8 {
     match refused {
         Refused::Arguments(error) if !error.use_stderr() => {
@@ -137,8 +137,8 @@ fn run_guard(
     Ok(0)
 }
 
-/// Number of threads that run the tasks of the runtime. Two more threads exist: one waits for
-/// disks, and one writes to stderr.
+/// Number of threads that run the tasks of the runtime. Of two further threads, one waits for
+/// disks, and the other writes to stderr.
 const WORKERS: usize = 2;
 
 /// Fails if the system cannot start `count` threads at the same time. Without this check, Tokio

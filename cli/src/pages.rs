@@ -44,7 +44,8 @@ fn described(command: Command) -> Command {
     command.mut_args(|arg| arg.hide_short_help(false)).mut_subcommands(described)
 }
 
-/// Returns the command without its hidden verbs, which the scripts of some shells would offer.
+/// Returns the command without its hidden verbs, because the completion scripts of some shells
+/// would offer them.
 fn visible(all: &Command) -> Command {
     let about = all.get_about().cloned().unwrap_or_default();
     let verbs = all.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();

@@ -45,7 +45,7 @@ fn host_name(text: &str) -> Result<String, String> {
 /// The rules that decide which requests a server answers.
 pub struct Access {
     key: Option<Vec<u8>>,
-    /// The names in the header `Host` that are allowed, in lower case. `None` allows every name.
+    /// The names that are allowed in the header `Host`, in lower case. `None` allows every name.
     hosts: Option<Vec<String>>,
     /// True if a browser may send the key as the password of HTTP Basic authentication.
     passwords: bool,
@@ -113,7 +113,7 @@ impl Access {
         Err(Refusal::fixed(401, "unauthorized", why).with_header("www-authenticate", scheme))
     }
 
-    /// Returns the key that a header `Authorization` with this scheme and value contains.
+    /// Returns the key in a header `Authorization` that has this scheme and value.
     fn key_of(&self, scheme: &str, value: &str) -> Option<Vec<u8>> {
         if scheme.eq_ignore_ascii_case("bearer") {
             return Some(value.as_bytes().to_owned());
@@ -185,7 +185,8 @@ mod tests {
         ] {
             assert_eq!(ask(&[own]), Ok(()), "{own}");
         }
-        // Every browser sends the header `Host`, so a request without it is not from a web page.
+        // Every browser sends the header `Host`, so a request without this header is not from a web
+        // page.
         assert_eq!(ask(&[]), Ok(()));
         for other in [
             "evil.example",

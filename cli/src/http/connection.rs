@@ -22,8 +22,8 @@ use crate::process::lock::lock;
 pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
-/// Serves one request. If the reply is a stream, the connection returns its permit, because streams
-/// have a separate limit.
+/// Serves one request. If the reply is a stream, the connection returns its permit to the semaphore
+/// of the server, because streams have a separate limit.
 pub(super) async fn serve(
     wire: Box<dyn Wire>,
     server: &Server,

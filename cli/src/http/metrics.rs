@@ -12,15 +12,15 @@ use crate::process::timer::pause;
 
 /// Bounds of the buckets in seconds, from the latency of a local directory to a request timeout.
 const SECONDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
-/// Bounds of the buckets as fractions of the validity. Each value is the time left of a lease
-/// immediately before a renewal extends it. Below 0.25 the lease is at risk. With healthy renewals
-/// a value is slightly below 0.67.
+/// Bounds of the buckets as fractions of the validity. Each measured value is the part of a lease
+/// that is left when a renewal extends the lease. Below 0.25 the lease is at risk. With healthy
+/// renewals a value is slightly below 0.67.
 const RATIOS: [f64; 12] = [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 1.0];
 const IN_SECONDS: [&str; 3] =
     ["tenure_request_seconds", "tenure_renewal_seconds", "tenure_group_renewal_seconds"];
 const AS_RATIOS: [&str; 2] = ["tenure_lease_least_ratio", "tenure_group_lease_least_ratio"];
-/// The interval at which the recorder moves measured times into their buckets. Without these moves
-/// the times would accumulate until the next scrape.
+/// The interval at which the recorder moves measured values into their buckets. Without these
+/// moves, the values would fill the memory until the next scrape.
 const UPKEEP: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -56,8 +56,8 @@ impl MetricsArg {
         Ok(())
     }
 
-    /// Refuses `--metrics-addr` for a single run, because a single run usually ends before a
-    /// scrape.
+    /// Refuses `--metrics-addr` without `--every`, because a single run usually ends before
+    /// Prometheus reads its metrics.
     pub fn refuse_without(self, every: Option<Duration>) -> Result<(), Failure> {
         if self.metrics_addr.is_some() && every.is_none() {
             let why = "--metrics-addr needs --every: a single run ends before a scrape; \

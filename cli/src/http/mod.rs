@@ -39,11 +39,11 @@ pub use socket::{SocketFile, start_unix};
 /// Maximum number of open connections that are not streams. A further connection waits until
 /// another connection ends.
 pub const MOST_CONNECTIONS: usize = 128;
-/// Maximum number of open streams. Streams do not count as connections. A further stream either
-/// closes the oldest stream, or is refused: the handler decides.
+/// Maximum number of open streams. Streams do not count as connections. The handler decides whether
+/// a further stream closes the oldest stream or is refused.
 pub const MOST_STREAMS: usize = 64;
-/// The time limit for receiving the request of a connection. So an idle connection blocks others
-/// for at most this time.
+/// The time limit for receiving the request of a connection. An idle connection can therefore block
+/// others for at most this time.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(1);
 /// The time limit for sending the reply of a connection.
 pub const CONNECTION_LIMIT: Duration = Duration::from_secs(5);
@@ -106,10 +106,11 @@ pub enum BadBody {
 /// The answer of a handler to a request: a whole reply, or a stream of events.
 pub enum Answer {
     Whole(Reply),
-    /// Lines of server-sent events, sent as the stream yields them. The stream must wake its task
-    /// at least every [`CONNECTION_LIMIT`]. The server closes the connection if the peer does not
-    /// read. If [`MOST_STREAMS`] streams are open, the oldest is closed. But with a text, no stream
-    /// is closed: the peer gets only this text, and the reply ends.
+    /// Lines of server-sent events. The server sends each line when the stream yields it. The
+    /// stream must wake its task at least every [`CONNECTION_LIMIT`]. The server closes the
+    /// connection if the peer does not read. If [`MOST_STREAMS`] streams are already open, the
+    /// second field decides. If it is `None`, the server closes the oldest stream. If it is a text,
+    /// the peer gets only this text.
     Events(BoxStream<'static, String>, Option<String>),
 }
 
@@ -141,7 +142,7 @@ fn handler_of(routes: Routes) -> Handler {
     })
 }
 
-/// The routes of each address. Routes with the same address share a server.
+/// The addresses to serve, each with its routes. Routes with the same address share a server.
 #[derive(Default)]
 pub struct Sites(Vec<Site>);
 
@@ -152,8 +153,8 @@ struct Site {
 }
 
 impl Sites {
-    /// Adds routes. The log describes them by `name`. Routes with the same address share a server,
-    /// even if the port is 0.
+    /// Adds routes. In the log, these routes have the name `name`. Routes with the same address
+    /// share a server, even if the port is 0.
     pub fn add(&mut self, address: SocketAddr, name: &'static str, routes: Routes) {
         match self.0.iter_mut().find(|site| site.address == address) {
             Some(site) => {

@@ -1,4 +1,4 @@
-//! Accepts connections. A semaphore limits the number of connections, except streams.
+//! Accepts connections. A semaphore limits their number. Streams do not count.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,8 +14,8 @@ use super::streams::Streams;
 use super::{MOST_CONNECTIONS, Routes, Server, handler_of};
 use crate::process::timer::pause;
 
-/// The pause after an accept of a connection has failed, for example because no file descriptor is
-/// free.
+/// The pause after a failed attempt to accept a connection. An attempt fails, for example, if no
+/// file descriptor is free.
 const AFTER_A_FAILURE: Duration = Duration::from_millis(100);
 /// The greatest number of connections that wait to be accepted, unless the system allows fewer.
 pub(super) const MOST_QUEUED: u32 = 1024;

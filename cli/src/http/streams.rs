@@ -30,7 +30,7 @@ struct Open {
 /// Minimum time between two warnings that a stream was closed for a new one.
 const WARN_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
-/// The place of one stream among the open streams. Dropping this value frees the place.
+/// One of the [`MOST_STREAMS`] places for open streams. Dropping this value frees the place.
 #[derive(Debug)]
 pub(super) struct StreamPlace {
     number: u64,
@@ -39,8 +39,8 @@ pub(super) struct StreamPlace {
 }
 
 impl StreamPlace {
-    /// Takes a place. If no place is free and `closes_oldest` is true, closes the oldest stream. So
-    /// a client that never closes its streams cannot block others. If no place is free and
+    /// Takes a place. If no place is free and `closes_oldest` is true, closes the oldest stream. A
+    /// client that never closes its streams therefore cannot block others. If no place is free and
     /// `closes_oldest` is false, returns `None`.
     pub(super) fn take(streams: &Arc<Streams>, closes_oldest: bool) -> Option<StreamPlace> {
         let (open, closed) = oneshot::channel();
@@ -65,8 +65,8 @@ impl StreamPlace {
         Some(StreamPlace { number, closed, streams: Arc::clone(streams) })
     }
 
-    /// Returns whether the stream must end. If `false`, the task of `cx` is woken as soon as the
-    /// stream must end.
+    /// Returns whether the stream must end. If the result is `false`, the task of `cx` is woken
+    /// when the stream must end.
     pub(super) fn is_closed(&mut self, cx: &mut Context<'_>) -> bool {
         matches!(Future::poll(Pin::new(&mut self.closed), cx), Poll::Ready(_))
     }

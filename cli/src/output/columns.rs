@@ -9,7 +9,7 @@ use crate::output::print::{FAINT, styled};
 pub const WIDTH: usize = 80;
 /// Number of spaces between two cells of a table.
 const GAP: usize = 2;
-/// Minimum width of a column of a table after it was shortened.
+/// Minimum width of a shortened column of a table.
 const LEAST: usize = 6;
 
 /// Returns the width of a styled text in columns of a terminal. Characters of some scripts fill two
@@ -53,8 +53,8 @@ fn before_escape(text: &str, end: usize) -> usize {
     if start + length > end { start } else { end }
 }
 
-/// Breaks a text at spaces into lines that end before column [`WIDTH`]. The first line continues a
-/// line with `indent` columns. All other lines begin with this number of spaces.
+/// Breaks a text at spaces into lines that end before column [`WIDTH`]. The first line follows
+/// other text that fills `indent` columns. All other lines begin with `indent` spaces.
 pub fn wrap(text: &str, indent: usize) -> String {
     let columns = WIDTH - indent;
     let (mut lines, mut used) = (String::new(), 0);

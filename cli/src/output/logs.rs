@@ -53,7 +53,7 @@ impl LogFormat {
 
     /// Uses this format for all later lines on stderr, including the messages of panics.
     pub fn choose(self) {
-        // The format is set once, at the start. A later call of this function has no effect on it.
+        // The format is set once, at the start. Later calls of this function do not change it.
         let _ = CHOSEN.set(self);
         if self == LogFormat::Json {
             std::panic::set_hook(Box::new(|panic| {
@@ -65,7 +65,7 @@ impl LogFormat {
         }
     }
 
-    /// Returns the options with which the helper processes of `run` use this format.
+    /// Returns the options that make the standby, the guard and the gate use this format.
     pub fn options(self) -> &'static [&'static str] {
         match self {
             LogFormat::Text => &[],
@@ -96,8 +96,8 @@ pub fn start(default_level: &str) {
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| Stderr)
-        // Internal errors are not reported: if stderr is closed, the report would panic, and the
-        // lease would be lost.
+        // The subscriber must not report its internal errors: if stderr is closed, the report would
+        // panic, and the lease would be lost.
         .log_internal_errors(false);
     match format() {
         LogFormat::Text => logs.with_ansi(io::stderr().is_terminal()).event_format(Lines).init(),
@@ -165,7 +165,7 @@ pub fn complain_of(failure: &Failure) {
     }
 }
 
-/// Returns the line that replaces this number of dropped lines.
+/// Returns a line that says how many lines were dropped.
 fn left_out(lines: u64) -> String {
     let message = format!("{lines} lines are left out here: stderr was not read");
     match format() {
@@ -178,12 +178,14 @@ fn write(line: String) {
     stderr::write(line.into_bytes(), left_out);
 }
 
-/// Limits the warnings about store failures to one warning per minute for each kind of error.
+/// Limits the warnings about errors of the store to one warning per minute, unless the kind of
+/// error changes.
 #[derive(Debug, Default)]
 pub struct Throttle(Option<(Duration, ErrorKind)>);
 
 impl Throttle {
-    /// Returns whether to log this error. A new kind of error is always logged.
+    /// Returns whether to log this error. An error of another kind than the last one is always
+    /// logged.
     pub fn is_due(&mut self, error: &Error) -> bool {
         let (now, kind) = (Process::system().now().boot, error.kind());
         let due = self.0.is_none_or(|(at, before)| {
@@ -252,8 +254,8 @@ impl FormatTime for Utc {
 }
 
 /// Formats an event in a line such as `2026-11-20T23:12:00Z tenure: elected: epoch 3`. The text
-/// after `tenure:` begins with the level unless it is INFO. For an event of a library, the text
-/// also contains the target and the spans.
+/// after `tenure:` begins with the level, unless the level is INFO. For an event of a library, the
+/// text also contains the target and the spans.
 struct Lines;
 
 impl<S, N> FormatEvent<S, N> for Lines

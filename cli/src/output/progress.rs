@@ -1,4 +1,4 @@
-//! The progress of long work: lines on stderr, if that is a terminal.
+//! Shows the progress of long work as lines on stderr, if stderr is a terminal.
 
 use std::io::{self, IsTerminal as _};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,12 +15,12 @@ pub struct Progress {
     is_shown: bool,
     /// Time on the boot clock at which the work began.
     began: Duration,
-    /// Seconds from the beginning of the work to the last line that was shown.
+    /// Time from the beginning of the work to the last line that was shown, in seconds.
     shown: AtomicU64,
 }
 
 impl Progress {
-    /// Starts the reports about the work that `what` names. Shows no line in the first second.
+    /// Starts to report the progress of the work `what`. Shows no line in the first second.
     pub fn of(what: &'static str) -> Progress {
         let is_shown = io::stderr().is_terminal();
         Progress { what, is_shown, began: Process::system().now().boot, shown: AtomicU64::new(0) }

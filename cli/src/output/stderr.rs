@@ -1,5 +1,5 @@
-//! A separate thread writes to stderr. So a reader of stderr that stops reading does not delay
-//! renewals or kills.
+//! Writes to stderr on a separate thread. If the reader of stderr stops reading, this thread
+//! blocks, and renewals and kills are not delayed.
 
 use std::io::{self, Write as _};
 use std::sync::OnceLock;
@@ -10,19 +10,19 @@ use std::time::Duration;
 
 /// Maximum number of writes that wait for the thread. Further writes are dropped and counted.
 const MOST_WAITING: usize = 1_000;
-/// Maximum time that the process waits, before its exit, until the reader of stderr has read all
-/// lines.
+/// Maximum time for which the process waits before its exit, so that the reader of stderr can read
+/// all lines.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
 static THREAD: OnceLock<Option<SyncSender<Message>>> = OnceLock::new();
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
-/// A function that returns the line to write in place of a number of dropped lines.
+/// A function that gets the number of dropped lines, and returns the line to write in their place.
 type LeftOut = fn(u64) -> String;
 
 enum Message {
     Lines(Vec<u8>),
-    /// A request to answer when all earlier messages are written.
+    /// A request that the thread answers after it has written all earlier messages.
     Flush(SyncSender<()>),
 }
 

@@ -1,4 +1,5 @@
-//! The loop of `watch`, `wait` and `group watch`: signals, errors, output, and CMD of `--exec`.
+//! The parts that `watch`, `wait` and `group watch` share: they handle signals and errors, print
+//! changes, and run CMD of `--exec`.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -18,13 +19,14 @@ use crate::process::signals::{ENDING, Signals};
 use crate::process::timer::pause;
 use crate::store::patience::{AFTER_A_FAILURE, patiently};
 
-/// Minimum validity of an observer. An observer has no lease: its validity is the time without an
-/// answer of the store after which it reports `unknown`.
+/// Minimum validity of an observer. An observer has no lease. If the store has not answered for the
+/// time of the validity, the observer reports `unknown`.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// Returns the validity of an observer with this poll interval. A validity is not shorter than the
-/// interval, and has no fractions of a millisecond. So the interval is rounded up to whole seconds.
+/// Returns the validity of an observer with this poll interval. The validity must not be shorter
+/// than the interval or have fractions of a millisecond, so the interval is rounded up to whole
+/// seconds.
 pub fn validity(poll: Option<Duration>, longest: Duration) -> Duration {
     let poll = poll.map_or(0, |poll| poll.as_secs() + 1);
     PATIENCE.max(Duration::from_secs(poll).min(longest))
@@ -128,8 +130,8 @@ impl Watcher {
         }
     }
 
-    /// Returns the observation. If it is a temporary error, logs the error, pauses, and returns
-    /// `None`: the caller must then observe again.
+    /// Returns the observation. After a temporary error, logs the error, pauses, and returns
+    /// `None`. The caller must then observe again.
     pub async fn settle<T>(
         &mut self,
         observed: Option<Result<T, Error>>,

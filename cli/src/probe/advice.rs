@@ -36,8 +36,8 @@ pub fn all(account: &Account, skew: Option<Skew>, left_behind: &[String]) -> Vec
     all.into_iter().flatten().collect()
 }
 
-/// Warns if writes are slow. A request may take at most a fifth of the validity. The advised
-/// validity is ten times the latency, so a request may take twice this latency.
+/// Warns if writes are slow. The timeout of a request is at most a fifth of the validity. The
+/// advised validity is ten times the measured latency, so the timeout is twice this latency.
 fn latency_advice(account: &Account) -> Option<Advice> {
     let writes = [RequestKind::Create, RequestKind::Replace]
         .iter()
@@ -65,8 +65,8 @@ fn clock_advice(skew: Skew) -> Option<Advice> {
             "leave store_clock_margin off; elections without it do not use the store's clock",
         ));
     }
-    // Elections compare no clocks. The advice concerns other uses of the clocks, which a difference
-    // above about 1 s harms.
+    // A difference does not harm elections, because they compare no clocks. A difference above
+    // about 1 s harms other uses of the clocks, and the advice concerns these uses.
     (ahead.abs() - within > 1.0).then(|| {
         Advice::new(
             "clock",

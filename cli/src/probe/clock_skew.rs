@@ -22,7 +22,8 @@ pub struct Skew {
     /// Maximum error of `ahead` in either direction, in seconds.
     pub within: f64,
     pub answers: usize,
-    /// True if no single difference fits all answers: several servers answered, or a clock was set.
+    /// True if no single difference fits all answers. Then servers with different clocks have
+    /// answered, or a clock was set during the probe.
     pub disagree: bool,
 }
 

@@ -51,7 +51,8 @@ pub enum RequestKind {
 }
 
 impl RequestKind {
-    /// Returns two names of this kind of request: one for its latencies, and one for its counts.
+    /// Returns two names of this kind of request. The report uses the first for latencies, and the
+    /// second for the numbers of requests.
     pub fn names(self) -> (&'static str, &'static str) {
         match self {
             RequestKind::Create => ("create", "writes"),
@@ -74,7 +75,7 @@ pub struct Account {
     /// Latency of each answered request, by kind.
     pub took: BTreeMap<RequestKind, Vec<Duration>>,
     pub sightings: Vec<Sighting>,
-    /// Number of keys in all requests for a deletion.
+    /// Number of keys in all delete requests.
     pub deleted_keys: u64,
     /// Number of requests with an unknown outcome.
     pub in_doubt: u64,
@@ -115,8 +116,8 @@ impl Meter {
         lock(&self.account)
     }
 
-    /// Records a key that is about to be written. If the store may limit the rate of writes to one
-    /// key, pauses before a second write to the same key. Does not pause the writers of a race.
+    /// Records a key that is about to be written. If the key was written before, and the store may
+    /// limit the rate of writes to one key, pauses first. Does not pause the writers of a race.
     async fn pace(&self, kind: RequestKind, key: &str) {
         let again = !self.account().keys.insert(key.to_owned());
         let alone = matches!(kind, RequestKind::Create | RequestKind::Replace);
@@ -189,8 +190,8 @@ impl Meter {
         let mut left = Vec::new();
         for attempt in 0..CLEANINGS {
             if attempt > 0 || self.account().in_doubt > 0 {
-                // A write with an unknown outcome may take effect during this pause, and a store
-                // with an error may recover.
+                // During this pause, a write with an unknown outcome may take effect, or a failing
+                // store may recover.
                 pause(AGAIN).await;
             }
             let sought: Vec<String> = keys.iter().cloned().collect();
@@ -279,8 +280,8 @@ impl Store for Meter {
         let failed = self.ask(RequestKind::Delete, Determinacy::Indeterminate, call).await?;
         if failed.is_empty() {
             let mut account = self.account();
-            // Only keys of races are removed from the account. The other keys are few, and further
-            // writes to them must be paced, so they remain in the account.
+            // Only the keys of races are removed from the account. The other keys remain, because
+            // further writes to them must be paced. They are few.
             for key in keys.iter().filter(|key| key.contains("-race-")) {
                 account.keys.remove(key);
             }

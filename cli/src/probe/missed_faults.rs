@@ -6,14 +6,14 @@ use serde::Serialize;
 /// The probability that the races of a probe miss a fault that shows in one of `one_in` races.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Power {
-    /// Average number of races per race in which the fault shows.
+    /// The fault shows in one of this number of races on average.
     pub one_in: u32,
     /// The probability, from 0 to 1, that no race shows the fault.
     pub missed: f64,
 }
 
-/// The frequencies for which a report contains the probability. Each value is an average number of
-/// races per occurrence of a fault.
+/// The frequencies of a fault for which the report shows the probability that it is missed. Each
+/// fault shows in one of this number of races on average.
 const ONE_IN: [u32; 3] = [10, 100, 1_000];
 
 pub fn power(races: u32) -> Vec<Power> {

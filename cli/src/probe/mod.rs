@@ -37,8 +37,8 @@ use crate::store::url::Place;
 
 /// Maximum number of attempts to check one promise if the answers are unclear.
 const ATTEMPTS: u32 = 5;
-/// Pause after the first attempt with an unclear answer. The pause after attempt n is n times as
-/// long.
+/// Pause after the first attempt with an unclear answer. The pause after attempt `n` is `n` times
+/// this duration.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 #[derive(Debug, clap::Args)]
@@ -176,8 +176,8 @@ async fn clean_up(
 /// Interval between two lines about the progress of a probe.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-/// Returns the approximate number of requests that a probe with this number of rounds sends. The
-/// text of the help contains numbers from the same formula.
+/// Returns approximately how many requests a probe with this number of rounds sends. The help text
+/// contains numbers from the same formula.
 fn about(rounds: u32) -> u64 {
     280 + 70 * u64::from(rounds)
 }

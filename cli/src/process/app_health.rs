@@ -56,7 +56,7 @@ const PARTITION: &str = "{partition}";
 /// The longest pause between two checks, and the time limit of one check.
 const LONGEST_LOOK: Duration = Duration::from_secs(5);
 
-/// The way in which the application shows that it works, which `--app-health` sets.
+/// The value of `--app-health`: how the application shows that it works.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Check {
     Url(Url),
@@ -159,8 +159,8 @@ impl AppHealth {
         AppHealth { check, deadline, process, worked: Mutex::default(), healthy }
     }
 
-    /// Checks a CMD that has just started. Returns the reason to stop CMD when CMD has shown no
-    /// sign of health until the deadline. If there is no check, never returns.
+    /// Watches the health of a CMD that has just started. Returns the reason to stop CMD when the
+    /// deadline has passed without a sign of health. Never returns if there is no check.
     pub async fn until_unhealthy(&self) -> String {
         if self.check.is_none() {
             return pending().await;
@@ -196,7 +196,7 @@ impl AppHealth {
         self.deadline
     }
 
-    /// Carries out the check of the application repeatedly. Never completes.
+    /// Repeats the check of the application forever.
     pub async fn run(&self) {
         let looks = async {
             match &self.check {
@@ -233,8 +233,8 @@ impl AppHealth {
         }
     }
 
-    /// Repeatedly compares the time of the last sign of health with the deadline, because no event
-    /// reports that the deadline has passed.
+    /// Compares the time since the last sign of health with the deadline again and again, because
+    /// no event reports that the deadline has passed.
     async fn judge(&self) {
         loop {
             pause((self.deadline / 20).min(Duration::from_millis(250))).await;
@@ -273,8 +273,8 @@ impl AppHealth {
     }
 }
 
-/// Returns the modification time of a file. The time comes from the clock of the file system. So it
-/// is compared only with other modification times of the same file.
+/// Returns the modification time of a file. This time comes from the clock of the file system, so
+/// callers compare it only with other modification times of the same file.
 async fn written(path: &Path) -> Option<SystemTime> {
     let path = path.to_owned();
     // A hanging disk must not delay the renewals, so another thread reads the modification time.
@@ -306,8 +306,8 @@ async fn answers_well(url: &Url) -> bool {
     reply.is_ok_and(|reply| reply.status().is_success())
 }
 
-/// Returns the addresses of the host. `None` if the name has none, or if the system cannot start a
-/// thread that asks for them.
+/// Returns the addresses of the host. Returns `None` if the host has no address, or if the system
+/// cannot start a thread for the lookup.
 async fn addresses(url: &Url) -> Option<Vec<SocketAddr>> {
     if matches!(url.host(), Some(Host::Domain(_))) {
         let url = url.clone();

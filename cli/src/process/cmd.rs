@@ -93,7 +93,7 @@ pub trait GroupWatch<'a> {
     /// Returns the time from the SIGTERM for CMD to the SIGKILL.
     fn grace(&self) -> Duration;
 
-    /// Returns whether CMD was killed, or got SIGTERM, because the lease ends.
+    /// Returns whether the end of the lease has caused SIGTERM or SIGKILL for CMD.
     fn lost(&self) -> bool;
 
     /// Waits for the future `what`, and watches CMD and its descendants during the wait.

@@ -36,20 +36,20 @@ pub fn command(text: &str) -> Result<String, String> {
 
 /// The time from the SIGTERM for CMD to the SIGKILL when `watch` ends.
 const GRACE: Duration = Duration::from_secs(10);
-/// The interval between two checks whether the process group of CMD has ended.
+/// The interval between two checks of whether the process group of CMD has ended.
 const LOOK: Duration = Duration::from_millis(20);
 /// Maximum length of a variable's value in bytes. A longer value is replaced by an empty value,
 /// because Linux cannot start a process with a value of 128 KiB.
 const LONGEST_VALUE_BYTES: usize = 100_000;
 
-/// A change that `watch` has observed, with the environment and the standard input of the CMD for
-/// it.
+/// A change that `watch` has observed. It contains the environment and the standard input with
+/// which CMD runs for the change.
 #[derive(Debug)]
 pub struct ExecChange {
     /// Number of the partition that has changed. A watch of an election always uses the same
     /// number.
     pub of: u32,
-    /// Text that names the change in log lines.
+    /// Short description of the change for log lines.
     pub what: String,
     pub environment: Vec<(&'static str, String)>,
     /// JSON of the change, which CMD gets on its standard input.
@@ -85,8 +85,8 @@ impl Exec {
     }
 }
 
-/// Changes for which CMD has not run. For each partition, only the newest change is kept. It keeps
-/// the place that the partition's first waiting change had in the order.
+/// Changes for which CMD has not run. For each partition, only the newest change is kept. A newer
+/// change takes the position of the change that it replaces in the order.
 struct Waiting {
     changes: UnboundedReceiver<ExecChange>,
     order: VecDeque<u32>,

@@ -12,8 +12,8 @@ use crate::output::print::{in_seconds, plain};
 
 pub use pulse::Pulse;
 
-/// Returns the maximum age of the store's last answer while a process is ready: the longest regular
-/// pause between two requests, plus the timeouts of two requests.
+/// Returns the maximum age that the store's last answer may have while a process counts as ready.
+/// It is the longest regular pause between two requests, plus the timeouts of two requests.
 pub fn recent(longest_pause: Duration, request_timeout: Duration) -> Duration {
     longest_pause.saturating_add(request_timeout.saturating_mul(2))
 }
@@ -25,7 +25,8 @@ pub fn denied(failure: Option<&Error>) -> Option<Reply> {
     Some(Reply::text(503, &plain(&failure.to_string())))
 }
 
-/// Returns the 503 reply of `/readyz` if the store has answered `ago`, longer ago than `recent`.
+/// Returns the 503 reply of `/readyz` if the store's last answer is older than `recent`. `ago` is
+/// the age of this answer, or `None` if the store has not answered.
 pub fn answered_lately(ago: Option<Duration>, recent: Duration) -> Option<Reply> {
     silence(ago, recent).map(|silence| Reply::text(503, &silence))
 }
@@ -40,9 +41,9 @@ fn silence(ago: Option<Duration>, recent: Duration) -> Option<String> {
     }
 }
 
-/// Returns the state of an election in a line, such as `held: leading epoch 7, 42s left`. `role` is
-/// the role of this candidate. If this candidate leads, `own` contains its epoch and the time left
-/// of its lease.
+/// Returns a line about the state of an election, such as `held: leading epoch 7, 42s left`. `role`
+/// is the role of this candidate. If this candidate leads, `own` contains its epoch and the time
+/// left of its lease.
 pub fn in_a_line(
     state: LeaseState,
     role: &str,

@@ -36,9 +36,9 @@ impl Pulse {
         Pulse { clock: Arc::clone(clock), turned, systemd, changed: Notify::new() }
     }
 
-    /// Runs the main task and records each second in which it runs. Each second and after each
-    /// change, the same task reports the state to systemd. So if the main task hangs, systemd gets
-    /// no reports.
+    /// Runs `task`, the main task of this process, and records each second that it is not stuck.
+    /// Also reports the state to systemd, each second and after each change. The same Tokio task
+    /// does both, so if the main task hangs, systemd gets no reports.
     pub async fn of<T>(
         &self,
         state: impl Fn() -> ServiceState,

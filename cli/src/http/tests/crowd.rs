@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use super::*;
 
 const REQUEST: &[u8] = b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
-/// The time limit for a reply that must come soon.
+/// The time limit for a reply that the server must send without a long wait.
 const SOON: Duration = Duration::from_millis(2_500);
 
 async fn asked(serving: &Serving) -> TcpStream {

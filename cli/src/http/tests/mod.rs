@@ -249,8 +249,8 @@ async fn an_unread_stream_is_closed() {
     rest(stream).await;
 }
 
-/// Before the fix, two processes could find the same dead socket, and both listened at its path.
-/// Clients reached only one of them.
+/// Before the fix, two processes could find the same dead socket and both listen at its path.
+/// Clients then reached only one of the two processes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn regression_one_process_of_many_replaces_a_dead_socket() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -286,7 +286,8 @@ async fn regression_one_process_of_many_replaces_a_dead_socket() {
     }
 }
 
-/// Before the fix, files that other threads created at the same time got the mode of the socket.
+/// Before the fix, a file got the restricted mode of a socket if another thread created the file
+/// while the socket was created.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn regression_a_socket_changes_no_mode_of_other_files() {
     use std::os::unix::fs::PermissionsExt as _;

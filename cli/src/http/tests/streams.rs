@@ -16,8 +16,8 @@ async fn open_stream(serving: &Serving) -> TcpStream {
     stream
 }
 
-/// Returns a server that replies to each request with an endless stream. `answer` makes the answer
-/// from the events.
+/// Returns a server that replies to each request with an endless stream of events. The function
+/// `answer` turns the stream into the [`Answer`].
 fn streaming(answer: fn(BoxStream<'static, String>) -> Answer) -> Serving {
     let handler: Handler = Arc::new(move |_| {
         let first = futures::stream::once(std::future::ready("data: 1\n\n".to_owned()));

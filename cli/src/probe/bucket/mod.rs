@@ -20,7 +20,8 @@ pub async fn look(store: &S3Store, prefix: &str) -> (Vec<Setting>, Vec<Advice>) 
 }
 
 fn check(settings: &BucketSettings, prefix: &str) -> (Vec<Setting>, Vec<Advice>) {
-    // The starts of the keys to check: epochs and the single object, assignments, and sessions.
+    // The beginnings of the keys to check. Epoch objects and `lock.json` begin with `lock`. The
+    // keys of assignments and of sessions follow.
     let keys = ["lock", "assignment-", "members/"].map(|key| format!("{prefix}{key}"));
     let (mut lines, mut advice) = (Vec::new(), Vec::new());
     let rules = settings.lifecycle.as_ref().map(|rules| {
