@@ -1,4 +1,5 @@
-//! Messages to systemd: readiness, a status text, the watchdog and the end. See sd_notify(3).
+//! Messages to systemd. They report readiness, a status text and the end of this process, and they
+//! reset the watchdog. See sd_notify(3).
 //!
 //! A send never blocks, because the main task must continue while systemd hangs and the queue of
 //! its socket is full. A send of the crate `sd-notify` would block in this case.
@@ -19,8 +20,7 @@ use super::lock::lock;
 use crate::output::print::plain;
 
 /// The environment variables that systemd sets for this process. CMD and hooks do not inherit these
-/// variables, because CMD or a hook could otherwise send messages to systemd on behalf of this
-/// process.
+/// variables, so they cannot send messages to systemd on behalf of this process.
 pub const OWN_VARIABLES: [&str; 3] = [SOCKET, "WATCHDOG_PID", WATCHDOG];
 const SOCKET: &str = "NOTIFY_SOCKET";
 const WATCHDOG: &str = "WATCHDOG_USEC";
@@ -42,7 +42,7 @@ pub struct ServiceState {
 #[derive(Debug)]
 pub struct Systemd {
     socket: Option<OsString>,
-    /// If systemd receives no message for this time, it restarts this process.
+    /// Time after which systemd restarts this process if no message arrives.
     watchdog: Option<Duration>,
     sent: Mutex<Sent>,
 }
@@ -115,7 +115,8 @@ impl Systemd {
     /// Reports to systemd that this process is about to end.
     pub fn notify_stopping(&self) {
         if let Some(socket) = &self.socket {
-            // systemd also notices the end of the process, so the error is ignored.
+            // systemd notices the end of this process even without the message, so the error is
+            // ignored.
             let _ = send(socket, "STOPPING=1");
         }
     }

@@ -1,4 +1,4 @@
-//! One leadership: from the start of CMD to the end of its last descendant.
+//! One leadership, from the start of CMD to the end of the last descendant of CMD.
 
 use std::convert::Infallible;
 use std::future::{Future, pending};
@@ -185,7 +185,7 @@ fn environment(job: &Job, epoch: Epoch, turn: Option<&Turn>) -> Vec<(&'static st
     environment
 }
 
-/// Watches CMD of a leader: forwards signals to CMD, and sends new deadlines to the guard after
+/// Watches the CMD of a leader. Forwards signals to CMD, and sends new deadlines to the guard after
 /// each renewal.
 struct LeadWatch<'a, E> {
     job: &'a Job,
@@ -198,10 +198,10 @@ struct LeadWatch<'a, E> {
     /// to end, this future never completes.
     app: BoxFuture<'a, String>,
     signals: &'a mut Signals,
-    /// True after the loss of the leadership. Renewals then no longer change the deadlines.
+    /// True after the loss of the leadership. From then on, renewals do not change the deadlines.
     lost: bool,
     at_risk: bool,
-    /// The reason to stop CMD, after a check has found CMD unhealthy. Renewals then no longer
+    /// The reason to stop CMD, after a check has found CMD unhealthy. From then on, renewals do not
     /// change the deadlines.
     unhealthy: Option<String>,
     /// True if a signal has asked `tenure` to end. SIGHUP does not count, because many daemons

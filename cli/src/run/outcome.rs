@@ -40,8 +40,8 @@ impl Outcome {
 }
 
 /// Returns the exit code of a service after CMD has ended under a valid lease. The code of CMD is
-/// not passed on, because a supervisor acts on the exit codes of `tenure`, and could confuse them
-/// with a code of CMD.
+/// not passed on. A supervisor acts on the exit codes of `tenure`, and must not mistake a code of
+/// CMD for one of these codes.
 pub fn code_of_service(code: u8, asked_to_end: bool) -> u8 {
     match code {
         0 => 0,

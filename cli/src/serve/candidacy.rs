@@ -215,7 +215,8 @@ mod tests {
     const MARGIN: Duration = Duration::from_secs(2);
     const TIMES: Times = Times { validity: VALIDITY, margin: MARGIN, recent: VALIDITY };
 
-    /// Returns a candidacy that leads. The test can make its requests to the store fail.
+    /// Returns a candidacy that leads. The test can make the requests of this candidacy to the
+    /// store fail.
     async fn leading(world: &World, name: &str) -> (Arc<Candidacy>, tenure::Leadership) {
         let election = world.node(name).build().expect("settings that fit");
         let process = Process::system().with_clock(Arc::new(world.clock.clone()));

@@ -12,8 +12,8 @@ use crate::election::LeaseState;
 use crate::output::print::json_line;
 
 /// The last state that a stream has sent. Each event describes the election at the moment at which
-/// it is sent. Unread events wait in the buffers of the connection, so an event may be old when the
-/// client reads it. The newer events then follow immediately.
+/// the event is sent. Unread events wait in the buffers of the connection, so an event may be old
+/// when the client reads it. The newer events then follow immediately.
 #[derive(Debug, Default)]
 struct SentElection {
     leads: Option<u64>,
@@ -157,8 +157,8 @@ mod tests {
             (candidacy, leadership)
         }
 
-        /// A change that a task of this process makes wakes each stream, even in the middle of its
-        /// poll interval.
+        /// If a task of this process makes a change, the change wakes each stream, even in the
+        /// middle of the stream's poll interval.
         #[tokio::test(start_paused = true)]
         async fn a_change_by_a_task_is_sent_immediately() {
             let world = World::new();

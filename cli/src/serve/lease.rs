@@ -32,9 +32,9 @@ impl ServeLeaseArgs {
         self.election.lease.look_every().saturating_mul(2)
     }
 
-    /// Returns the margin: how long before the end of its lease a leadership is reported as ended.
-    /// The application has this time to react. Fails if the validity is too short for a renewal and
-    /// its retry.
+    /// Returns the margin. A leadership is reported as ended this long before the end of its lease,
+    /// so that the application has this time to react. Fails if the validity is too short for a
+    /// renewal and its retry.
     pub fn margin(&self) -> Result<Duration, String> {
         let validity = self.election.lease.validity;
         let margin = SHORTEST_MARGIN.max(validity / 20);

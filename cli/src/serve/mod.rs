@@ -1,5 +1,5 @@
-//! `tenure serve`: campaigns and joins groups for an application in another container or language,
-//! which uses an HTTP API.
+//! `tenure serve`: campaigns and joins groups for an application in another container or language.
+//! The application uses an HTTP API.
 
 mod api;
 mod body;

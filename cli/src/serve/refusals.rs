@@ -1,4 +1,5 @@
-//! The error replies of the API for elections, and for both elections and groups.
+//! The error replies of the API for elections, and the error replies that elections and groups
+//! share.
 
 use crate::http::refusal::Refusal;
 

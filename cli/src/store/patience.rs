@@ -12,8 +12,8 @@ use crate::exit::Failure;
 use crate::output::print::plain;
 use crate::process::timer::pause;
 
-/// Runs a part of a service. Returns false if the part panicked. Logs the panic, which must not end
-/// the service.
+/// Runs a part of a service. Returns false if the part panicked. The panic is logged, and does not
+/// end the service.
 pub async fn caught(part: impl Future<Output = ()>) -> bool {
     let ended = AssertUnwindSafe(part).catch_unwind().await;
     if let Err(panic) = &ended {
@@ -35,7 +35,7 @@ pub async fn on_a_thread<T: Send + 'static>(
     started.await.map_err(|error| error.to_string())
 }
 
-/// Maximum duration of the retries of temporary failures at the start of a verb.
+/// Maximum time for which a verb retries after temporary failures at its start.
 pub const AT_START: Duration = Duration::from_secs(10);
 /// Minimum time limit of the retries after a refusal by the machine's metadata service. The library
 /// uses the same value.

@@ -92,8 +92,9 @@ struct Timeline {
 }
 
 impl Timeline {
-    /// Reads the epochs that have changed since the last call: all new epochs, and the epoch before
-    /// them, which has ended. If the read fails, a later call repeats the read after a pause.
+    /// Reads the epochs that have changed since the last call. These are all new epochs, and the
+    /// newest known epoch, which has ended. If the read fails, a later call repeats the read after
+    /// a pause.
     async fn update(&mut self, place: &Place, layout: Layout, newest: NewestEpoch) {
         let waits = self.failed.as_ref().is_some_and(|(_, next)| place.board.now() < *next);
         if self.read == Some(newest) || waits {
@@ -108,8 +109,8 @@ impl Timeline {
         let new = newest.epoch.map_or(0, |epoch| epoch.get()).abs_diff(known);
         let limit = usize::try_from(new).unwrap_or(EPOCHS).saturating_add(2).min(EPOCHS);
         let mut spans = read(place, layout, limit).await;
-        // Further epochs may have begun since the poll. If the first read therefore leaves a gap
-        // after the known epochs, a second read returns as many epochs as the timeline shows.
+        // Further epochs may have begun since the poll. If the first read leaves a gap after the
+        // known epochs for this reason, a second read returns as many epochs as the timeline shows.
         let oldest = spans.as_ref().ok().and_then(|spans| spans.iter().map(|it| it.epoch).min());
         if oldest > Some(known.max(1)) && limit < EPOCHS {
             spans = read(place, layout, EPOCHS).await;
@@ -331,7 +332,7 @@ mod tests {
     }
 
     /// Before the fix, if the objects of an election were deleted and a new election began, the
-    /// page showed the epochs of both as one history.
+    /// page showed the epochs of the old and the new election as one history.
     #[tokio::test]
     async fn regression_a_new_election_replaces_the_deleted_one() {
         let (mut place, mut timeline) = (place(), Timeline::default());

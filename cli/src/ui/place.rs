@@ -1,5 +1,5 @@
-//! The task of `tenure ui` for one store: it searches for elections, groups and jobs, and follows
-//! each.
+//! The task of `tenure ui` for one store. The task searches for elections, groups and jobs, and
+//! follows them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,9 +53,10 @@ pub struct Place {
     pub board: Arc<Board>,
     pub store: Arc<dyn Store>,
     pub prefix: String,
-    /// Name of the place for people: the URL of the store, and the prefix.
+    /// Name of the election, group or job for people. The name is the URL of the store, and the
+    /// prefix.
     pub name: String,
-    /// Key of the card of this place on the board.
+    /// Key of the card on the board.
     pub id: String,
     pub poll: Duration,
 }
@@ -141,7 +142,7 @@ async fn vanished(url: &StoreUrl, poll: Duration) {
     }
 }
 
-/// Returns the URL of a place, escaped for people.
+/// Returns the URL of an election, a group or a job, escaped for people.
 fn name_of(url: &str, searched: &str, prefix: &str) -> String {
     let searched = searched.trim_end_matches('/');
     let rest = prefix.strip_prefix(searched).unwrap_or(prefix).trim_start_matches('/');
@@ -154,14 +155,14 @@ fn name_of(url: &str, searched: &str, prefix: &str) -> String {
 struct Followers {
     tasks: JoinSet<()>,
     running: BTreeMap<Found, AbortHandle>,
-    /// One permit for each place that may still be followed. The followers of all stores share
-    /// these permits.
+    /// One permit for each election, group or job that may still be followed. The followers of all
+    /// stores share these permits.
     slots: Arc<Semaphore>,
 }
 
 impl Followers {
-    /// Starts followers for new places, and ends the followers of deleted places. Returns the names
-    /// of the places that are not followed, because the maximum number of followers is reached.
+    /// Starts followers for new elections, groups and jobs, and ends the followers of deleted ones.
+    /// If the maximum number of followers is reached, returns the names of the rest.
     fn update(
         &mut self,
         search: &Search,
@@ -196,8 +197,8 @@ impl Followers {
     }
 }
 
-/// The card of a place that is followed. Dropping this value at the end of the task removes the
-/// card.
+/// The card of a followed election, group or job. The drop of this value at the end of the task
+/// removes the card.
 struct ShownCard {
     board: Arc<Board>,
     id: String,
@@ -209,8 +210,8 @@ impl Drop for ShownCard {
     }
 }
 
-/// Follows one place. If the follower panics, starts it again. The slot is free again after the end
-/// of this task.
+/// Follows one election, group or job. A follower that panics is started again. The slot is free
+/// again after the end of this task.
 async fn follow_place(kind: FoundKind, place: Place, _slot: OwnedSemaphorePermit) {
     let _card = ShownCard { board: Arc::clone(&place.board), id: place.id.clone() };
     loop {
@@ -238,8 +239,8 @@ mod tests {
         Search { found: prefixes.iter().map(job).collect(), complete: true }
     }
 
-    /// Before the fix, each store had its own maximum number of followed places, and several stores
-    /// together could exceed the limit of the page.
+    /// Before the fix, the limit of followed elections, groups and jobs applied to each store
+    /// separately. So several stores together could exceed the limit of the page.
     #[tokio::test]
     async fn regression_all_stores_share_the_bound() {
         let slots = Arc::new(Semaphore::new(3));

@@ -1,5 +1,5 @@
-//! The rules that a finished run must satisfy. For each rule, a test checks a story that breaks the
-//! rule.
+//! The rules that a finished run must satisfy. For each rule, a test gives the checker an invented
+//! story that breaks the rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,7 +18,8 @@ const GUARD_WAKES_NS: u64 = 500_000_000;
 /// Time between the moment when a guard begins to kill its child and the end of the lease.
 const KILL_MARGIN_NS: u64 = 200_000_000;
 
-/// The observations and logs of a run of the chaos test, which the checker compares with its rules.
+/// The observations and logs of one run of the chaos test. The checker compares this story with its
+/// rules.
 pub struct Story {
     lives: Vec<Life>,
     manifest: Vec<(u64, Entry)>,

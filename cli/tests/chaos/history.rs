@@ -1,5 +1,6 @@
 //! Checks a history of grants, renewals and writes with stateright's checker. The history must be
-//! linearizable: a single register that refuses lower epochs must be able to produce it.
+//! linearizable. This means that one register that refuses lower epochs could have produced the
+//! same history.
 
 use stateright::semantics::{ConsistencyTester as _, LinearizabilityTester, SequentialSpec};
 
@@ -9,8 +10,8 @@ const PIECE: usize = 60;
 /// Stack size of the thread that runs the checker. The checker recurses once for each call.
 const STACK: usize = 1 << 30;
 
-/// The register: the leader, and the manifest that the leaders write. All processes together must
-/// behave like this register.
+/// The register of the checker. It contains the leader, and the manifest that the leaders write.
+/// All processes together must behave like this register.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Guarded {
     granted: u64,

@@ -1,4 +1,4 @@
-//! A process that the test kills, stops, and starts again after its exit.
+//! A process that the test kills, stops (SIGSTOP), and starts again after its exit.
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt as _;
@@ -43,8 +43,8 @@ impl Process {
         self.process.is_some()
     }
 
-    /// Returns whether a fault may affect the process now: it runs, and no fault has stopped it,
-    /// its guard or its child.
+    /// Returns whether a fault may affect the process now. The process must run, and no fault may
+    /// have stopped the process, its guard or its child.
     pub fn is_free(&self) -> bool {
         self.lives() && self.stopped.is_empty()
     }
@@ -116,7 +116,7 @@ pub fn compacted(folder: &Path, pointer: &str) -> u64 {
     reports.filter_map(|report: serde_json::Value| report.pointer(pointer)?.as_u64()).sum()
 }
 
-/// Returns the exit code in the form of a shell: 128 + n after signal n.
+/// Returns the exit code that a shell would report. After a signal n, this is 128 + n.
 pub fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }

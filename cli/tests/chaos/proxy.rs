@@ -86,8 +86,8 @@ impl Proxy {
         self.shared.cuts.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the number of connections that the proxy has cut after their request had taken
-    /// effect.
+    /// Returns the number of connections that the proxy has cut after a request of the connection
+    /// had taken effect.
     pub fn cut(&self) -> usize {
         self.shared.cut.load(Ordering::Relaxed)
     }

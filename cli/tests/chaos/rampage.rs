@@ -15,7 +15,8 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(15);
 pub const PATIENCE_NS: u64 = 180_000_000_000;
 pub const SECOND_NS: u64 = 1_000_000_000;
 
-/// The seed and the duration of a run, which the environment may set, and the folder of its logs.
+/// The seed, the duration and the log folder of a run. The environment may set the seed and the
+/// duration.
 pub struct Run {
     seconds: u64,
     seed: u64,

@@ -34,7 +34,7 @@ pub struct Epoch {
     pub renewed: Vec<Seen>,
     /// The first time at which a poll showed that the epoch was resigned.
     pub resigned_ns: Option<u64>,
-    /// A time shortly before the start of the last poll, which read `record`.
+    /// A time shortly before the start of the last poll. This poll has read `record`.
     looked_ns: u64,
     record: Value,
 }
@@ -71,8 +71,8 @@ impl Watch {
             match backend.epoch_object(epoch)? {
                 Some(body) => self.note(epoch, &body, looked_ns, now_ns()),
                 None if epoch == before => {
-                    // The object is missing: either a greater epoch exists and the compactor
-                    // deleted this one, or the store lost it.
+                    // The object is missing. If a greater epoch exists, the compactor has deleted
+                    // this object. If none exists, the store has lost the object.
                     match backend.epochs_after(epoch)?.first() {
                         Some(next) => self.newest = next - 1,
                         None => self.wrong.push(format!("epoch {epoch}, the newest, is missing")),

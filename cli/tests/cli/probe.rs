@@ -75,7 +75,7 @@ fn the_help_states_the_number_of_requests() {
         let requests = report["requests"].as_object().expect("an object");
         requests.values().filter_map(Value::as_u64).sum::<u64>()
     };
-    // The number of requests per round varies: only the first 20 rounds read the object after their
+    // The number of requests per round varies. Only the first 20 rounds read the object after their
     // writes, and every second round has two races. A probe of more than 20 rounds sends two
     // additional requests, which delete the keys of finished rounds.
     let (twenty, more) = (sent(20), sent(22));

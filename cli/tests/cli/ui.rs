@@ -204,8 +204,8 @@ fn regression_an_empty_store_is_searched_again_soon() {
     shows(&ui, "election", "the election", |card| card["leader"] == "a");
 }
 
-/// Before the fix, if the directory of a store vanished, the card of the store showed this error
-/// only after a minute, and the card of the election after half a minute.
+/// Before the fix, if the directory of a store vanished, the page showed this error too late. The
+/// card of the store showed it after a minute, and the card of the election after half a minute.
 #[test]
 fn regression_a_vanished_directory_is_shown_soon() {
     let scene = Scene::new(TENURE);

@@ -10,8 +10,8 @@ use super::view::{EventView, MemberView, PartitionView};
 use crate::output::print::json_line;
 use crate::serve::event_stream;
 
-/// The last state that a stream has sent. Each event describes the member at the moment at which it
-/// is sent, and contains at most one partition.
+/// The last state that a stream has sent. Each event describes the member at the moment at which
+/// the event is sent, and contains at most one partition.
 #[derive(Debug, Default)]
 struct SentMember {
     /// The number of changes of the member, and whether the member was at risk, both at the last
@@ -99,8 +99,8 @@ impl SentMember {
             }
             self.owned.insert(number, new);
         }
-        // The stream sends `safe` after a renewal, but not after the end of a session, which
-        // `role_changed` reports. A member that leaves while it is at risk stays at risk.
+        // The stream sends `safe` after a renewal. After the end of a session it sends only
+        // `role_changed`. A member that leaves while it is at risk stays at risk.
         let was_at_risk = self.at_risk && view.session.is_some();
         if at_risk != was_at_risk {
             text.push_str(&event_text(if at_risk { "at_risk" } else { "safe" }, None));
@@ -199,8 +199,8 @@ mod tests {
         assert_eq!(said(&view("member", Some("t")), &[]), "role_changed");
     }
 
-    /// A stream does not send the states between two polls. But if it has sent a grant of a
-    /// partition, it sends the loss of this token, even if the member owns the partition again at
+    /// A stream does not send the states between two polls. But after the stream has sent a grant,
+    /// it also sends the loss of the granted token, even if the member owns the partition again at
     /// the next poll.
     #[test]
     fn a_loss_and_a_new_grant_between_polls_are_both_sent() {

@@ -24,8 +24,8 @@ const BACK_OFF: Duration = Duration::from_secs(1);
 pub struct Member {
     pub common: Common<GroupOrder>,
     pub group: Group,
-    /// Time for which the group reserves the partitions of this member after it has left, for its
-    /// name.
+    /// Time for which the group reserves the partitions for the name of this member, after this
+    /// member has left.
     pub leave_for: Option<Duration>,
     state: Mutex<MemberState>,
 }
@@ -106,8 +106,8 @@ pub enum GroupOrder {
 /// The options of an order to leave.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Leave {
-    /// Time for which the group reserves the partitions of this member after it has left, for its
-    /// name.
+    /// Time for which the group reserves the partitions for the name of this member, after this
+    /// member has left.
     pub keep: Option<Duration>,
     /// Time for which this member does not join again. `None` means the default.
     pub pause: Option<Duration>,

@@ -1,4 +1,4 @@
-//! The groups of a sidecar: this process is a member of each on behalf of its application.
+//! The groups of a sidecar. The sidecar is a member of each group on behalf of its application.
 
 pub mod api;
 mod events;

@@ -1,5 +1,5 @@
-//! The task of a sidecar in one group: joins the group and tracks the owned partitions until the
-//! process ends.
+//! The task of a sidecar in one group. The task joins the group, and tracks the owned partitions
+//! until the process ends.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -138,8 +138,8 @@ impl Following<'_> {
                     grace = Box::pin(pause(self.task.grace));
                     self.drain();
                 }
-                // While this process ends, the health is not checked: the application has the whole
-                // grace, even if it is not healthy.
+                // While this process ends, the health is not checked, because even an unhealthy
+                // application has the whole grace.
                 () = until(&mut task.healthy, false), if !self.draining => {
                     return MembershipOver::GivenUp("app_unhealthy");
                 }

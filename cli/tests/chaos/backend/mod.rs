@@ -1,5 +1,5 @@
-//! The common store of the processes: the S3 server of the tests with its faults, a directory, or a
-//! server that the environment names.
+//! The store that all processes of a run share. It is the S3 server of the tests with its faults, a
+//! directory, or a server that the environment names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -41,7 +41,7 @@ pub struct Backend {
     /// of the directory.
     away_until_ns: Option<u64>,
     lock: Option<File>,
-    /// The file that makes the directory's disk fail while it exists.
+    /// While this file exists, the disk of the directory fails.
     trigger: Option<PathBuf>,
 }
 
@@ -105,8 +105,8 @@ impl Backend {
     pub fn of_group(mut self, members: usize) -> Backend {
         self.numbered = "assignment-";
         self.faulted = &[("/assignment-", 3), ("/members/", 5), ("", 12)];
-        // Hold the lock for a shorter time than in an election, because a group has more writers,
-        // and a stopped process may also hold the lock.
+        // The test holds the lock for a shorter time than in an election. A group has more writers,
+        // and a process that the test has stopped may hold the lock as well.
         self.longest_lock_ms = 500;
         let endpoint = |member| {
             let env = self.env(member);

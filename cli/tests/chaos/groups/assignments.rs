@@ -91,8 +91,8 @@ impl Assignments {
                     self.wrong.push(format!("assignment {} was overwritten", next - 1));
                 }
                 Some(_) => {}
-                // The object is missing: either a newer assignment exists and the compactor deleted
-                // this one, or the store lost it.
+                // The object is missing. If a newer assignment exists, the compactor has deleted
+                // this object. If none exists, the store has lost the object.
                 None => match backend.epochs_after(next - 1)?.first() {
                     Some(first) => next = *first,
                     None => {

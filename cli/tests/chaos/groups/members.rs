@@ -15,9 +15,9 @@ use crate::lines;
 use crate::process::{Process, code, compacted, compactor};
 use crate::rampage::Victims;
 
-/// The allowed exit codes: 0 for a member that has left, two codes for a process that a signal has
-/// killed, and 69 for a compactor whose store does not answer. A panic, or a member that cannot
-/// join, fails the test.
+/// The allowed exit codes: 0, two codes for a process that a signal has killed, and 69. A member
+/// that has left exits with 0. A compactor exits with 69 if its store does not answer. A panic, or
+/// a member that cannot join, fails the test.
 const EXPECTED: [i32; 4] = [0, 128 + 9, 128 + 15, 69];
 
 /// Number of members into which the test injects no fault at any time.
@@ -158,7 +158,8 @@ impl Members {
         self.assignments.newest.as_ref().is_some_and(|it| it.owns(member))
     }
 
-    /// Stops a member that owns a partition until the end of the run, and returns its name.
+    /// Stops one of the members that own a partition, and returns its name. The member stays
+    /// stopped until the end of the run.
     pub fn stop_one(&mut self) -> Option<String> {
         let number = *self.at_work().first()?;
         let member = &mut self.members[number];

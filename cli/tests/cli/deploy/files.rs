@@ -1,5 +1,5 @@
-//! Checks the files of `deploy`: their JSON is valid, and their commands run.
-//! `scripts/ci/deploy.sh` checks YAML, HCL and units.
+//! Checks that the JSON in the files of `deploy` is valid, and that the commands in these files
+//! run. `scripts/ci/deploy.sh` checks YAML, HCL and units.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;

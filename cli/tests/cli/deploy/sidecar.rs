@@ -20,8 +20,8 @@ fn words(list: &Yaml) -> Vec<String> {
     words.map(|word| word.as_str().expect("a word").to_owned()).collect()
 }
 
-/// Returns the options of the manifest for a test: with free ports instead of the fixed ports, and
-/// without `--name` and `--log-format`.
+/// Returns the options of the manifest, changed for a test. Free ports replace the fixed ports, and
+/// `--name` and `--log-format` are removed.
 fn options(args: &[String]) -> Vec<String> {
     let places = [("127.0.0.1:4040", "127.0.0.1:0"), ("0.0.0.0:8081", "127.0.0.1:0")];
     let word = |word: &String| {

@@ -1,4 +1,5 @@
-//! Tests of `tenure group depose` on a directory, which the test's members also use.
+//! Tests of `tenure group depose` on a directory. Members in the process of the test use the same
+//! directory.
 
 use std::fs::File;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Tests of `tenure group` on a directory, which a member in this process also uses.
+//! Tests of `tenure group` on a directory. A member in the process of the test uses the same
+//! directory.
 
 mod depose;
 mod elsewhere;

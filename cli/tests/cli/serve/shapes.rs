@@ -8,8 +8,8 @@ use crate::TENURE;
 use tenure_testkit::command::eventually;
 use tenure_testkit::command::scene::Scene;
 
-/// Reads the leader as the Node.js application of the blog does: the body of `GET /` is one JSON
-/// object with the field `name`.
+/// Reads the leader as the Node.js application of the blog does. This application expects that the
+/// body of `GET /` is one JSON object with the field `name`.
 fn node_js_is_master(sidecar: &Sidecar, hostname: &str) -> bool {
     let (status, body) = sidecar.ask("GET", "/", "");
     assert_eq!(status, 200, "{body}");

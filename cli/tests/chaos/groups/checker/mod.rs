@@ -1,5 +1,5 @@
-//! The rules that a finished run must satisfy. For each rule, a test checks a story that breaks the
-//! rule.
+//! The rules that a finished run must satisfy. For each rule, a test gives the checker an invented
+//! story that breaks the rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,7 +25,8 @@ pub const ENOUGH_ASSIGNMENTS: usize = 8;
 pub const ENOUGH_TOKENS: usize = 2;
 pub const ENOUGH_APPENDS: usize = 5;
 
-/// The observations and logs of a run with a group, which the checker compares with its rules.
+/// The observations and logs of one run with a group. The checker compares this story with its
+/// rules.
 pub struct Story {
     /// Log lines of each worker process.
     workers: Vec<Vec<Line>>,
@@ -122,9 +123,9 @@ impl Story {
         Ok(())
     }
 
-    /// Checks the grants by four rules: the assignments give each token to one session, work ran at
-    /// most once under each token, every entry and every claim has a granted token, and no
-    /// partition was taken from its owner.
+    /// Checks four rules of grants. The assignments give each token to one session. Work ran at
+    /// most once under each token. Every entry and every claim has a granted token. No partition
+    /// was taken from its owner.
     fn check_grants(&self) -> Result<(), String> {
         let mut granted = BTreeSet::new();
         for line in self.lines() {

@@ -1,4 +1,5 @@
-//! Checks of the order of events: the owners of a partition, and the calls on its log.
+//! Checks the order of the owners of a partition, and the order of the calls on the log of a
+//! partition.
 
 use std::collections::BTreeMap;
 

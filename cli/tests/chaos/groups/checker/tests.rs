@@ -1,4 +1,5 @@
-//! Tests the checker of runs with a group: a correct story, and stories that break its rules.
+//! Tests the checker of runs with a group, with a correct story and with stories that break its
+//! rules.
 
 use super::*;
 use crate::history::Op;

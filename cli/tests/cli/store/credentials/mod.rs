@@ -90,8 +90,7 @@ impl Leader {
         leader
     }
 
-    /// Returns the number of session tokens that the server has received and that have expired
-    /// since.
+    /// Returns how many of the session tokens that the server has received have expired by now.
     fn ended(&self) -> usize {
         let now = Process::system().now().wall.as_secs();
         let requests = self.server.requests();

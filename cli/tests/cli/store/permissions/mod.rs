@@ -60,8 +60,9 @@ async fn elect(store: Arc<dyn Store>, name: &str, layout: Layout) -> Result<Lead
     election(store, name, layout)?.campaign().await
 }
 
-/// Does the work of a candidate: create an election, proclaim data (which renews the lease),
-/// resign, succeed a leader that has resigned, and take over after a lease that has lapsed.
+/// Does the work of candidates. The first candidate creates an election, proclaims data, which
+/// renews the lease, and resigns. The second succeeds the resigned leader. The third takes over
+/// after a lapse.
 async fn campaigns(store: Arc<dyn Store>, layout: Layout) -> Result<(), Failure> {
     let first = elect(store.clone(), "a", layout).await?;
     first.proclaim(serde_json::json!({ "at": "here" })).await?;
