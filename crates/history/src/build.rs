@@ -9,11 +9,11 @@ use super::{Dated, LeadershipSpan, TimeEstimate};
 use tenure::internals::Record;
 use tenure::{Epoch, EpochEnd};
 
-/// Maximum length of a name, in bytes. Longer names are cut, because a history has thousands of
-/// records, and a record that another program wrote can have a name of 64 KiB.
+/// Maximum length of a name, in bytes. The reader cuts longer names. A history has thousands of
+/// records, and a record of another program can have a name of 64 KiB.
 const LONGEST_NAME: usize = 1_024;
 
-/// An epoch object as the reader received it.
+/// The content of an epoch object, as the reader received it.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) epoch: Epoch,
@@ -41,8 +41,8 @@ pub(super) fn spans(found: Vec<Found>, now: DateTime<Utc>) -> Vec<LeadershipSpan
     spans
 }
 
-/// Returns the epochs without an object. These epochs are below `first` or between two epochs in
-/// `found`. `first` is the oldest epoch with an object.
+/// Returns the epochs without an object: all epochs below `first`, and the missing epochs between
+/// two epochs in `found`. `first` is the oldest epoch with an object.
 pub(super) fn holes(first: Option<Epoch>, found: &[Epoch]) -> Vec<RangeInclusive<Epoch>> {
     let between = |below: u64, above: Epoch| {
         let (first, last) = (Epoch::new(below + 1)?, Epoch::new(above.get().checked_sub(1)?)?);
@@ -89,7 +89,7 @@ fn span(
     };
     let times = Times::of(&record, written);
     span.end = end(&record, newest);
-    // If the record has no start time, the leader may have begun at any time since the previous
+    // If the record has no start time, the leader may have begun at any time after the previous
     // seal.
     let begin = times.elected.or(sealed).or(written_at);
     span.from = TimeEstimate::between(begin, sealed, times.latest_begin.or(written_by));
@@ -112,13 +112,13 @@ fn span(
 fn end(record: &Record, newest: bool) -> Option<EpochEnd> {
     let by_itself = record.candidate.is_some() && record.candidate == record.sealed_by;
     match (record.expired, record.ended) {
-        // While a restore runs, the record of its epoch already has the end `Restored`, but is not
-        // sealed.
+        // A restore creates its epoch with the end `Restored`, and seals this epoch only when the
+        // restore ends.
         (_, Some(EpochEnd::Restored)) => Some(EpochEnd::Restored),
         (false, _) if newest => None,
         (false, _) => Some(EpochEnd::Superseded),
-        // A heartbeat of at most 2 means that the record had only two writes: its creation and its
-        // seal. So the candidate sealed its own epoch before it led.
+        // If the heartbeat is at most 2, the record had only two writes: its creation and its seal.
+        // So the candidate sealed its own epoch before it led.
         (true, Some(EpochEnd::Lapsed))
             if record.forced_by.is_none() && by_itself && record.heartbeat <= 2 =>
         {
@@ -143,7 +143,8 @@ fn until(
     };
     let until = match end {
         Some(EpochEnd::Lapsed) => {
-            // The end is not later than the seal, even if the clocks disagree.
+            // The leadership ends at the seal or earlier. If the clocks disagree, a recorded time
+            // can be later than the seal.
             let no_later = |sign: DateTime<Utc>, seal: Option<DateTime<Utc>>| {
                 seal.map_or(sign, |seal| sign.min(seal))
             };
@@ -164,8 +165,8 @@ fn until(
         Some(_) => TimeEstimate::exactly(sealed),
     };
     match (until.at, from.at) {
-        // The end may seem to be before the start, because the two times can come from clocks that
-        // disagree.
+        // The end may seem to be before the start, because the end and the start can come from
+        // clocks that disagree.
         (Some(at), Some(from)) if at < from => TimeEstimate { at: Some(from), ..until },
         _ => until,
     }
@@ -173,8 +174,8 @@ fn until(
 
 /// The leader's times in the record, corrected to the store's clock.
 struct Times {
-    /// Upper bound of the start: time of the last write, minus the duration of the leadership by
-    /// the leader's clock.
+    /// Upper bound of the start: the time of the last write, minus the time for which the leader
+    /// had led by its own clock.
     latest_begin: Option<DateTime<Utc>>,
     elected: Option<DateTime<Utc>>,
     renewed: Option<Dated>,
@@ -184,8 +185,8 @@ struct Times {
 impl Times {
     /// Corrects the leader's times. If the last write came from the leader, the record and the
     /// store each have a date for this write. The difference between these dates is the error of
-    /// the leader's clock, up to the resolution of the store's date. Otherwise this function
-    /// assumes that the clocks agree.
+    /// the leader's clock, up to the resolution of the store's date. If another process wrote last,
+    /// this function assumes that the clocks agree.
     fn of(record: &Record, written: Option<Dated>) -> Times {
         let own = match record.expired {
             false => record.renewed_at.or(record.elected_at),
@@ -212,8 +213,7 @@ impl Times {
     }
 }
 
-/// Limits the end of each epoch without a seal. An epoch without a seal ends at the latest when the
-/// next epoch begins.
+/// Corrects the end of each epoch without a seal: it ends at the latest when the next epoch begins.
 fn superseded_at_the_latest(spans: &mut [LeadershipSpan]) {
     for number in 1..spans.len() {
         let next = spans[number].from;
@@ -224,8 +224,8 @@ fn superseded_at_the_latest(spans: &mut [LeadershipSpan]) {
         let latest = [span.until.latest, next.latest].into_iter().flatten().min();
         let at = [span.until.at, next.at].into_iter().flatten().min();
         span.until = TimeEstimate::between(at, span.until.earliest, latest);
-        // Because clocks differ, the successor may seem to begin before this epoch. So the end is
-        // moved to the start of this epoch if necessary.
+        // If the clocks disagree, the next epoch may seem to begin before this epoch. The end must
+        // not be before the start of this epoch.
         if let (Some(at), Some(from)) = (span.until.at, span.from.at) {
             span.until.at = Some(at.max(from));
         }

@@ -21,27 +21,27 @@
 //!
 //! The store keeps only the last write of each object: the record, and the date of the write by the
 //! store's clock. Each time in the record comes from the clock of its writer. If the leader
-//! resigned or was deposed, the end is exact ([`TimeEstimate::is_exact`]): it is the date of the
-//! seal, which is the last write. If the leader died, the end is an estimate: the leader led at
-//! least until its last renewal, and at most until its lease ended. The start of an epoch is an
-//! estimate from the leader's clock, between the previous seal and the last write. A history is for
-//! people only: no election depends on it.
+//! resigned or was deposed, the last write is the seal. Its date is the end of the epoch, so the
+//! end is exact ([`TimeEstimate::is_exact`]). If the leader died, the end is an estimate. The
+//! leader led at least until its last renewal, and at most until its lease ended. The start of an
+//! epoch is an estimate from the leader's clock, between the seal of the previous epoch and the
+//! last write. A history is only for people to read. No election depends on it.
 //!
 //! If the last write came from the leader, the record and the store each have a date for this
 //! write. The difference between these dates is the error of the leader's clock. The reader
 //! subtracts this error from the leader's times. If another process sealed the epoch, the error is
-//! unknown, and the bounds are correct only if the leader's clock agreed with the store's. If a
-//! clock was stepped during the epoch, no bound is reliable.
+//! unknown. The bounds are then correct only if the leader's clock agreed with the store's clock.
+//! If a clock was stepped during the epoch, no bound is reliable.
 //!
-//! Many stores date writes in whole seconds. The bounds account for this resolution: the store
-//! rounds the time of a write down to a whole second or to a decimal fraction of a second.
-//! Resolutions coarser than whole seconds are not detected.
+//! Many stores date writes in whole seconds. The bounds account for this resolution, on the
+//! assumption that the store rounds down to a whole second or a decimal fraction of a second. The
+//! reader does not detect a coarser resolution.
 //!
 //! The module [`drawing`] draws timelines of leaders.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
-// A clock may go back between two readings. Then an unchecked subtraction of times panics.
+// If a clock goes back between two readings, an unchecked subtraction of the two times panics.
 #![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
 
 mod build;
@@ -62,25 +62,26 @@ use tenure::{Epoch, EpochEnd, Layout};
 pub use read::Reader;
 pub use totals::{Extent, Gap, Totals};
 
-/// The history of an election, from its epoch objects.
+/// The history of an election, as its epoch objects show it.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct History {
-    /// Layout of the election. A [single object](Layout::SingleObject) keeps no history, so its
-    /// history has only one epoch.
+    /// Layout of the election. With [`Layout::SingleObject`] the store keeps only the newest epoch,
+    /// so the history has only this epoch.
     pub layout: Layout,
     /// The epochs that were read, in ascending order.
     pub spans: Vec<LeadershipSpan>,
-    /// Epochs without an object, in ascending order. The compactor deleted them, or a single object
-    /// was overwritten. The list does not include missing epochs between the older epochs that were
-    /// not read ([`left_out`](History::left_out)).
+    /// Epochs without an object, in ascending order. The compactor deleted their objects. With
+    /// [`Layout::SingleObject`], later epochs overwrote them. The list omits missing epochs among
+    /// the older epochs that the reader did not read ([`left_out`](History::left_out)).
     pub holes: Vec<RangeInclusive<Epoch>>,
-    /// Number of older epochs with an object that were not read.
+    /// Number of older epochs that have an object, but that the reader did not read.
     pub left_out: u64,
-    /// Time of the store's clock after the last request, or of this machine's clock if the store
-    /// has none.
+    /// Time after the last request, by the store's clock. If the store has no clock, the time is by
+    /// this machine's clock.
     pub now: DateTime<Utc>,
-    /// Resolution of the clock of `now`. The true time exceeds `now` by less than this duration.
+    /// Resolution of the clock that gave `now`. The true time exceeds `now` by less than this
+    /// duration.
     pub now_within: Duration,
     /// Number of requests that the reader sent.
     pub requests: u64,
@@ -99,20 +100,20 @@ pub struct LeadershipSpan {
     pub from: TimeEstimate,
     /// End of the leadership. [`at`](TimeEstimate::at) is `None` while the leader leads.
     pub until: TimeEstimate,
-    /// Kind of the end. `None` if the epoch has not ended or is unreadable.
+    /// Kind of the end. `None` if the epoch has not ended, or if its object is unreadable.
     pub end: Option<EpochEnd>,
-    /// True if the epoch is [held](LeadershipSpan::is_held), but its lease has expired by the
-    /// store's clock.
+    /// True if the epoch is the newest and not sealed ([`is_held`](LeadershipSpan::is_held)), but
+    /// its lease has expired by the store's clock.
     pub lapsed: bool,
-    /// Name of the process that sealed the epoch, if the epoch is sealed and the record has the
-    /// name.
+    /// Name of the process that sealed the epoch. `None` if the epoch is not sealed, or if the
+    /// record does not have the name.
     pub sealed_by: Option<String>,
-    /// Name of the operator that asserted the death of the leader.
+    /// Name of the operator that deposed the leader and asserted that the leader was dead.
     pub forced_by: Option<String>,
     /// Reason that an operator gave for the end of the epoch.
     pub reason: Option<String>,
-    /// Duration of the lease without a renewal. `None` if the lease never expires or the record
-    /// does not state it.
+    /// Duration of the lease without a renewal. `None` if the lease never expires, or if the record
+    /// does not contain the duration.
     pub validity: Option<Duration>,
     /// Counter that every write increments.
     pub heartbeat: u64,
@@ -124,12 +125,13 @@ pub struct LeadershipSpan {
     pub sealed_at: Option<DateTime<Utc>>,
     /// Time of the last write of the object, by the store's clock.
     pub written_at: Option<DateTime<Utc>>,
-    /// Reason why the object is unreadable. The other fields of an unreadable epoch are unknown.
+    /// The reason for which the object is unreadable. If this field is set, the values that the
+    /// record contains are unknown.
     pub unreadable: Option<String>,
 }
 
-/// A moment with its uncertainty. All times are by the store's clock, or corrected to it as far as
-/// possible.
+/// An estimate of a moment, with bounds. All times are by the store's clock, or corrected to the
+/// store's clock as far as possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct TimeEstimate {
@@ -144,15 +146,15 @@ pub struct TimeEstimate {
 }
 
 impl TimeEstimate {
-    /// Returns whether this moment is a date of the store. The bounds of a store's date differ by
-    /// the resolution of the store's dates, which is one second on most stores.
+    /// Returns whether this moment is a date that the store gave. The bounds of such a date differ
+    /// by the resolution of the store's dates, which is one second on most stores.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.exact
     }
 
-    /// Creates an exact estimate from a date that the store gave, or that the writer of the record
-    /// gave.
+    /// Creates an exact estimate from a date of the store or, if the store gave no date, of the
+    /// writer of the record.
     fn exactly(date: Option<Dated>) -> TimeEstimate {
         let (at, latest) = (date.map(|date| date.at), date.map(Dated::latest));
         TimeEstimate { at, earliest: at, latest, exact: at.is_some() }
@@ -172,8 +174,8 @@ impl TimeEstimate {
     }
 }
 
-/// A date that is rounded down to its resolution. The true moment is later by less than the
-/// resolution.
+/// A date that was rounded down. The true moment is at or after `at`, by less than the resolution
+/// `within`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dated {
     pub(crate) at: DateTime<Utc>,
@@ -182,7 +184,7 @@ pub(crate) struct Dated {
 
 impl Dated {
     /// Creates the date of a store. Stores round dates down to whole seconds or to a decimal part
-    /// of a second. The resolution is the coarsest unit that divides the date.
+    /// of a second. This function takes the coarsest unit that divides the date as the resolution.
     pub(crate) fn by_a_store(at: DateTime<Utc>) -> Dated {
         let nanos = i64::from(at.timestamp_subsec_nanos());
         let mut unit = 1_000_000_000;
@@ -246,7 +248,7 @@ impl LeadershipSpan {
         Some((until - self.from.earliest?).to_std().unwrap_or_default())
     }
 
-    /// Returns whether the epoch had a leader, according to its object.
+    /// Returns whether the object of the epoch shows that the epoch had a leader.
     fn is_of_a_leader(&self) -> bool {
         let led = !matches!(self.end, Some(EpochEnd::GivenUp | EpochEnd::Restored));
         led && self.unreadable.is_none()

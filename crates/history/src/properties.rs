@@ -1,4 +1,5 @@
-//! Property tests: the true times are within the bounds, for any resolution of the store's dates.
+//! Property tests: for any resolution of the store's dates, the true times are within the bounds
+//! that a history reports.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
@@ -10,7 +11,7 @@ use super::*;
 
 const VALIDITY_MS: i64 = 10_000;
 
-/// The true end of an epoch. Times are in nanoseconds.
+/// The true way in which an epoch ends. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 enum Really {
     /// The leader resigned. The clock of the leader is ahead of the store's clock by `ahead`.
@@ -49,7 +50,8 @@ fn at(nanos: i64) -> DateTime<Utc> {
     start + TimeDelta::nanoseconds(nanos)
 }
 
-/// Returns the date that a store with this resolution gives.
+/// Returns the date that a store gives for a write at `nanos`. `unit` is the resolution of its
+/// dates.
 fn dated(nanos: i64, unit: i64) -> Dated {
     Dated::by_a_store(at(nanos / unit * unit))
 }
@@ -73,7 +75,8 @@ fn epoch() -> impl Strategy<Value = Epochs> {
         .prop_map(|(idle, renewing, rest, end)| Epochs { idle, renewing, rest, end })
 }
 
-/// Returns the objects of these epochs, and their true times.
+/// Returns the objects of these epochs, the true times of each epoch, and the time of the last
+/// seal.
 fn objects(epochs: &[Epochs], unit: i64) -> (Vec<Found>, Vec<Truth>, i64) {
     let (mut found, mut truth, mut now) = (Vec::new(), Vec::new(), 0);
     for (number, Epochs { idle, renewing, rest, end }) in epochs.iter().copied().enumerate() {
@@ -101,8 +104,8 @@ fn objects(epochs: &[Epochs], unit: i64) -> (Vec<Found>, Vec<Truth>, i64) {
     (found, truth, now)
 }
 
-/// Returns the object of an epoch without a seal, and its true times. The leader leads until its
-/// lease ends.
+/// Returns the object of an epoch without a seal, and the true times of this epoch. The leader
+/// leads until its lease ends.
 fn held(number: u64, from: i64, renewed: i64, ahead: i64, unit: i64) -> (Found, Truth) {
     let body = json!({
         "expired": false, "validity_ms": VALIDITY_MS, "format": 1, "candidate": "a",
@@ -170,8 +173,8 @@ proptest! {
         let vacant: i64 = gaps.map(|gap| gap.max(0)).sum();
         let totals = history.totals();
         prop_assert!(bounds(totals.vacant, vacant), "{vacant}: {totals:#?}");
-        // The totals cover the time since the best estimate of the first epoch's start. So the
-        // expected time with a leader also excludes the time before this estimate.
+        // The totals begin at the best estimate of the first epoch's start. So also exclude the
+        // time before this estimate from the expected time with a leader.
         let since = history.spans[0].from.at.expect("known") - at(0);
         let since = since.num_nanoseconds().expect("minutes").max(truth[0].from);
         let led = truth.iter().map(|one| one.until.min(now) - one.from.max(since));

@@ -1,4 +1,4 @@
-//! Reads the epoch objects.
+//! Reads the epoch objects of an election from the store.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -14,8 +14,8 @@ use tenure::{Epoch, Error, Layout, Store};
 use super::build::{Found, holes, spans};
 use super::{Dated, History};
 
-/// Maximum number of concurrent GETs. Each GET may return 64 KiB, so the responses take at most 1
-/// MiB of memory.
+/// Maximum number of concurrent GETs. One GET may return 64 KiB, so all concurrent responses take
+/// at most 1 MiB of memory.
 const AT_ONCE: usize = 16;
 const DEFAULT_LIMIT: usize = 1_000;
 const MAX_LIMIT: usize = 100_000;
@@ -42,8 +42,8 @@ pub struct Reader {
     since: Option<Duration>,
 }
 
-/// The result of listing all epochs: the newest epochs, each with its age, and the number of older
-/// epochs.
+/// The result of a LIST of all epochs: the newest epochs, each with the age of its object, and the
+/// number of older epochs that are left out.
 #[derive(Default)]
 struct Listing {
     first: Option<Epoch>,
@@ -54,7 +54,7 @@ struct Listing {
 }
 
 impl Reader {
-    /// Creates a reader of the election at `prefix`. `app` and `app/` are equivalent.
+    /// Creates a reader of the election at `prefix`. The prefixes `app` and `app/` are equivalent.
     ///
     /// # Errors
     /// [`InvalidInput`](tenure::ErrorKind::InvalidInput) if the prefix is invalid.
@@ -63,48 +63,50 @@ impl Reader {
         Ok(Reader { objects, layout: Layout::default(), limit: DEFAULT_LIMIT, since: None })
     }
 
-    /// Sets the layout of the election. The default is epoch files.
+    /// Sets the layout of the election. The default is [`Layout::EpochFiles`].
     pub fn layout(mut self, layout: Layout) -> Reader {
         self.layout = layout;
         self
     }
 
-    /// Sets the maximum number of newest epochs to read: 1 to 100,000, default 1,000. Each epoch
-    /// needs about 300 bytes of memory, plus the length of its names.
+    /// Sets the maximum number of epochs that the reader reads, from 1 to 100,000. The reader reads
+    /// the newest epochs. The default is 1,000. Each epoch takes about 300 bytes of memory, plus
+    /// the length of its names.
     pub fn limit(mut self, limit: usize) -> Reader {
         self.limit = limit.clamp(1, MAX_LIMIT);
         self
     }
 
-    /// Omits epochs if their last write is older than this duration, by the store's clock. The
-    /// newest epoch is always read.
+    /// Omits the epochs with a last write longer ago than this duration, by the store's clock. The
+    /// reader always reads the newest epoch.
     pub fn since(mut self, since: Duration) -> Reader {
         self.since = Some(since);
         self
     }
 
-    /// Lists all epochs and reads the newest ones.
+    /// Lists all epochs, and reads the newest epochs.
     ///
-    /// Costs 1 LIST for every 1,000 keys under the prefix (at least 1 LIST), and 1 GET for each
-    /// epoch read. A [single object](Layout::SingleObject) costs 1 GET. At most 16 GETs run
-    /// concurrently.
+    /// Costs one LIST for each 1,000 keys under the prefix, at least one LIST, and one GET for each
+    /// epoch that the reader reads. With [`Layout::SingleObject`] it costs one GET. At most 16 GETs
+    /// run concurrently.
     ///
     /// # Errors
     /// - [`Unavailable`](tenure::ErrorKind::Unavailable): a request failed, or took over 30 s.
-    /// - [`UnsafeStore`](tenure::ErrorKind::UnsafeStore): the listing is out of order.
+    /// - [`UnsafeStore`](tenure::ErrorKind::UnsafeStore): the keys of a listing are not in order.
     /// - [`AccessDenied`](tenure::ErrorKind::AccessDenied),
     ///   [`NoSuchStore`](tenure::ErrorKind::NoSuchStore): correct the permissions or the address.
     /// - [`CorruptRecord`](tenure::ErrorKind::CorruptRecord),
-    ///   [`RecordTooNew`](tenure::ErrorKind::RecordTooNew): the single object cannot be read. An
-    ///   unreadable epoch object is not an error: the span of the epoch contains the reason.
-    /// - [`NoRuntime`](tenure::ErrorKind::NoRuntime): nothing was sent; call this method in a Tokio
-    ///   runtime with timers.
+    ///   [`RecordTooNew`](tenure::ErrorKind::RecordTooNew): with [`Layout::SingleObject`], the
+    ///   object cannot be read. With epoch files, an unreadable object is not an error, and the
+    ///   [`unreadable`](super::LeadershipSpan::unreadable) of its span contains the reason.
+    /// - [`NoRuntime`](tenure::ErrorKind::NoRuntime): the call was not in a Tokio runtime with
+    ///   timers. The reader has sent no request.
     pub async fn read(&self) -> Result<History, Error> {
         self.read_with(|_, _| {}).await
     }
 
-    /// Reads the history like [`read`](Reader::read). Calls `progress` after each object with the
-    /// number of objects read and the total number.
+    /// Reads the history like [`read`](Reader::read). After each object, calls `progress` with the
+    /// number of objects that were read, and with the total number.
     ///
     /// # Errors
     /// Returns the errors of [`read`](Reader::read).
@@ -204,7 +206,8 @@ impl Reader {
     }
 }
 
-/// Returns the time of the store's clock, or of this machine's clock if the store has none.
+/// Returns `served_at`, the time by the store's clock. If the store has no clock, returns the time
+/// by this machine's clock.
 fn now_by(served_at: Option<DateTime<Utc>>) -> Dated {
     served_at.map_or_else(|| Dated::exactly(wall_clock()), Dated::by_a_store)
 }

@@ -1,4 +1,4 @@
-//! Tests of the spans and gaps that result from records and dates.
+//! Tests of the spans and gaps that a history computes from records and dates.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
@@ -24,8 +24,8 @@ fn secs(seconds: f64) -> Duration {
 }
 
 /// Creates the object of an epoch. `change` contains fields of its record. The writer's clock is
-/// ahead by `ahead` seconds, so each recorded time is later by `ahead`. `written` is the date of
-/// the last write.
+/// ahead of the store's clock by `ahead` seconds, so each recorded time is later by `ahead`.
+/// `written` is the store's date of the last write.
 fn object(epoch: u64, written: f64, ahead: f64, change: Value) -> Found {
     let mut body = json!({
         "expired": false, "validity_ms": 30_000, "format": 1, "candidate": "a",
@@ -53,7 +53,7 @@ fn resigned(epoch: u64, from: f64, until: f64, ahead: f64) -> Found {
     object(epoch, until, ahead, times)
 }
 
-/// Creates the object of an epoch whose leader died immediately after its last renewal. Another
+/// Creates the object of an epoch. Its leader died immediately after its last renewal, and another
 /// process sealed the epoch at the time `sealed`.
 fn lapsed(epoch: u64, from: f64, renewed: f64, sealed: f64) -> Found {
     let times = json!({
@@ -124,7 +124,7 @@ fn a_dead_leader_led_until_its_last_renewal_or_its_lease_end() {
     let length = gap.length;
     assert_eq!((length.about, length.at_least, length.at_most), (secs(3.0), secs(2.0), secs(33.0)));
     assert_eq!((gap.after, gap.before), (Epoch::FIRST, Epoch::new(2)));
-    // Here the seal is at 45 s, before the lease ends at 70 s, because an operator asserted the
+    // The seal at 45 s comes before the end of the lease at 70 s, because an operator asserted the
     // death of the leader.
     let history = self::history(vec![lapsed(1, 0.0, 40.0, 45.0), held(2, 46.0, 80.0)], 90.0);
     assert_eq!(when(&history.spans[0].until), [Some(45.0), Some(40.0), Some(45.0)]);
@@ -172,8 +172,8 @@ fn an_abandoned_epoch_does_not_end_a_gap() {
     assert_eq!(history.spans[1].led(history.now), None);
     let gaps = history.gaps();
     assert_eq!((gaps.len(), gaps[0].length.about), (1, secs(10.0)));
-    // This process led, restarted, and sealed its earlier epoch. The record contains a renewal, so
-    // the epoch counts as lapsed and not as abandoned.
+    // A process led, was restarted, and then sealed the epoch that it had led before. The record
+    // contains a renewal, so the epoch counts as lapsed and not as abandoned.
     let times = json!({
         "elected_at": 0.0, "renewed_at": 5.0, "sealed_at": 6.0, "heartbeat": 3,
         "expired": true, "ended": "lapsed", "sealed_by": "a",
@@ -220,8 +220,8 @@ fn holes_are_reported_and_are_not_gaps() {
     assert_eq!((totals.time, totals.unknown.about), (secs(80.0), secs(50.0)));
     assert_eq!((totals.vacant.about, totals.led.about), (secs(1.0), secs(29.0)));
     assert_eq!(totals.vacant_share(), Some(1.0 / 30.0));
-    // Epoch 2 is unreadable, so its leader is unknown. The time between epochs 1 and 3 is unknown,
-    // and not a gap.
+    // Epoch 2 is unreadable and may have had a leader. So the time between epochs 1 and 3 counts as
+    // unknown, and not as a gap.
     let mut found = vec![resigned(1, 0.0, 10.0, 0.0), held(2, 11.0, 12.0), held(3, 20.0, 25.0)];
     found[1].body = Err("its body is empty".to_owned());
     let history = self::history(found, 30.0);
@@ -234,7 +234,7 @@ fn an_empty_history_has_no_totals() {
     assert_eq!((history.totals(), history.gaps()), (Totals::default(), vec![]));
 }
 
-/// The times in records of foreign peers and the dates of a store can be arbitrary.
+/// Records of other programs can contain any times, and a store can give any dates.
 #[test]
 fn arbitrary_times_do_not_panic() {
     let wild =

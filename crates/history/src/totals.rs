@@ -1,4 +1,4 @@
-//! The times without a leader, and their totals.
+//! The times without a leader, and the totals over all epochs of a history.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tenure::Epoch;
 
 use super::{History, LeadershipSpan};
 
-/// A duration with its uncertainty.
+/// An estimate of a duration, with bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[non_exhaustive]
 pub struct Extent {
@@ -24,9 +24,9 @@ pub struct Extent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gap {
-    /// Last epoch with a leader before the gap.
+    /// The last epoch before the gap that had a leader.
     pub after: Epoch,
-    /// Next epoch with a leader. `None` if no process has led since.
+    /// The next epoch that had a leader. `None` if no process has led since the gap began.
     pub before: Option<Epoch>,
     /// Start, by the best estimate.
     pub from: DateTime<Utc>,
@@ -36,16 +36,16 @@ pub struct Gap {
     pub length: Extent,
 }
 
-/// The totals over all epochs.
+/// The totals over all epochs of a history.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Totals {
-    /// Time from the first known start until now, or until the end of the last lease if this end is
-    /// later.
+    /// Time from the first known start of an epoch until now, or until the end of the last lease if
+    /// that end is later.
     pub time: Duration,
     /// Time without a leader.
     pub vacant: Extent,
-    /// Time with an unknown leader, because epochs are compacted or unreadable.
+    /// Time with an unknown leader, because the compactor deleted epochs or epochs are unreadable.
     pub unknown: Extent,
     /// Time with a leader.
     pub led: Extent,
@@ -62,8 +62,8 @@ impl Extent {
 }
 
 impl Totals {
-    /// Returns the fraction of the known time that had no leader, 0 to 1. Returns `None` if no time
-    /// is known.
+    /// Returns the fraction of the known time that had no leader, from 0 to 1. The known time is
+    /// the total time without [`unknown`](Totals::unknown). Returns `None` if no time is known.
     #[must_use]
     pub fn vacant_share(&self) -> Option<f64> {
         let known = self.time.saturating_sub(self.unknown.about);
@@ -78,15 +78,15 @@ struct Between {
 }
 
 impl History {
-    /// Returns the times without a leader, in ascending order. An epoch that its candidate
-    /// abandoned does not end a gap. If epochs are missing between two leaders, the time between
-    /// them is [`unknown`](History::unknown) and not a gap.
+    /// Returns the times without a leader, in ascending order. An epoch that its candidate sealed
+    /// before it led does not end a gap. If epochs are missing between two leaders, the time
+    /// between them is [`unknown`](History::unknown) and not a gap.
     #[must_use]
     pub fn gaps(&self) -> Vec<Gap> {
         self.between().into_iter().filter(|one| one.known).map(|one| one.gap).collect()
     }
 
-    /// Returns the times with an unknown leader, in ascending order. The epochs of these times are
+    /// Returns the times with an unknown leader, in ascending order. In these times an epoch is
     /// missing or unreadable.
     #[must_use]
     pub fn unknown(&self) -> Vec<Gap> {
@@ -113,7 +113,7 @@ impl History {
             }
         }
         // The total time starts at the best estimate of the first epoch's start. The true start may
-        // be later, so the lower bound excludes the difference.
+        // be up to `begun_late` later, so subtract this difference from the lower bound.
         let begun_late = from_latest.map_or(Duration::ZERO, |latest| length(from, latest));
         let longest = totals.time.saturating_add(self.now_within);
         let rest = |time: Duration, vacant: Duration, unknown: Duration| {
@@ -131,7 +131,8 @@ impl History {
     fn between(&self) -> Vec<Between> {
         let mut between = Vec::new();
         let mut before: Option<&LeadershipSpan> = None;
-        // True if an epoch after `before` is unreadable. An unreadable epoch may have had a leader.
+        // True if an epoch after `before` is unreadable, because such an epoch may have had a
+        // leader.
         let mut unreadable = false;
         for span in &self.spans {
             unreadable |= span.unreadable.is_some();
@@ -159,8 +160,8 @@ impl History {
     fn since(&self, last: &LeadershipSpan, known: bool) -> Option<Between> {
         let (from, earliest) = match last.until.at {
             Some(at) => (at.min(self.now), last.until.earliest.unwrap_or(at)),
-            // The lease seems to be valid. But the lease may have ended, because the dates are
-            // rounded down to their resolution.
+            // The lease seems to be valid. But the dates are rounded down, so the lease may already
+            // have ended.
             None => (self.now, lease_end(last)?),
         };
         let now_within = TimeDelta::from_std(self.now_within).ok()?;
@@ -185,8 +186,8 @@ fn between_two(before: &LeadershipSpan, next: &LeadershipSpan, known: bool) -> O
         at_least: length(before.until.latest.unwrap_or(from), next.from.earliest.unwrap_or(until)),
         at_most: length(before.until.earliest.unwrap_or(from), next.from.latest.unwrap_or(until)),
     };
-    // A gap whose estimated length is zero still contributes to the bounds of the totals, unless
-    // its bounds are zero too.
+    // A gap with the estimated length zero still contributes to the bounds of the totals, unless
+    // its own bounds are also zero.
     if length == Extent::default() {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Compares histories with the elections that the tests run.
+//! Tests that run elections, and compare the resulting histories with the true times.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ fn now(world: &World) -> DateTime<Utc> {
     world.clock.now().time_of_day()
 }
 
-/// Asserts that the estimate differs from the true time by less than 50 ms. Requests take no time
-/// in these tests.
+/// Asserts that the estimate `told` differs from the true time by less than 50 ms. In these tests a
+/// request takes no time.
 #[track_caller]
 fn near(told: Option<DateTime<Utc>>, truth: DateTime<Utc>) {
     let told = told.expect("a time");
@@ -65,8 +65,8 @@ async fn a_history_matches_the_election() {
     assert!(first.until.is_exact());
     near(first.until.at, resigned);
     near(second.from.at, b_began);
-    // `b` died between its last renewal and the end of its lease. The bounds of the end of its
-    // leadership are these two times.
+    // Candidate `b` died between its last renewal and the end of its lease. These two times are the
+    // bounds of the end of its leadership.
     assert!(second.until.earliest <= Some(b_died) && second.until.latest >= Some(b_died));
     near(second.until.earliest.map(|sign| sign + VALIDITY), second.until.latest.unwrap());
     assert!(second.until.latest <= Some(c_began));
@@ -152,11 +152,11 @@ async fn a_read_costs_one_list_per_page_and_one_get_per_epoch() {
     assert_eq!((history.requests, history.left_out), (103, 2_400));
     assert_eq!(history.spans[0].epoch.get(), 2_401);
     assert_eq!(told, (1..=100).map(|read| (read, 100)).collect::<Vec<_>>());
-    // Every 100 epochs took a minute, and the last of these minutes has just ended. So only the
-    // last 200 epochs were written less than 150 s ago.
+    // The test wrote 100 epochs per minute, and the last minute has just ended. So only the last
+    // 200 epochs were written less than 150 s ago.
     let history = reader.clone().limit(5_000).since(secs(150)).read().await.unwrap();
     assert_eq!((history.spans.len(), history.left_out), (200, 2_300));
-    // The newest epoch is always read.
+    // The reader reads the newest epoch even if its last write is too old.
     let history = reader.since(secs(1)).read().await.unwrap();
     assert_eq!((history.spans.len(), history.left_out), (1, 2_499));
 }

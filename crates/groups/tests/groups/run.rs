@@ -246,7 +246,8 @@ async fn regression_a_panic_in_the_work_on_a_partition_ends_no_other_work() {
             }
         }
     }
-    /// A future that drops its second field only when the future itself is dropped.
+    /// A future that keeps `_kept` until the future itself is dropped, even after `work` has
+    /// returned.
     struct Keeps<F> {
         work: F,
         _kept: Option<Undroppable>,

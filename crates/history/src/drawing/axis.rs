@@ -51,8 +51,8 @@ const STEPS: [u64; 35] = [
     YEAR,
     5 * YEAR,
 ];
-/// Greatest time on the axis, in milliseconds: nine million years. The sum of this time and a step
-/// does not overflow.
+/// Greatest time on the axis, in milliseconds, about nine million years. The sum of this time and
+/// the distance between two ticks does not overflow.
 const LAST: u64 = u64::MAX / 64;
 /// Minimum distance of two ticks, in pixels.
 const TICK_ROOM: f64 = 84.0;
@@ -67,7 +67,7 @@ pub(super) struct Axis {
     right: f64,
 }
 
-/// A tick: its position, its text, and the text below it.
+/// A tick of the axis: its position in pixels, its text, and the text below that text.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tick {
     pub(super) x: f64,
@@ -98,7 +98,7 @@ impl Axis {
         let most = ((self.right - self.left) / TICK_ROOM).max(1.0) as u64;
         let length = millis(self.until.saturating_sub(self.from));
         let step = step(length, most);
-        // Ticks are at round times of day, not at round distances from the origin.
+        // Place the ticks at round times of day, and not at round distances from the origin.
         let shift =
             self.origin.map_or(0, |origin| origin.timestamp_millis().rem_euclid(step as i64));
         let first = (millis(self.from) + shift.unsigned_abs()).div_ceil(step) * step;
@@ -132,7 +132,8 @@ impl Axis {
     }
 }
 
-/// Returns the shortest step that divides a range of this length into at most `most` parts.
+/// Returns the shortest distance between ticks that divides a range of this length into at most
+/// `most` parts.
 fn step(length: u64, most: u64) -> u64 {
     let fits = |step: &u64| length / step <= most;
     STEPS.into_iter().find(fits).unwrap_or_else(|| {

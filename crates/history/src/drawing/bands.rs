@@ -1,4 +1,4 @@
-//! Finds the times with no leader, or with more than one.
+//! Finds the times with no leader, or with more than one leader.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use super::text::short;
 use super::{Band, BandKind, Interval};
 
-/// Returns a band for each period in which the number of active solid intervals is not one. The
-/// bands are in ascending order.
+/// Returns a band for each period in which no interval or several intervals have their solid part.
+/// The bands are in ascending order.
 pub(super) fn found(intervals: &[Interval]) -> Vec<Band> {
     let solid = || intervals.iter().filter(|interval| interval.until > interval.from);
     let edges: BTreeSet<Duration> = solid().flat_map(|i| [i.from, i.until]).collect();
     let edges: Vec<Duration> = edges.into_iter().collect();
     let mut by_begin: Vec<&Interval> = solid().collect();
     by_begin.sort_by_key(|interval| interval.from);
-    // `leading` contains the positions of the active intervals in `by_begin`. `ends` contains the
-    // end and the position of each active interval.
+    // `leading` contains the intervals that have begun and not ended, as positions in `by_begin`.
+    // `ends` contains the end and the position of each such interval.
     let (mut next, mut leading, mut ends) = (0, BTreeSet::new(), BTreeSet::new());
     let mut bands: Vec<(BandKind, Duration, Duration, String)> = Vec::new();
     for two in edges.windows(2) {
@@ -52,7 +52,7 @@ pub(super) fn found(intervals: &[Interval]) -> Vec<Band> {
     bands.into_iter().map(band).collect()
 }
 
-/// Maximum number of names in a tooltip. Further leaders are only counted.
+/// Maximum number of names in a tooltip. The tooltip then shows the number of further leaders.
 const NAMED: usize = 5;
 
 fn names<'a>(leading: impl Iterator<Item = &'a Interval>, count: usize) -> String {

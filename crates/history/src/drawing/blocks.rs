@@ -1,19 +1,20 @@
-//! Combines intervals that are too narrow to be drawn separately.
+//! Combines neighbouring intervals that are too narrow to be drawn separately.
 
 /// A stretch of pixels in one lane that represents one or several intervals.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Block {
     pub(super) from: f64,
     pub(super) until: f64,
-    /// Position of the first interval in the lane, and the number of consecutive intervals.
+    /// The block represents `count` consecutive intervals. `first` is the position of the first
+    /// interval in the lane.
     pub(super) first: usize,
     pub(super) count: usize,
     /// Total width of the intervals, in pixels.
     filled: f64,
 }
 
-/// Maximum width of a combined block, in pixels. The limit keeps the differences within a dense
-/// part of the lane visible.
+/// Maximum width of a combined block, in pixels. With wider blocks, a dense part of a lane would
+/// look the same everywhere.
 const BIN: f64 = 12.0;
 
 /// Maximum width of an interval that may be combined with its neighbours, in pixels.
@@ -21,12 +22,12 @@ const NARROW: f64 = 5.0;
 /// Maximum distance between combined intervals, in pixels.
 const NEAR: f64 = 4.0;
 
-/// Maximum number of blocks in one lane. Only a lane with overlapping intervals can have more
-/// blocks. In this case [`binned`] combines all blocks of the lane.
+/// Maximum number of blocks in one lane, before [`binned`] combines them. Only a lane with
+/// overlapping intervals can have more blocks.
 const MOST: usize = 300;
 
-/// Returns the blocks for these stretches of pixels. Each element of `stretches` is a start and an
-/// end. The elements must be in ascending order.
+/// Returns the blocks for the intervals of one lane. Each element of `stretches` is the start and
+/// the end of an interval, in pixels. The elements must be in ascending order.
 pub(super) fn blocks(stretches: impl IntoIterator<Item = (f64, f64)>) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     for (number, (from, until)) in stretches.into_iter().enumerate() {
@@ -45,7 +46,7 @@ pub(super) fn blocks(stretches: impl IntoIterator<Item = (f64, f64)>) -> Vec<Blo
     if blocks.len() > MOST { binned(blocks) } else { blocks }
 }
 
-/// Combines blocks that begin in the same bin.
+/// Combines each block with the later blocks that begin less than [`BIN`] pixels after it.
 fn binned(blocks: Vec<Block>) -> Vec<Block> {
     let mut bins: Vec<Block> = Vec::new();
     for block in blocks {
@@ -62,7 +63,8 @@ fn binned(blocks: Vec<Block>) -> Vec<Block> {
 }
 
 impl Block {
-    /// Returns the filled share of the block, 0 to 1. The share determines the height of the bar.
+    /// Returns the fraction of the block's width that the intervals fill, from 0 to 1. The fraction
+    /// determines the height of the bar.
     pub(super) fn share(&self) -> f64 {
         if self.count == 1 || self.until <= self.from {
             return 1.0;

@@ -1,4 +1,4 @@
-//! Assigns intervals to lanes.
+//! Assigns the intervals of a drawing to lanes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,15 +10,15 @@ const MOST: usize = 50;
 /// Maximum number of lanes with [`Subject::Owners`]. A page with more lanes is too long to read.
 const MOST_OWNED: usize = 1_000;
 
-/// A lane: its name and its intervals, in the order of time.
+/// A lane of a drawing: its name, and its intervals in the order of time.
 #[derive(Debug)]
 pub(super) struct Lane<'a> {
     pub(super) name: String,
     pub(super) intervals: Vec<&'a Interval>,
 }
 
-/// Returns a lane for each name, in the order of the first interval. If there are too many names,
-/// the names with the least total time share the last lane.
+/// Returns a lane for each name, in the order of the first interval. If there are more names than
+/// lanes, the names with the least total time share the last lane.
 pub(super) fn lanes(intervals: &[Interval], subject: Subject) -> Vec<Lane<'_>> {
     let mut sorted: Vec<&Interval> = intervals.iter().collect();
     if subject == Subject::Leaders {

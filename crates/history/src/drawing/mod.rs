@@ -1,10 +1,10 @@
 //! Draws a timeline of leaders as an SVG for light and dark pages. Each candidate has a lane. Each
 //! epoch is an interval in the lane of its leader, with a mark at its end. Bands show the times
-//! with no leader, or with more than one. With [`Subject::Owners`] a drawing shows the owners of
-//! many things, such as partitions.
+//! with no leader, or with more than one leader. With [`Subject::Owners`] a drawing shows the
+//! owners of things, such as partitions, with a lane for each thing.
 //!
-//! The functions are pure: equal values give equal text. `tenure history`, the example `failover`
-//! and the project's simulation use this module.
+//! The functions are pure: equal drawings give the same SVG. `tenure history`, the example
+//! `failover` and the project's simulation use this module.
 //!
 //! ```
 //! use std::time::Duration;
@@ -43,12 +43,12 @@ pub struct Drawing {
     pub subject: Subject,
     /// Heading of the drawing.
     pub title: String,
-    /// Line below the heading. It may be empty.
+    /// Text below the heading. It may be empty.
     pub subtitle: String,
-    /// Date and time of the origin. If it is set, ticks show times of day. Otherwise ticks show the
-    /// time since the origin.
+    /// Date and time of the origin. If this field is set, ticks show times of day. If it is not
+    /// set, ticks show the time since the origin.
     pub origin: Option<DateTime<Utc>>,
-    /// Intervals in any order. The lane with the earliest interval is the first. With
+    /// Intervals in any order. The lane with the earliest interval comes first. With
     /// [`Subject::Owners`], lanes appear in the order of this list.
     pub intervals: Vec<Interval>,
     /// Bands in any order.
@@ -66,7 +66,7 @@ pub enum Subject {
     Leaders,
     /// A lane for each thing that has one owner at a time, such as a partition. The label of an
     /// interval is its owner. An owner has the same colour in all lanes. There are eight colours,
-    /// so owners can share a colour. Labels and tooltips distinguish them.
+    /// so owners can share a colour. Labels and tooltips distinguish such owners.
     Owners,
 }
 
@@ -79,13 +79,14 @@ pub struct Interval {
     pub lane: String,
     /// Label of the interval, such as the number of its epoch.
     pub label: String,
-    /// Start of the certain part, which is solid.
+    /// Start of the solid part, during which the leader certainly led.
     pub from: Duration,
-    /// End of the solid part.
+    /// End of the solid part, during which the leader certainly led.
     pub until: Duration,
-    /// Start of the possible part, which is hatched. It is at or before `from`.
+    /// Earliest possible start, at or before `from`. The part between this time and `from` is
+    /// hatched.
     pub perhaps_from: Duration,
-    /// End of the possible part. It is at or after `until`.
+    /// Latest possible end, at or after `until`. The part between `until` and this time is hatched.
     pub perhaps_until: Duration,
     /// Kind of the end.
     pub end: Mark,
@@ -106,7 +107,7 @@ pub enum Mark {
     Lapsed,
     /// An operator deposed the leader.
     Deposed,
-    /// The leader lost the epoch.
+    /// The leader lost the epoch for another reason.
     Lost,
     /// The leader crashed.
     Crashed,
@@ -122,7 +123,7 @@ pub enum Mark {
     Unknown,
 }
 
-/// A period that is shown across all lanes.
+/// A period that the drawing shows across all lanes, such as a time without a leader.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Band {
@@ -154,7 +155,7 @@ pub enum BandKind {
 pub struct Note {
     /// Time of the moment.
     pub at: Duration,
-    /// Text of a few words.
+    /// Text of the note, a few words.
     pub text: String,
 }
 
@@ -164,16 +165,17 @@ impl Drawing {
         Drawing { title: title.into(), ..Drawing::default() }
     }
 
-    /// Adds a band for each period in which no candidate, or more than one, led. The bands cover
-    /// the time from the first to the last moment of the solid intervals.
+    /// Adds a band for each period in which no candidate led, or more than one candidate led. The
+    /// search covers the time from the start of the first solid part to the end of the last solid
+    /// part.
     pub fn find_bands(&mut self) {
         self.bands.extend(bands::found(&self.intervals));
     }
 
     /// Returns the drawing as an SVG that is 1,000 pixels wide. The height grows with the number of
-    /// lanes: at most 50, or 1,000 with [`Subject::Owners`]. Further names share the last lane.
-    /// Intervals that are too narrow are combined into one bar, and the tooltip of the bar shows
-    /// their number.
+    /// lanes. A drawing has at most 50 lanes, or 1,000 with [`Subject::Owners`], and further names
+    /// share the last lane. The drawing combines intervals that are too narrow into one bar, and
+    /// the tooltip of the bar shows their number.
     #[must_use]
     pub fn svg(&self) -> String {
         render::svg(self)
@@ -196,7 +198,7 @@ impl Note {
 }
 
 impl Interval {
-    /// Creates an interval whose start and end are known exactly.
+    /// Creates an interval with a start and an end that are known exactly.
     pub fn new(
         lane: impl Into<String>,
         label: impl Into<String>,

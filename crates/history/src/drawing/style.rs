@@ -1,17 +1,18 @@
 //! Colours for light and dark pages, and the shapes of the marks.
 //!
-//! Each shape has its colours for light pages as attributes, which every renderer supports. On dark
-//! pages, a style sheet replaces these colours. Many renderers ignore media queries and custom
-//! properties, so no light colour depends on them.
+//! Each shape has its colours for light pages as attributes, because every renderer supports
+//! attributes. On dark pages, a style sheet with a media query replaces these colours. Many
+//! renderers ignore media queries and custom properties. With such a renderer the drawing has the
+//! light colours.
 
 use super::{BandKind, Mark};
 
 /// Number of owner colours.
 pub(super) const COLOURS: usize = 8;
 
-/// Rules for dark pages. The colours are from the palette of Okabe and Ito for colour-blind
-/// readers: dark pages use its lighter colours. Every rule applies only within the class `tenure`,
-/// because a page may embed the SVG.
+/// Rules for dark pages. The colours are the lighter colours of Okabe and Ito's palette for
+/// colour-blind readers. Every rule applies only within the class `tenure`, because a page may
+/// embed the SVG.
 pub(super) const DARK: &str = "@media (prefers-color-scheme:dark){\
 .tenure .bg{fill:#0d1117}\
 .tenure .v,.tenure .h{fill:#e6edf3}\
@@ -56,7 +57,7 @@ const OWNERS: [&str; COLOURS] = [
     "class=\"c7\" fill=\"#b3261e\"",
 ];
 
-/// Returns the colour of the owner with this number.
+/// Returns the class and the colour of the owner with this number.
 pub(super) fn owner(number: usize) -> &'static str {
     OWNERS[number % COLOURS]
 }
@@ -95,7 +96,8 @@ stroke-width=\"2.4\" d=\"M0 0V5\"/></pattern>\
 patternTransform=\"rotate(-45)\"><path class=\"hu\" fill=\"none\" stroke=\"#818b98\" \
 stroke-width=\"1.6\" d=\"M0 0V6\"/></pattern></defs>";
 
-/// Returns the shape of a mark around a point. At size 1 it is about 12 pixels wide.
+/// Returns the shape of a mark with its centre at (`x`, `y`). At size 1 the shape is about 12
+/// pixels wide.
 pub(super) fn shape(mark: Mark, x: f64, y: f64, size: f64) -> String {
     let at = format!("transform=\"translate({x:.1} {y:.1}) scale({size})\"");
     let path = |paint: &str, d: &str| format!("<path {paint} {at} d=\"{d}\"/>");

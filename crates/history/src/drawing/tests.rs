@@ -1,4 +1,4 @@
-//! These tests parse each drawing with a strict XML parser.
+//! Tests of drawings. They parse each SVG with a strict XML parser.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn parsed(svg: &str) -> Document<'_> {
     document
 }
 
-/// Creates a drawing with an epoch every 5 s. Each epoch has a leader for 4 s.
+/// Creates a drawing in which an epoch begins every 5 s and lasts for 4 s.
 fn many(lanes: usize, epochs: usize) -> Drawing {
     let mut drawing = Drawing::new("Many");
     for epoch in 0..epochs {
@@ -77,8 +77,8 @@ fn large_drawings_have_a_bounded_size() {
     }
 }
 
-/// Before the fix, a drawing of 4,000 overlapping epochs had tooltips of 268 MB, and the SVG of
-/// 100,000 epochs had 20 MB.
+/// Before the fix, the tooltips of a drawing with 4,000 overlapping epochs had 268 MB, and the SVG
+/// of 100,000 overlapping epochs had 20 MB.
 #[test]
 fn regression_overlapping_epochs_have_a_bounded_size() {
     for (lanes, epochs) in [(1, 4_000), (1, 100_000), (50, 100_000)] {
@@ -107,10 +107,10 @@ fn many_short_epochs_are_combined_and_counted() {
         let counts = told.iter().filter_map(|title| title.split_once(of));
         counts.map(|(count, _)| count.parse::<usize>().expect("a number")).sum()
     };
-    // The title of a single band has no count.
+    // The tooltip of a bar that shows a single band contains no count.
     let single = told.iter().filter(|title| title.starts_with("no leader for ")).count();
     assert_eq!((sum(" epochs, "), sum(" times, ") + single), (2_000, 1_999));
-    // Short epochs between long epochs are combined too, and all are counted.
+    // The drawing also combines and counts short epochs between long epochs.
     let mut drawing = Drawing::new("");
     let mut from = secs(0);
     for (number, length) in [1_000, 1, 1, 1, 1_000].into_iter().enumerate() {
@@ -242,7 +242,7 @@ fn extreme_times_are_drawn() {
     parsed(&drawing.svg());
 }
 
-/// Returns a drawing with all elements.
+/// Returns a drawing with every kind of mark, band and other element.
 fn everything() -> Drawing {
     let mut drawing = many(3, MARKS.len());
     drawing.subtitle = "all elements".to_owned();
@@ -255,21 +255,21 @@ fn everything() -> Drawing {
     drawing
 }
 
-/// Before the fix, all colours were custom properties, so librsvg, Inkscape and most previewers
-/// drew black shapes.
+/// Before the fix, all colours were CSS custom properties. So librsvg, Inkscape and most
+/// previewers, which ignore these properties, drew black shapes.
 #[test]
 fn regression_every_shape_has_its_colours_without_styles() {
     for drawing in [everything(), many(1, 2_000), Drawing::new("nothing")] {
         let wrong = svg::without_styles(&drawing.svg());
         assert!(wrong.is_empty(), "{wrong:#?}");
     }
-    // The check must also detect an SVG that uses custom properties.
+    // The function `without_styles` must detect an SVG that uses custom properties.
     let var = "<svg xmlns='http://www.w3.org/2000/svg'><rect fill='var(--a)'/><text>a</text></svg>";
     assert_eq!(svg::without_styles(var).len(), 3);
 }
 
-/// Each class with light colours as attributes has a rule with dark colours for the same
-/// properties.
+/// If a class of shapes has light colours as attributes, the style sheet has a rule that sets the
+/// same properties to dark colours.
 #[test]
 fn dark_pages_change_every_colour() {
     let svg = everything().svg();
@@ -315,7 +315,8 @@ fn regression_a_long_name_stays_inside_the_picture() {
     }
 }
 
-/// Creates a drawing with this number of rows. Each row has two owners, one after the other.
+/// Creates a drawing with this number of lanes. Each lane has two owners in succession, and all
+/// lanes together have `owners` owners.
 fn owned(rows: usize, owners: usize) -> Drawing {
     let mut drawing = Drawing::new("Owned");
     drawing.subject = Subject::Owners;
@@ -340,14 +341,14 @@ fn owners_have_one_colour_and_a_legend_entry() {
     let svg = owned(3, 2).svg();
     assert_eq!(svg::without_styles(&svg), [""; 0]);
     let document = parsed(&svg);
-    // Each of the three rows has one bar for each owner. The fourth bar of each owner is in the
+    // In each of the three lanes, each owner has one bar. The fourth bar of each owner is in the
     // legend.
     assert_eq!([fills(&document, "c0"), fills(&document, "c1")], [4, 4]);
     assert_eq!(fills(&document, "i"), 0, "no shape has the colour of leaders");
     let words: Vec<_> = document.descendants().filter_map(|node| node.text()).collect();
     assert!(words.contains(&"owned still") && !words.contains(&"leads on"), "{words:?}");
     assert!(!words.contains(&"moved"), "{words:?}");
-    // Rows follow the order of the list and not the order of time.
+    // Lanes follow the order of the list `intervals`, and not the order of time.
     let mut late = owned(2, 2);
     late.intervals.reverse();
     let svg = late.svg();

@@ -1,5 +1,5 @@
-//! Untrusted text in a drawing. The functions cut and escape untrusted text. They also escape
-//! characters that change the direction of other text.
+//! Functions that cut and escape untrusted text in a drawing. They also escape characters that
+//! change the direction of the text after them.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ fn ems(character: char) -> f64 {
         'm' | 'w' | 'M' | 'W' | '@' | '%' | '…' | '—' => 1.03,
         'A'..='Z' | '+' | '<' | '=' | '>' | '~' | '#' | '&' => 0.84,
         '\u{20}'..='\u{7e}' => 0.65,
-        // Most Hangul and CJK characters are square, as are most characters with greater code
+        // Most Hangul and CJK characters are square, and so are most characters with greater code
         // points.
         '\u{1100}'..='\u{115f}' | '\u{2e80}'.. => 1.0,
         _ => 0.86,

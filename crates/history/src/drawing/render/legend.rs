@@ -3,12 +3,12 @@
 use super::*;
 
 const LINE: f64 = 22.0;
-/// Maximum number of owners in the legend. Further owners are only counted.
+/// Maximum number of owners in the legend. The legend then shows the number of further owners.
 const NAMED_OWNERS: usize = 24;
 /// Maximum width of an owner's name, in pixels.
 const LONGEST_OWNER: f64 = 160.0;
 
-/// Places signs and their names from left to right, line by line.
+/// Places the signs of the legend and their names from left to right, line by line.
 struct Legend {
     x: f64,
     y: f64,
@@ -42,7 +42,8 @@ fn bar(paint: &'static str) -> impl Fn(f64, f64) -> String {
 }
 
 impl Page<'_> {
-    /// Returns the legend of the signs in the drawing, and the height of the page.
+    /// Returns the SVG of the legend, and the resulting height of the page. The legend explains
+    /// only signs that occur in the drawing.
     pub(super) fn legend(&self, top: f64) -> (String, f64) {
         let intervals = &self.drawing.intervals;
         let marks: BTreeSet<Mark> = intervals.iter().map(|interval| interval.end).collect();
@@ -84,7 +85,7 @@ impl Page<'_> {
         }
     }
 
-    /// Returns whether the drawing has combined intervals.
+    /// Returns whether the drawing combines some intervals into one bar.
     fn dense(&self) -> bool {
         let stretch = |i: &&Interval| (self.axis.x(i.perhaps_from), self.axis.x(i.perhaps_until));
         let mut lanes = self.lanes.iter();

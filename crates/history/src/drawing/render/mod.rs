@@ -1,4 +1,4 @@
-//! Converts lanes and blocks to the text of the SVG.
+//! Converts the lanes and blocks of a drawing to the text of the SVG.
 
 mod legend;
 
@@ -38,8 +38,8 @@ struct Page<'a> {
     drawing: &'a Drawing,
     lanes: Vec<Lane<'a>>,
     kinds: Vec<BandKind>,
-    /// The number of each owner, by the name of the owner. Owners are numbered in the order of
-    /// appearance. Empty if the lanes are candidates.
+    /// The number of each owner, by the owner's name. Owners are numbered in the order of
+    /// appearance. The map is empty if the lanes are candidates.
     owners: BTreeMap<&'a str, usize>,
     axis: Axis,
     left: f64,
@@ -160,7 +160,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Draws the bands faintly behind all lanes.
+    /// Draws each band as a faint area behind all lanes.
     fn tints(&mut self) {
         let (top, height) = (self.top, self.lanes.len() as f64 * self.lane_height);
         for band in &self.drawing.bands {
@@ -198,7 +198,7 @@ impl<'a> Page<'a> {
                 several => self.together(row, block, several),
             }
         }
-        // Marks are drawn after all bars of their lane, so no bar covers a mark.
+        // Draw the marks after all bars of their lane, so that no bar covers a mark.
         let y = self.row(row) + self.lane_height / 2.0;
         let size = match self.lane_height {
             ..19.0 => 0.6,
@@ -211,8 +211,8 @@ impl<'a> Page<'a> {
             if interval.end == Mark::Moved {
                 continue;
             }
-            // A mark at the end of a bar would hide the bar if the bar is narrower than the mark.
-            // In this case the mark is drawn to the right of the bar.
+            // A mark at the end of a narrow bar would hide the bar. So draw the mark of a narrow
+            // bar to the right of the bar.
             let (length, end) = (block.until - block.from, self.axis.x(interval.perhaps_until));
             let x = if length > 0.0 && length < MARK_ROOM { end + 6.0 * size } else { end };
             if x >= free_from {
@@ -222,7 +222,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Returns the colour of an interval.
+    /// Returns the class and the colour of an interval's bar.
     fn paint(&self, interval: &Interval) -> &'static str {
         self.owners.get(&*interval.label).map_or(LEADS, |number| owner(*number))
     }
@@ -260,7 +260,7 @@ impl<'a> Page<'a> {
                  height=\"{height}\" rx=\"2\"/>"
             ));
         }
-        // The label must not overlap the mark at the end.
+        // Draw the label only if it does not overlap the mark at the end of the bar.
         if width > pixels(&interval.label, SMALL) + 18.0 {
             let (x, y) = (from + 8.0, y + height / 2.0 + 4.0);
             self.put(format_args!("<text {LABEL} x=\"{x:.1}\" y=\"{y}\">{label}</text>"));
@@ -268,8 +268,8 @@ impl<'a> Page<'a> {
         self.put(format_args!("</g>"));
     }
 
-    /// Draws several narrow intervals as one bar. The tooltip of the bar lists the ends of the
-    /// epochs, or the owners.
+    /// Draws several narrow intervals as one bar. The tooltip of the bar lists the kinds of their
+    /// ends or, with [`Subject::Owners`], their owners.
     fn together(&mut self, row: usize, block: &Block, several: &[&Interval]) {
         let (y, height) = self.bar(row);
         let (x, width) = (block.from, (block.until - block.from).max(2.0));
@@ -280,8 +280,8 @@ impl<'a> Page<'a> {
             Subject::Owners => (owned(several), MUTED),
         };
         let tip = escaped(&tip);
-        // The height of the bar shows which share of the bar's width the intervals cover. This
-        // height is always less than the height of the bar of a single epoch.
+        // The height of the bar shows the fraction of its width that the intervals cover. The bar
+        // is always lower than the bar of a single epoch.
         let tall = (height * block.share()).max(2.0).min(height - 3.0);
         let y = y + height - tall;
         self.put(format_args!(
@@ -344,7 +344,7 @@ fn owners(drawing: &Drawing) -> BTreeMap<&str, usize> {
     owners
 }
 
-/// Describes the ends of several epochs.
+/// Describes the kinds of ends of these intervals, for a tooltip.
 fn ends(several: &[&Interval]) -> String {
     let ends: BTreeSet<Mark> = several.iter().map(|interval| interval.end).collect();
     let ends = ends.into_iter().map(|end| {
@@ -356,10 +356,10 @@ fn ends(several: &[&Interval]) -> String {
     format!("{} epochs, {first} to {last}: {ends}", several.len())
 }
 
-/// Maximum number of owners in a tooltip. Further owners are only counted.
+/// Maximum number of owners in a tooltip. The tooltip then shows the number of further owners.
 const NAMED: usize = 5;
 
-/// Lists the owners of several intervals.
+/// Lists the owners of these intervals, for a tooltip.
 fn owned(several: &[&Interval]) -> String {
     let owners: BTreeSet<&str> = several.iter().map(|interval| &*interval.label).collect();
     let named = owners.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
@@ -370,7 +370,7 @@ fn owned(several: &[&Interval]) -> String {
     format!("owned {} times, by {named}{more}", several.len())
 }
 
-/// Returns the range from the first to the last moment of the drawing.
+/// Returns the times of the first and the last element of the drawing.
 fn range(drawing: &Drawing) -> (Duration, Duration) {
     let intervals = drawing.intervals.iter().flat_map(|i| [i.perhaps_from, i.perhaps_until]);
     let bands = drawing.bands.iter().flat_map(|band| [band.from, band.until]);
