@@ -1,9 +1,10 @@
 //! The limits of a store and its client.
 
-/// The limits of a store and its client, beyond the promises of [`Store`](super::Store).
+/// The limits of a store and its client. The promises of [`Store`](super::Store) do not describe
+/// these limits.
 ///
-/// By default a store has no limits: it accepts bodies of 4 MiB, and its client sends each
-/// conditional write once.
+/// By default, a store accepts bodies of 4 MiB, and its client sends each conditional write exactly
+/// once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Capabilities {

@@ -43,7 +43,7 @@ impl ETag {
     /// assert!(!read.names_the_same(&ETag::new("\"5d41\"|18")));
     /// ```
     ///
-    /// Use a listed tag only for comparisons: a condition needs the tag that a read or a write
+    /// Use a listed tag only for comparisons. In a condition, use the tag that a read or a write
     /// returned.
     #[must_use]
     pub fn names_the_same(&self, other: &ETag) -> bool {

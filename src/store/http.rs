@@ -2,7 +2,7 @@
 //!
 //! A client of HTTP/2 sends all requests to a server on one connection. If a NAT drops that
 //! connection, no response arrives, and the client does not open another connection. With HTTP/1.1
-//! a cancelled request closes its connection, and the next request opens another.
+//! a cancelled request closes its connection, and the next request opens another connection.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -75,8 +75,8 @@ pub(super) fn tls(roots: RootCertStore) -> ClientConfig {
     tls
 }
 
-/// Returns the root certificates of the machine. Reading them takes 20 ms or more, on some machines
-/// seconds.
+/// Returns the root certificates of the machine. The function reads them from files, which takes at
+/// least 20 ms, and some seconds on slow machines.
 pub(super) fn system_roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -15,7 +15,7 @@ use crate::env::mutex::unpoisoned;
 
 /// A store in memory. Clones share their objects.
 ///
-/// Every call is one atomic step under one lock. ETags are hashes of the content, as on S3: two
+/// Every call is one atomic step under one lock. ETags are hashes of the content, as on S3, so two
 /// equal bodies have the same ETag. The objects are dropped with the last clone.
 ///
 /// # Examples

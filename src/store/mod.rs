@@ -100,9 +100,9 @@ pub(crate) fn content_hash_of(hasher: sha2::Sha256) -> String {
 ///
 /// An implementation must keep these promises. Every read and listing that starts after the
 /// response to a write sees that write. Exactly one of several concurrent `create` calls for one
-/// key returns [`PutOutcome::Done`]. The same holds for concurrent `replace` calls with one ETag.
-/// An implementation never sends a `create` or `replace` twice. If the first request took effect,
-/// the store would refuse the second request.
+/// key returns [`PutOutcome::Done`]. The same rule holds for concurrent `replace` calls with the
+/// same key and ETag. An implementation never sends a `create` or `replace` twice. If the first
+/// request took effect, the store would refuse the second request.
 ///
 /// Callers drop a call after a timeout. A dropped write may still take effect.
 /// `tenure_testkit::conformance` is a suite that tests an implementation.

@@ -65,8 +65,8 @@ thread_local! {
 #[cfg(any(feature = "s3", feature = "object-store"))]
 pub(super) const EMPTY_PAGES: usize = 100;
 
-/// A listing calls this function when it skips a page: the page had no result for the caller of the
-/// listing, and the listing sends another request.
+/// A listing calls this function when it skips a page. A listing skips a page without a result for
+/// its caller, and sends another request.
 #[cfg(any(test, feature = "s3", feature = "dynamodb", feature = "object-store"))]
 pub(super) fn read_past_a_page() {
     PAGES_READ_PAST.set(PAGES_READ_PAST.get().wrapping_add(1));
@@ -108,8 +108,8 @@ pub(super) fn text_of(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// Returns the response to a request. A panic becomes an error: the SDKs panic if the system cannot
-/// start a thread, and the next attempt may succeed.
+/// Returns the response to a request. A panic becomes an error, because the SDKs panic if the
+/// system cannot start a thread, and the next attempt may succeed.
 pub(crate) async fn caught<T>(
     request: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {

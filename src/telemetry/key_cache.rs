@@ -1,7 +1,7 @@
 //! A cache of metric keys (names with their labels) for polls and renewals.
 //!
-//! A key owns its labels, so each new key needs several allocations. The cache contains keys, not
-//! counters: the meter gets the counter from the recorder each time, because a recorder may be
+//! A key owns its labels, so each new key needs several allocations. The cache does not contain
+//! counters. The meter gets a counter from the recorder each time, because the recorder may be
 //! installed late, or may remove idle counters.
 
 use std::sync::{Arc, OnceLock};

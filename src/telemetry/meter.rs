@@ -1,7 +1,7 @@
 //! The meter reports to the recorder of the crate `metrics`.
 //!
-//! The number of label values is bounded: labels contain places in stores, and words from short
-//! lists. No label contains an epoch, a nonce or a partition.
+//! The number of label values is bounded, because labels contain only places in stores and words
+//! from short lists. No label contains an epoch, a nonce or a partition.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

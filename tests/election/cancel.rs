@@ -1,5 +1,5 @@
-//! A campaign can be dropped at any await point. The objects that a dropped campaign leaves block
-//! other candidates for at most one lease.
+//! A campaign can be dropped at any await point. A dropped campaign may leave an epoch object
+//! behind. Such an object blocks other candidates for at most one lease.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -10,7 +10,7 @@ const START: &str = "lock-0000000000.json";
 const FIRST: &str = "lock-0000000001.json";
 const SECOND: &str = "lock-0000000002.json";
 const THIRD: &str = "lock-0000000003.json";
-/// The single object.
+/// Key of the object of an election with `Layout::SingleObject`.
 const LOCK: &str = "lock.json";
 
 /// Returns a candidate, and its separate connection to the objects of `world`.

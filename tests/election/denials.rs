@@ -75,8 +75,8 @@ async fn a_service_survives_denials_of_each_request() {
                 world.store.heal();
                 let (took, elected) = timed(campaign).await;
                 assert!(elected.unwrap().epoch().get() >= 3, "{layout:?} {call:?}");
-                // The bound includes the store check: after a failure, the check pauses for 1.1 s
-                // before each of its writes.
+                // The bound includes the time of the store check. After a failure, the check pauses
+                // for 1.1 s before each write that it sends.
                 assert!(took < TAKEOVER + secs(10), "{took:?} {layout:?} {call:?}");
                 assert!(service.last_failure().is_none());
             }

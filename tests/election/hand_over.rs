@@ -1,6 +1,6 @@
-//! Tests the order and the speed of takeovers: with a named successor, with priorities, after a
-//! poll that the application requests, and by candidates that poll only at the lapse. Also tests
-//! renewals that do not wait for a slow answer.
+//! Tests the order and the speed of takeovers, with a named successor, priorities, and polls that
+//! the application requests. Some candidates poll only at the lapse. Also tests renewals that do
+//! not wait for a slow answer.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Tests that a call outside of a Tokio runtime with timers sends no request, and that its error
+//! Tests calls outside of a Tokio runtime with timers. Such a call sends no request, and its error
 //! names the required runtime.
 
 use std::future::{pending, ready};

@@ -164,8 +164,9 @@ async fn until_renewed(lead: &Leadership, store: &FaultStore) -> Result<Vec<Call
 /// sufficient to keep the lease.
 #[tokio::test(start_paused = true)]
 async fn regression_a_leader_survives_a_store_that_became_slow() {
-    // The bound counts one request for the renewal without an answer, two for the last renewal and
-    // its read-back, and two (a renewal and its read-back) for each abandoned request.
+    // The bound counts one request for the renewal without an answer, and two requests for the last
+    // renewal and its read-back. It also counts a renewal and a read-back for each abandoned
+    // request.
     let most = 3 + 2 * GIVEN_UP;
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
         for (put, get) in [(10, 60), (80, 200), (500, 300), (900, 900), (1_900, 1_900)] {

@@ -128,8 +128,8 @@ async fn store_dates_do_not_shorten_a_lock_of_a_node() {
     let world = World::new();
     let node = node(&world, &world.clock);
     let held = node.acquire().await.unwrap();
-    // By the dates of the store, the lock was last written long ago. But its `expires_at` has not
-    // passed.
+    // By the dates of the store, the lock was last written long ago. But the time in its
+    // `expires_at` has not passed.
     wait(secs(55)).await;
     let ours = world.node("ours").layout(Layout::SingleObject).store_clock_margin(secs(2));
     let _leadership = ours.build().unwrap().campaign().await.unwrap();

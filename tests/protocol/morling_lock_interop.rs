@@ -72,7 +72,7 @@ async fn nodes_and_candidates_detect_resignation_and_death() {
         let (took, file) = timed(lock(&node, millis(500))).await;
         assert_eq!(file.epoch, epoch + 2);
         // After the death of the leader, the node must wait for the validity. After a resignation
-        // it does not wait.
+        // of the leader, the node does not wait.
         let at_least = if dies { secs(9) } else { secs(0) };
         assert!(took >= at_least && took < at_least + secs(4), "{took:?}");
         assert_eq!(held(ours.try_campaign().await.unwrap()).epoch.get(), file.epoch);
@@ -130,9 +130,9 @@ async fn candidates_wait_for_a_node_that_died() {
     }
 }
 
-/// The candidate follows epoch 1. A peer creates epoch 2 without a seal of epoch 1. Then another
-/// call of the same election reads epoch 2. Before the fix, the campaign's timer for epoch 1 never
-/// ended after this read, and the candidate was not elected within an hour.
+/// The candidate follows epoch 1. A second node creates epoch 2 without a seal of epoch 1. Then
+/// another call of the candidate's election reads epoch 2. Before the fix, the campaign's timer for
+/// epoch 1 never ended after this read, and the candidate was not elected within an hour.
 #[tokio::test(start_paused = true)]
 async fn regression_a_read_of_the_leader_does_not_stop_a_campaign() {
     for asked in ["nothing", "leader", "observe"] {

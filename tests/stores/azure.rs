@@ -1,5 +1,5 @@
-//! Tests of Azure Blob Storage: on Azurite, which a script starts, or on a container that the
-//! caller names.
+//! Tests of Azure Blob Storage. They run on Azurite, which a script starts, or on a container that
+//! the caller names.
 #![cfg(feature = "azure")]
 
 use std::sync::Arc;

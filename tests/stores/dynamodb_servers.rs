@@ -14,7 +14,8 @@ use tenure::{CampaignOutcome, Election};
 use tenure_testkit::conformance::{self, Capabilities};
 use tenure_testkit::dynamo_server::{config, own_http_client};
 
-/// Returns a store with a new table, which is created as `tenure table create` does.
+/// Returns a store with a new table. The table is created in the same way as by `tenure table
+/// create`.
 pub async fn store() -> Arc<DynamoStore> {
     let endpoint = std::env::var("AWS_ENDPOINT_URL").expect("set by the scripts of servers");
     let config = config(&endpoint).http_client(own_http_client()).build();

@@ -3,7 +3,7 @@
 //! `tests/protocol/morling_lock_interop.rs` tests the other cases in paused time.
 //!
 //! The test waits for a dozen seconds. It is a part of this test program, because the other tests
-//! of the program run while it waits.
+//! of the program can run during this wait.
 #![cfg(feature = "s3")]
 
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! Tests third-party servers: whether they pass the suite, whether elections accept them, and races
-//! while parts of a server are killed. Each test requires a server, which a script starts:
+//! Tests whether third-party servers pass the suite, and whether elections accept them. Also runs
+//! races during which parts of a server are killed. Each test requires a server, which a script
+//! starts:
 //!
 //! ```sh
 //! scripts/servers/ceph.sh -- cargo test --test stores the_servers_behaviour_is_reported -- --ignored --nocapture

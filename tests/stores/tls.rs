@@ -1,5 +1,4 @@
-//! Tests on a server with TLS: the protocols that clients offer, and the certificates that they
-//! trust.
+//! Tests which protocols clients offer to a server with TLS, and which certificates they trust.
 #![cfg(feature = "s3")]
 
 use std::io::{Read as _, Write as _};

@@ -1,4 +1,4 @@
-//! Tests the URLs of stores: the places that they name, and the URLs that are refused.
+//! Tests which places the URLs of stores name, and which URLs are refused.
 
 use std::path::PathBuf;
 
@@ -91,8 +91,8 @@ fn a_prefix_is_used_as_written() {
     assert_eq!(place("s3://jobs//a"), s3("jobs", "/a"));
 }
 
-/// Before the fix, each of these URLs was accepted, and named another election than the user
-/// intended.
+/// Before the fix, the library accepted each of these URLs, and opened another election than the
+/// user intended.
 #[test]
 fn regression_an_ambiguous_url_is_refused() {
     for text in [

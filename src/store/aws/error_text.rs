@@ -117,8 +117,8 @@ pub(super) fn is_of_the_machine(error: &(dyn StdError + 'static)) -> bool {
     find::<RefusedByTheMachine>(error).is_some()
 }
 
-/// If the SDK cannot send the request, returns the reason, which names the invalid setting or the
-/// invalid part of the request. Another attempt fails in the same way.
+/// Returns the reason if the SDK cannot send the request. The reason names the invalid setting or
+/// the invalid part of the request. Another attempt fails in the same way.
 pub(in crate::store) fn not_sendable(error: &(dyn StdError + 'static)) -> Option<String> {
     find::<NotSendable>(error).map(|error| printable(&error.to_string()))
 }

@@ -1,5 +1,5 @@
-//! The common parts of the stores on Amazon's SDK: settings, the HTTPS connector of the process,
-//! credentials, call records, and the failures common to all services.
+//! The parts that all stores on Amazon's SDK share. They load settings and credentials, provide one
+//! HTTPS connector for the process, record calls, and classify failures.
 
 use aws_config::SdkConfig;
 use aws_smithy_runtime_api::client::http::{SharedHttpClient, http_client_fn};

@@ -75,8 +75,8 @@ fn delete_in(
         }
         is_removed = chain.remove_empty(&locked);
     }
-    // The sync is needed even if the folder is missing: the process that removed the folder may
-    // have died before its sync.
+    // The sync is needed even if the folder is missing, because the process that removed the folder
+    // may have died before its own sync.
     chain.sync()?;
     // If another object may be missing on the disk (module `unsynced`), a deletion does not first
     // write that object again. On a full disk this write would fail, and the deletion could not

@@ -1,4 +1,5 @@
-//! Drafts: files that are written in the work folder before they become objects.
+//! Drafts are files in the work folder. A write first creates a draft, and then renames the draft
+//! to the object.
 
 use std::fs::File;
 use std::io;

@@ -1,7 +1,8 @@
 //! An open directory, and the operations on its entries.
 //!
 //! All operations use descriptors and single names (`openat` and similar calls), and do not follow
-//! links. So no process can redirect a path between its check and its use.
+//! links. So no process can redirect a path after the store has checked the path and before the
+//! store uses it.
 
 use std::fs::{File, Permissions};
 use std::io;

@@ -15,7 +15,8 @@ use crate::store::StoreError;
 
 /// Maximum number of names that one search for empty folders or leftovers reads.
 pub(super) const MOST_NAMES: usize = 2_000;
-/// Maximum duration of one search, because other processes wait for the lock.
+/// Maximum duration of one search. The limit exists because other processes wait for the lock
+/// during a search.
 const LONGEST: Duration = Duration::from_millis(20);
 
 /// The open folders from the root to the folder of an object.
@@ -68,7 +69,7 @@ impl<'r> FolderChain<'r> {
         Ok(chain)
     }
 
-    /// Returns the last folder of the chain, which contains the object.
+    /// Returns the last folder of the chain. This folder contains the object.
     pub(super) fn folder(&self) -> &Folder {
         self.below.last().map_or(self.root, |(_, folder)| folder)
     }
@@ -91,16 +92,16 @@ impl<'r> FolderChain<'r> {
     }
 
     /// Syncs the last folder and all its ancestors, because another process may just have created
-    /// one of them.
+    /// any of these folders.
     pub(super) fn sync(&self) -> Result<(), StoreError> {
         self.below.iter().rev().try_for_each(|(_, folder)| folder.sync())?;
         self.root.sync()
     }
 }
 
-/// Removes empty subfolders of this folder, which earlier versions left. Other writers wait during
-/// this function, so it reads at most 2,000 names and takes at most 20 ms. The folders directly
-/// below the root stay.
+/// Removes the empty subfolders that earlier versions left in this folder. Other writers wait
+/// during this function, so it reads at most 2,000 names and takes at most 20 ms. The folders
+/// directly below the root stay.
 pub(super) fn remove_empty_in(_: &Locked, root: &Folder, path: &str) -> Result<(), StoreError> {
     let Some(chain) = FolderChain::find(root, path)?.filter(|chain| !chain.below.is_empty()) else {
         return Ok(());

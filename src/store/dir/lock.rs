@@ -71,8 +71,9 @@ impl Locked {
         Locked::acquire(work, Mode::Alone, THREAD_WAIT)
     }
 
-    /// Acquires the shared lock of a reader, which excludes writers. Returns `None` if no process
-    /// has written to the store, or if this process may not open the lock file.
+    /// Acquires the shared lock of a reader. A shared lock excludes writers, but not other readers.
+    /// Returns `None` if no process has written to the store, or if this process may not open the
+    /// lock file.
     pub(super) fn shared(root: &Folder) -> Result<Option<Locked>, StoreError> {
         let work = find_work_folder(root);
         let locked = work.and_then(|work| {
@@ -134,8 +135,9 @@ fn is_at(file: &File, path: &Path) -> bool {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // A close alone would not release the lock: a forked child has a copy of the descriptor
-        // until its `exec`. A failure of the unlock is ignored, because no caller can handle it.
+        // A close of the file may not release the lock, because a forked child has a copy of the
+        // descriptor until its `exec`. A failure of the unlock is ignored, because no caller can
+        // handle it.
         let _ = self.file.unlock();
     }
 }
@@ -323,7 +325,8 @@ mod tests {
             (0o664, 0o600, 0o660),
             (0o640, 0o600, 0o660),
             (0o600, 0o600, 0o660),
-            // A process that opens the directory for one user keeps the group's mode.
+            // A process that opens the directory for one user does not change the mode that the
+            // lock file has for a group.
             (0o660, 0o660, 0o660),
         ] {
             for (work, after) in [(&work, owner), (&of_group, group)] {

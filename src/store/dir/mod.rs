@@ -42,9 +42,10 @@ mod write;
 /// directory.
 ///
 /// **Promises.** Conditional writes are atomic between all threads and processes that use the
-/// directory. A killed process leaves all objects complete, and holds no lock. Every returned
-/// result (a write, a refusal, an object that was read or listed) survives a crash of the machine
-/// if the disk honours `fsync`, even after a failed `fsync`. No ETag is used twice.
+/// directory. A killed process leaves all objects complete, and holds no lock. After a call has
+/// returned, a crash of the machine does not undo its result: a write, a refusal, or the objects
+/// that the call has read or listed. This requires a disk that honours `fsync`, but holds even
+/// after a failed `fsync`. No ETag is used twice.
 ///
 /// **Limits.**
 /// - *One machine.* The lock and the clock belong to one kernel. On Linux, [`open`](DirStore::open)
@@ -63,26 +64,26 @@ mod write;
 ///   until it is continued or killed. After 2 s the calls of other processes return transient
 ///   errors, which name the process on Linux. While the suspended process holds the lock, no new
 ///   leader can be elected. The threads of one process wait for each other up to 30 s. If one
-///   thread has waited 2 s for another process, the threads queued behind it fail too. Only
-///   participants may open the lock file: its owner, or the group
+///   thread has waited 2 s for another process, the threads queued behind it fail too. Only the
+///   owner of the lock file, or the group of the directory, may open it
 ///   ([`open_for_group`](DirStore::open_for_group)).
 ///
 /// **Files.** The object `app/lock-0000000001.json` is the file with this path below the root. The
 /// file contains a line of JSON, `{"tenure_dir":1,"writes":N}`, with a counter of its writes, and
 /// then the body. If another program's file lacks this line, the whole file is the body. `.tenure`
-/// contains the lock file, drafts of new objects and folders, and, while an object may be missing
-/// on the disk, a link with the key of this object. The first write creates `.tenure`, and each
-/// write removes drafts older than an hour. A read creates no file, with one exception. If the
-/// writer of an object died before its sync, a read writes the object again, with the old mode and
-/// date. If root reads, the object also keeps its owner. A deletion removes the folders that it
-/// leaves empty, except folders directly below the root.
+/// contains the lock file and drafts of new objects and folders. While an object may be missing on
+/// the disk, `.tenure` also contains a link with the key of this object. The first write creates
+/// `.tenure`, and each write removes drafts older than an hour. A read creates no file, with one
+/// exception. If the writer of an object died before its sync, a read writes the object again, with
+/// the old mode and date. If root reads, the object also keeps its owner. A deletion removes the
+/// folders that it leaves empty, except folders directly below the root.
 ///
 /// **Cost.** A read takes a few system calls. If the object is being written, the read waits for
 /// the `fsync`. A write creates a file, calls `fsync` two or three times, and renames the file,
-/// while other writers wait. A listing reads the whole folder: about a second for each page of a
-/// million objects. If the folder changes meanwhile, the listing reads it again while writers wait.
-/// A user who may not open the lock file gets a transient error if the folder does not stop
-/// changing.
+/// while other writers wait. A listing reads the whole folder. In a folder with a million objects,
+/// each page takes about a second. If the folder changes meanwhile, the listing holds the lock and
+/// reads the folder again, and writers wait. A user who may not open the lock file gets a transient
+/// error if the folder does not stop changing.
 ///
 /// All calls need a Tokio runtime and use its blocking threads. Outside a runtime they return
 /// [`StoreErrorKind::Invalid`] without any effect. A dropped call still completes.

@@ -22,9 +22,9 @@ impl Pace {
         Pace(SystemClock.now().boot)
     }
 
-    /// Sleeps for the same time as the caller has worked since the last rest, but at most 50 ms.
-    /// The time in which the caller waited for the lock counts as work. After less than 6 ms of
-    /// work, this function does not sleep. The caller must not hold the lock.
+    /// Sleeps for as long as the caller has worked after its last rest, but at most 50 ms. The time
+    /// in which the caller waited for the lock counts as work. After less than 6 ms of work, this
+    /// function does not sleep. The caller must not hold the lock.
     pub(super) fn rest(&mut self) {
         let worked = SystemClock.now().boot.saturating_sub(self.0);
         if worked >= SHORTEST_REST {

@@ -17,8 +17,8 @@ pub(super) fn time_of_day(seconds: i64, nanos: i64) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp(seconds, u32::try_from(nanos).ok()?)
 }
 
-/// Returns the initial value of a write counter: the present time in nanoseconds. So the ETags of
-/// an object that is deleted and created again are new.
+/// Returns the initial value of a write counter: the present time in nanoseconds. So an object that
+/// is deleted and created again never repeats an old ETag.
 pub(super) fn first_count() -> u64 {
     let nanos = clock::wall_clock().timestamp_nanos_opt();
     nanos.and_then(|nanos| u64::try_from(nanos).ok()).unwrap_or(0)

@@ -9,7 +9,7 @@ use crate::env::clock::{Clock, SystemClock};
 use crate::env::moment::Moment;
 use crate::env::mutex::unpoisoned;
 
-/// Two bounds of the store's clock.
+/// An estimate of the store's clock, as two bounds.
 ///
 /// - Upper bound: the last `Date`, plus the time since its request was *sent*, by the local clock
 ///   that has advanced most.
@@ -20,9 +20,10 @@ use crate::env::mutex::unpoisoned;
 ///
 /// So the date of a write follows DynamoDB's clock, and not the clock of this machine. The date is
 /// not earlier than the time at which the write was sent, except for the fraction of a second that
-/// `Date` omits. So an object never appears older than the lease of its record. No latency and no
-/// suspension of the process changes this. A response from a server with a slow clock does not move
-/// the date back. An object may appear younger than it is, by at most the latency of a response.
+/// `Date` omits. So an object never appears older than the lease of its record. This holds for any
+/// latency, and even if the process is suspended. A response from a server with a slow clock does
+/// not move the date back. An object may appear younger than it is, by at most the latency of a
+/// response.
 ///
 /// If the machine pauses and no local clock shows the pause, the date is too old. The same pause
 /// also makes this process's lease too long (T6).
@@ -133,7 +134,8 @@ mod tests {
     }
 
     /// The last response has the date 0 s. A record that is written 40 s later must have the date
-    /// 40 s. With an earlier date it would appear too old, although its lease has just begun.
+    /// 40 s. If the record had an earlier date, it would appear too old, although its lease has
+    /// just begun.
     #[test]
     fn regression_a_late_response_does_not_make_dates_too_old() {
         let heard = StoreDate::default();

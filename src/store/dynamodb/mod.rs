@@ -39,9 +39,9 @@ const MAX_KEY: usize = 1_024;
 ///
 /// An object is an item. The part of its key before the first slash is the partition key `prefix`,
 /// and the rest is the sort key `name`. Both are strings. So all elections under `app/` are in the
-/// partition `app`. Keys and listings without a slash are refused: give each election a prefix.
-/// [`create_table`](DynamoStore::create_table) creates the table. The first request of each store
-/// value checks the keys of the table.
+/// partition `app`. The store refuses keys and listings without a slash, so give each election a
+/// prefix. [`create_table`](DynamoStore::create_table) creates the table. The first request of each
+/// store value checks the keys of the table.
 ///
 /// Reads are strongly consistent. Each call is one request, with these exceptions:
 ///
@@ -216,7 +216,7 @@ impl Store for DynamoStore {
         self.query(prefix, after, limit).await
     }
 
-    /// One descending `Query`.
+    /// Sends one descending `Query`.
     async fn list_last(
         &self,
         prefix: &str,

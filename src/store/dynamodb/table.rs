@@ -21,9 +21,10 @@ impl DynamoStore {
     /// Creates the table with on-demand billing, or checks the keys of an existing table. Returns
     /// true if the table is ready.
     ///
-    /// The creation takes some seconds. While the table is not ready, this function returns
-    /// `false`: call it again after a second. Several processes may call it concurrently. Cost: one
-    /// or two requests, which need `dynamodb:DescribeTable` and `dynamodb:CreateTable`.
+    /// The creation takes some seconds. If the table is not ready, this function returns `false`,
+    /// and you call it again after a second. Several processes may call this function concurrently.
+    /// A call sends one or two requests, with the permissions `dynamodb:DescribeTable` and
+    /// `dynamodb:CreateTable`.
     ///
     /// # Errors
     ///

@@ -56,7 +56,7 @@ pub struct LifecycleRule {
 }
 
 impl S3Store {
-    /// Reads the settings of the bucket. Two requests.
+    /// Reads the settings of the bucket. Sends two requests.
     #[doc(hidden)]
     pub async fn bucket_settings(&self) -> BucketSettings {
         BucketSettings { versioning: self.versioning().await, lifecycle: self.lifecycle().await }

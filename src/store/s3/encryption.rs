@@ -13,10 +13,10 @@ pub(super) struct Encryption {
     bucket_key: Option<bool>,
 }
 
-/// Without a call of `with_s3_managed_keys` or `with_kms_key`, the bucket's default encryption
-/// applies, which is at least SSE-S3. Reads need no encryption setting, and the candidates of one
-/// election may use different settings. Keys of the client (SSE-C) are not supported, because every
-/// reader would have to send them.
+/// If a store has no encryption setting, S3 applies the bucket's default encryption, which is at
+/// least SSE-S3. Reads need no encryption setting, and the candidates of one election may use
+/// different settings. Keys of the client (SSE-C) are not supported, because every reader would
+/// have to send them.
 impl S3Store {
     /// Encrypts each write with keys of S3 (SSE-S3) and overrides the bucket's default. Writes need
     /// no additional permission.
@@ -29,7 +29,7 @@ impl S3Store {
 
     /// Encrypts each write with a key in AWS KMS (SSE-KMS) and overrides the bucket's default.
     /// Writes need `kms:GenerateDataKey` on the key, and reads need `kms:Decrypt`. A candidate
-    /// needs both permissions, a compactor needs neither.
+    /// needs both permissions. A compactor needs neither of them.
     ///
     /// `key` is the key's ID or ARN, or the ARN of an alias. `None` selects the account's `aws/s3`
     /// key. Use an ARN for a key of another account.

@@ -45,7 +45,7 @@ use self::encryption::Encryption;
 ///   sends the write again without the quotes.
 ///
 /// A call has no timeout: the caller must bound it. Clients from [`from_env`](S3Store::from_env)
-/// time out after 3.1 s while connecting.
+/// abandon an attempt to connect after 3.1 s.
 ///
 /// The credentials need `s3:GetObject`, `s3:PutObject` and `s3:ListBucket`. A compactor also needs
 /// `s3:DeleteObject` (docs/reference/policies.md has a policy for each role). This store refuses
@@ -118,9 +118,9 @@ impl S3Store {
     /// that replace the machine's certificates).
     ///
     /// A custom endpoint may have a path. With a custom endpoint the URL's path contains the
-    /// bucket's name, and the default region is `us-east-1`. Requests then omit the checksums that
-    /// S3 does not require, unless `AWS_REQUEST_CHECKSUM_CALCULATION` or
-    /// `AWS_RESPONSE_CHECKSUM_VALIDATION` is set.
+    /// bucket's name, and the default region is `us-east-1`. Requests to a custom endpoint omit the
+    /// checksums that S3 does not require. To send them, set `AWS_REQUEST_CHECKSUM_CALCULATION` or
+    /// `AWS_RESPONSE_CHECKSUM_VALIDATION`.
     ///
     /// Sends no request to the bucket. The first call returns an error if the region or the
     /// credentials are missing. All stores that this method creates in a process share one

@@ -80,8 +80,9 @@ async fn only_the_first_campaign_takes_over_by_name() {
     let election = world.node("a").name_is_unique(true).build().unwrap();
     held(election.try_campaign().await.unwrap());
     other.resign().await.unwrap();
-    // Another candidate has the same name, although the name is declared unique. This twin may have
-    // started after the first campaign of `election`, so `election` must not seal the twin's epoch.
+    // Another candidate has the same name, although the name is declared unique. The other
+    // candidate may have started after the first campaign of `election`, so `election` must not
+    // seal the epoch of the other candidate.
     let twin = world.leader("a").await;
     assert_eq!(held(election.try_campaign().await.unwrap()).epoch, twin.epoch());
     assert!(twin.check().is_ok());

@@ -108,7 +108,7 @@ fn named(text: &str) -> BTreeSet<String> {
     words.filter(|word| word.starts_with("tenure_")).map(str::to_owned).collect()
 }
 
-/// A metric that only the command exports. The tests of the command check it.
+/// A metric that only the command exports. The tests of the command check this metric.
 const OF_THE_COMMAND: &str = "tenure_period_last_completed_timestamp_seconds";
 
 fn names_only_real_metrics(path: &str) -> BTreeSet<String> {

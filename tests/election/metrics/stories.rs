@@ -1,4 +1,4 @@
-//! Stories with known numbers of events, and the metrics after each story.
+//! Elections with known numbers of events, and the metrics after each of these elections.
 
 use std::sync::Arc;
 

@@ -110,8 +110,8 @@ async fn concurrent_checks_of_many_processes_pass() {
 async fn regression_a_campaign_survives_failures_of_the_check() {
     for call in [Call::Create, Call::Get, Call::Replace, Call::List] {
         for fault in WRITE_FAULTS {
-            // A store that meets one of these faults seven times in a row is unsafe, and the check
-            // must refuse the store. So the test skips these faults.
+            // If one of these faults occurs seven times in a row, the store is unsafe, and the
+            // check must refuse it. So the test skips these faults.
             if [Fault::NoEtag, Fault::Swallow, Fault::Refuse].contains(&fault) {
                 continue;
             }

@@ -55,7 +55,7 @@ async fn regression_a_listing_without_the_lock_fails_during_changes() {
     let (dir, store) = store();
     // No process has written, so no lock file exists. A file system with dates in whole seconds
     // cannot show whether the folder changes again within two seconds. If a listing took longer
-    // than that, the loop repeats it.
+    // than two seconds, the loop repeats the listing.
     for _ in 0..100 {
         let now = now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
         let second = SystemTime::UNIX_EPOCH + Duration::from_secs(now.as_secs() + 1);

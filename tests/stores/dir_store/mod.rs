@@ -147,7 +147,7 @@ async fn symbolic_links_are_never_followed() {
     assert_eq!(fs::read_to_string(outside.path().join("secret")).expect("there"), "secret");
     assert_eq!(fs::read_dir(outside.path()).expect("listed").count(), 1);
     // The store refuses a lock file that is a link. If the link led two processes to different lock
-    // files, they would write concurrently.
+    // files, the two processes would write concurrently.
     let lock = dir.path().join(".tenure/lock");
     fs::rename(&lock, outside.path().join("lock")).expect("moved");
     symlink(outside.path().join("lock"), &lock).expect("a link");

@@ -62,7 +62,7 @@ fn is_root(dir: &tempfile::TempDir) -> bool {
 
 /// If the present user is root, runs the test `test` again as another user, because root ignores
 /// permissions. Returns true if the other user has run the test. Returns false if the present user
-/// is not root, or if no other user may start this program.
+/// is not root, or if all other users lack the permission to start this program.
 fn done_by_another_user(test: &str) -> bool {
     use std::os::unix::process::CommandExt as _;
     if !is_root(&tempfile::tempdir().expect("a temporary directory")) {
@@ -215,7 +215,7 @@ async fn regression_readers_change_nothing() {
             let writer = DirStore::open(dir.path()).expect("opened");
             done(writer.create("app/a", "x".into()).await);
             let (lock, draft) = (dir.path().join(".tenure/lock"), dir.path().join(".tenure/tmp-1"));
-            // Earlier versions gave this mode to the lock file. Only a writer corrects it.
+            // Earlier versions gave this mode to the lock file. Only a writer corrects the mode.
             fs::set_permissions(lock, fs::Permissions::from_mode(0o644)).expect("set");
             let long_ago = std::time::SystemTime::UNIX_EPOCH;
             let draft = fs::File::create(draft).expect("created");

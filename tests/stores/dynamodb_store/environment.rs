@@ -64,7 +64,8 @@ printf '{{"Version":1,"AccessKeyId":"{ACCESS_KEY}","SecretAccessKey":"{SECRET_KE
     assert_eq!(calls.lines().count(), 2, "{output:?}");
 }
 
-/// Pairs of a custom endpoint, as the environment variable gives it, and the URL of its requests.
+/// Pairs of a custom endpoint, as in the environment variable, and the URL of the requests to this
+/// endpoint.
 const FORMS: [(&str, &str); 6] = [
     ("http://h.example", "http://h.example/"),
     ("http://h.example:8000/", "http://h.example:8000/"),

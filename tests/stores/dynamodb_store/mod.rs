@@ -299,9 +299,9 @@ async fn deletions_have_25_keys_and_name_the_remaining_keys() {
     assert!(store.delete(vec![]).await.unwrap().is_empty());
 }
 
-/// Before the fix, the client computed the date of an answer: it added the elapsed time to the date
-/// of an older answer. Dates have whole seconds, but the client treated the sum as exact. So
-/// `probe` reported a difference of half a second between equal clocks.
+/// Dates of answers have whole seconds. Before the fix, the client computed the date of an answer
+/// from the date of an older answer and the elapsed time, and treated the sum as exact. So `probe`
+/// reported a difference of half a second between equal clocks.
 #[tokio::test]
 async fn regression_an_answer_has_its_own_date_in_whole_seconds() {
     let (_server, store) = start();

@@ -123,7 +123,7 @@ mod s3 {
 
     /// The first attempt of a write may have taken effect although the server refuses the retry of
     /// the client. If the writer then reads an object of a greater epoch, it cannot know whether
-    /// its own write preceded this object.
+    /// its own write took effect before the write of this object.
     #[tokio::test]
     async fn regression_a_refusal_after_the_clients_own_retry_has_an_unknown_effect() {
         let server = S3Server::start().await;

@@ -295,8 +295,8 @@ macro_rules! answer {
     };
 }
 
-/// Returns the results of a create and of a replacement. The client fails both with the message
-/// `words`.
+/// Returns the results of a create and of a replacement. The client fails both writes with the
+/// message `words`.
 async fn answers(words: &'static str) -> [std::result::Result<PutOutcome, StoreError>; 2] {
     let store = taken(Wrapped::new(Way::Fails(words))).await;
     let create = store.create("a", "x".into()).await;

@@ -1,5 +1,5 @@
-//! Tests ETags in listings: that stores list them, that the suite allows some differences from the
-//! ETags of reads, and that the suite finds wrong ETags.
+//! Tests that stores list ETags, and that the suite finds wrong ETags in listings. The suite allows
+//! some differences between the ETags of listings and of reads.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

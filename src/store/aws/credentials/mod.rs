@@ -45,7 +45,8 @@ struct CacheState {
     held: Option<CachedCredentials>,
     fetching: Option<Fetching<Credentials, Failed>>,
     /// True if the service has refused the source's credentials, or the source had no credentials.
-    /// Then the source is loaded again, because the SDK's sources read their files only once.
+    /// In this case the next fetch loads the source again, because the SDK's sources read their
+    /// files only once.
     outdated: bool,
 }
 

@@ -5,8 +5,8 @@ use std::fs;
 use super::disk::{Fate, children};
 use super::{Scene, delete, unless_it_dies};
 
-/// A deletion removes the folder of an object while another process writes its draft. The writer
-/// must create the folder again, and the object must survive a power loss.
+/// A deletion removes a folder while another process writes the draft of an object for this folder.
+/// The writer must create the folder again, and the object must survive a power loss.
 #[test]
 fn regression_a_write_creates_a_concurrently_removed_folder_again() {
     for meanwhile_made_again in [false, true] {
@@ -30,8 +30,8 @@ fn regression_a_write_creates_a_concurrently_removed_folder_again() {
 }
 
 /// The process of the first deletion dies after it has removed the object, and before it has synced
-/// the folder. The second deletion finds no object, but must sync the folder. Otherwise a power
-/// loss restores the object.
+/// the folder. The second deletion finds no object, but must sync the folder. If it does not sync
+/// the folder, a power loss restores the object.
 #[test]
 fn regression_a_repeated_deletion_survives_a_power_loss() {
     let scene = Scene::new();

@@ -305,7 +305,7 @@ fn regression_an_object_is_hidden_until_its_sync_ends() {
     assert!(matches!(scene.get("a"), Ok(GetOutcome::Found(_))));
 }
 
-/// Returns the number of marked objects.
+/// Returns the number of objects with a mark, which says that they are possibly not on the disk.
 fn marks(scene: &Scene) -> usize {
     let work = scene.dir.path().join(".tenure");
     let files = if work.exists() { children(&work).1 } else { Vec::new() };

@@ -108,7 +108,7 @@ async fn regression_a_held_epoch_is_finished_by_a_higher_restore() {
 }
 
 /// A killed restore holds an epoch above the epoch of the leader. Before the fix, no command could
-/// depose the leader: `depose` reported that another epoch is the newest, and `restore` required a
+/// depose the leader. `depose` reported that another epoch is the newest, and `restore` required a
 /// forced deposition.
 #[tokio::test(start_paused = true)]
 async fn regression_force_deposes_an_epoch_below_a_held_epoch() {
@@ -132,8 +132,8 @@ async fn regression_force_deposes_an_epoch_below_a_held_epoch() {
 }
 
 /// The leader is cut off and its object is lost, so only the operator knows of this leader. Before
-/// the fix, a restore could succeed without the wait that the operator had requested, if an earlier
-/// restore had sealed or held the epoch, or held a lower epoch.
+/// the fix, a restore could succeed without the wait that the operator had requested. This happened
+/// if an earlier restore had sealed or held the same epoch, or held a lower epoch.
 #[tokio::test(start_paused = true)]
 async fn regression_a_requested_wait_is_kept_or_refused() {
     for layout in LAYOUTS {
@@ -174,7 +174,7 @@ async fn regression_a_requested_wait_is_kept_or_refused() {
     }
 }
 
-/// Returns the record of a held epoch in the form of an earlier version, which records no wait.
+/// Returns the record of a held epoch as an earlier version wrote it. This record contains no wait.
 fn held(above: u64) -> String {
     let held = json!({
         "expired": false, "nonce": format!("{above:032x}"), "heartbeat": 1, "ended": "restored",
@@ -183,8 +183,8 @@ fn held(above: u64) -> String {
     held.to_string()
 }
 
-/// Restores of an earlier version hold two epochs, 20 and 41. A foreign peer leads epoch 2, and a
-/// restore must not seal this epoch without force. So epoch 41 remains held.
+/// Restores of an earlier version hold two epochs, 20 and 41. A process of another implementation
+/// leads epoch 2, and a restore must not seal this epoch without force. So epoch 41 remains held.
 #[tokio::test(start_paused = true)]
 async fn a_lower_held_epoch_that_cannot_be_sealed_keeps_the_higher_epoch_held() {
     let scene = Scene::new(Layout::EpochFiles);

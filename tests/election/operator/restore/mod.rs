@@ -263,8 +263,8 @@ async fn one_rival(layout: Layout, below: bool, cut_off: bool, before: usize) {
     assert!(b.epoch() > epoch(41), "{place}: {outcome:?}");
 }
 
-// An unreadable single object does not show the token or the validity of the holder, so the
-// operator must know both.
+// With `Layout::SingleObject`, an unreadable object does not show the token or the validity of the
+// holder. So the operator must know the token and the validity.
 
 /// Before the fix, the restore overwrote an unreadable object, and did not wait for the lease of
 /// its live leader.

@@ -260,7 +260,8 @@ async fn an_expired_session_is_transient_after_the_store_accepted_it() {
 }
 
 /// A dropped test server must accept no connection, even while the test starts processes. A forked
-/// child inherits the server's listening socket, and keeps it open until it executes its program.
+/// child inherits the server's listening socket, and keeps the socket open until the child executes
+/// its program.
 #[test]
 fn regression_a_dropped_server_accepts_no_connection_while_processes_start() {
     let over = AtomicBool::new(false);
