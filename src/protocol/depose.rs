@@ -1,8 +1,8 @@
 //! The effect of an operator's order on an epoch (O1 to O7 in docs/design/protocol.md).
 //!
-//! A decision depends on one reading of the epoch object, and the write is conditional on the ETag
-//! of this reading. If the leader renews between the reading and the write, the store refuses the
-//! write, and the caller reads and decides again.
+//! A decision depends on one read of the epoch object, and the write is conditional on the ETag of
+//! this read. If the leader renews between the read and the write, the store refuses the write. The
+//! caller then reads the object and decides again.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::epoch::Epoch;
 /// An operator's order to depose the leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DeposeOrder {
-    /// The epoch to depose. Other epochs stay unchanged.
+    /// The epoch to depose, or `None` for the newest epoch. Other epochs stay unchanged.
     pub only: Option<Epoch>,
     /// The operator asserts that the holder is dead, so no successor waits for its lease.
     pub force: bool,
@@ -21,19 +21,19 @@ pub struct DeposeOrder {
 /// The decision on a [`DeposeOrder`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// Overwrite the epoch object with its sealed record, with `If-Match`.
+    /// Overwrite the epoch object with its sealed record, conditional on the ETag that was read.
     Seal { heartbeat: u64, ended: EpochEnd },
-    /// The epoch is sealed, and the order needs no write.
+    /// The epoch is already sealed, so the order needs no write.
     Sealed(EpochEnd),
-    /// The newest epoch differs from the epoch of the order.
+    /// The newest epoch is not the epoch in the order.
     NotCurrent,
     /// The record does not limit the time in which its holder may believe that it leads (O4).
-    /// Without force, a successor would wait forever or would not wait at all.
+    /// Without `force`, a successor would wait forever or would not wait at all.
     NeedsForce,
 }
 
 impl DeposeOrder {
-    /// Decides on one reading of an epoch. `seen` is `None` if the body is not a record.
+    /// Decides from one read of an epoch object. `seen` is `None` if the body is not a record.
     pub fn decide(self, epoch: Epoch, seen: Option<&Seen>, validity: Option<Duration>) -> Verdict {
         if self.only.is_some_and(|only| only != epoch) {
             return Verdict::NotCurrent;
@@ -43,8 +43,8 @@ impl DeposeOrder {
             let seal = Verdict::Seal { heartbeat: 1, ended };
             return if self.force { seal } else { Verdict::NeedsForce };
         };
-        // The seal raises the heartbeat by exactly one (O1). So an observer that has seen the last
-        // renewal can tell that no later renewal happened (E9).
+        // The seal raises the heartbeat by exactly one (O1). From this difference, an observer that
+        // has seen the last renewal knows that no later renewal happened (E9).
         let seal = Verdict::Seal { heartbeat: seen.heartbeat.saturating_add(1), ended };
         match seen.ended {
             Some(_) if self.force && seen.is_waited_for() => seal,
@@ -57,8 +57,8 @@ impl DeposeOrder {
 }
 
 /// Decides whether an order may seal the epoch of a dead process as resigned (L8). `holder` is the
-/// epoch and nonce of the dead process. The caller knows that each process that acted for this
-/// epoch is dead.
+/// epoch and nonce of the dead process. The caller must know that no living process acts for this
+/// epoch.
 pub fn resign_dead(holder: (Epoch, Nonce), epoch: Epoch, seen: &Seen) -> Verdict {
     if (epoch, seen.nonce) != (holder.0, Some(holder.1)) {
         return Verdict::NotCurrent;
@@ -141,7 +141,8 @@ mod tests {
         }
     }
 
-    /// A forced order also ends the wait after a seal (O5). Other orders leave a seal unchanged.
+    /// An order with `force` also ends the wait of successors after a seal (O5). Other orders leave
+    /// a sealed epoch unchanged.
     #[test]
     fn a_sealed_epoch_is_sealed_again_only_to_end_a_wait() {
         let words = [EpochEnd::Resigned, EpochEnd::Lapsed, EpochEnd::Deposed, EpochEnd::Unknown];

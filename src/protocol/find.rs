@@ -1,17 +1,19 @@
-//! The search for the newest epoch, with a store that only lists the keys after a key (N1 to N4).
+//! The search for the newest epoch, in a store that can only list the keys after a given key (N1 to
+//! N4).
 //!
 //! The question "is there an epoch greater than X?" is monotone in X, even if some epochs below the
 //! newest are missing. So a galloping search and a bisection with this question are exact for any
 //! set of keys (N3). The question "does epoch X exist?" is not monotone, so the search does not use
-//! it. The same search finds the end of a fenced log, whose numbers have more digits.
+//! this question. The same search finds the end of a fenced log, where the numbers have more
+//! digits.
 
 use std::num::NonZeroU64;
 
 use crate::epoch::Epoch;
 
-/// The number in a key under a prefix, at least 1.
+/// A number, at least 1, that is part of a key under a prefix.
 pub trait Number: Copy + Ord {
-    /// The greatest number of a key.
+    /// The greatest number that a key can have.
     const LAST: u64;
 
     /// Returns the number as an integer, at least 1.
@@ -34,13 +36,13 @@ impl Number for NonZeroU64 {
     }
 }
 
-/// The place after which a listing starts.
+/// The start of a listing: the listing shows only keys after this key or number.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum After {
-    /// The listing starts after the key of this number, even if this key does not exist. 0 means
-    /// the start of the prefix.
+    /// Start after the key of this number, even if this key does not exist. 0 means the start of
+    /// the prefix.
     Number(u64),
-    /// After the key of an object that is not an epoch (a foreign key).
+    /// Start after this key of an object that is not an epoch (a foreign key).
     Key(String),
 }
 
@@ -49,15 +51,15 @@ pub enum After {
 pub struct Listing<N = Epoch> {
     /// Least and greatest epoch on the page.
     pub epochs: Option<(N, N)>,
-    /// Start of the next page; `None` if no epoch can follow.
+    /// Start of the next page, or `None` if no epoch can follow.
     pub rest: Option<After>,
 }
 
-/// A search that answers whether an epoch greater than a number exists. The search skips foreign
-/// keys.
+/// A search for any epoch greater than a given number. The search skips the keys of objects that
+/// are not epochs.
 ///
-/// The driver lists one page from [`next_page`](SuccessorSearch::next_page) and passes it to
-/// [`handle`](SuccessorSearch::handle), until `handle` returns a status other than
+/// The driver lists one page from [`next_page`](SuccessorSearch::next_page), and passes this page
+/// to [`handle`](SuccessorSearch::handle). It repeats both steps while `handle` returns
 /// [`SuccessorStatus::NotYet`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SuccessorSearch {
@@ -79,12 +81,12 @@ pub enum SuccessorStatus<N = Epoch> {
     },
     /// No greater epoch exists.
     No,
-    /// The pages had only foreign keys. List the next page.
+    /// The pages so far had only keys of objects that are not epochs. List the next page.
     NotYet,
 }
 
 impl SuccessorSearch {
-    /// Creates a search that answers whether an epoch greater than `number` exists.
+    /// Creates a search for any epoch greater than `number`.
     pub fn new(number: u64) -> SuccessorSearch {
         SuccessorSearch { number, at: After::Number(number) }
     }
@@ -111,19 +113,21 @@ impl SuccessorSearch {
 
 /// The search for the newest epoch.
 ///
-/// The driver lists one page from [`next_page`](Search::next_page) and passes it to
-/// [`handle`](Search::handle), until `handle` returns the newest epoch. If the LIST of a page
-/// fails, the driver sends this LIST again. A search never has two pages under way.
+/// The driver lists one page from [`next_page`](Search::next_page), and passes this page to
+/// [`handle`](Search::handle). It repeats both steps until `handle` returns the newest epoch. If
+/// the LIST of a page fails, the driver sends this LIST again. A search never has two pages under
+/// way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Search<N = Epoch> {
-    /// Greatest known epoch. A listing must show this epoch or a greater one.
+    /// Greatest epoch that the process has seen before this search. The listing must show this
+    /// epoch or a greater one.
     known: Option<N>,
     /// Greatest epoch that this search has seen.
     lower: Option<N>,
-    /// Upper bound: no greater epoch exists.
+    /// Number above which no epoch exists.
     upper: u64,
-    /// Length of the next leap. Once a leap has passed the newest epoch, the search bisects and
-    /// ignores this length.
+    /// Length of the next leap in the galloping search. Once a leap has passed the newest epoch,
+    /// the search bisects and ignores this length.
     stride: u64,
     query: SuccessorSearch,
 }
@@ -133,17 +137,17 @@ pub struct Search<N = Epoch> {
 pub enum Progress<N = Epoch> {
     /// List the next page, from [`Search::next_page`].
     More,
-    /// The newest epoch; `None` if no epoch was ever created.
+    /// The newest epoch, or `None` if no epoch was ever created.
     Newest(Option<N>),
-    /// The known epoch is missing, and no greater epoch exists.
+    /// The epoch that the process has seen before is missing, and no greater epoch exists.
     KnownIsGone(N),
 }
 
 const FIRST_STRIDE: u64 = 1_000;
 
 impl<N: Number> Search<N> {
-    /// Creates a search that starts one below the known epoch. So the first page of a healthy store
-    /// shows the known epoch.
+    /// Creates a search. The first page starts one below the epoch `known`, so a store that still
+    /// has this epoch shows it on the first page.
     pub fn new(known: Option<N>) -> Search<N> {
         let start = known.map_or(0, |known| known.number() - 1);
         Search { known, lower: None, upper: N::LAST, stride: 0, query: SuccessorSearch::new(start) }
@@ -176,8 +180,8 @@ impl<N: Number> Search<N> {
         Progress::More
     }
 
-    /// Returns the X of the next question "is there an epoch greater than X?". The bounds `lower <=
-    /// X < upper` hold, so every answer narrows the interval.
+    /// Returns the number X for the next question "is there an epoch greater than X?". X is in
+    /// `lower <= X < upper`, so every answer narrows this interval.
     fn leap(&mut self, lower: u64) -> u64 {
         let end_is_unknown = self.upper == N::LAST;
         let leap = lower.saturating_add(self.stride);
@@ -230,8 +234,8 @@ mod tests {
         assert!(requests <= 30, "{requests}");
     }
 
-    /// The search leaps from page to page until a leap passes the end. Then it bisects the last
-    /// leap.
+    /// The search leaps from page to page until a leap passes the newest epoch. It then bisects the
+    /// last leap.
     #[test]
     fn a_listing_of_a_few_pages_costs_about_one_request_a_page() {
         for (count, expected) in [(999, 1), (1_000, 1), (1_999, 2), (2_500, 5)] {
@@ -302,8 +306,8 @@ mod tests {
         assert_eq!(beyond.handle(page), yes);
     }
 
-    /// A broken search bisects with the question "does epoch X exist?". The tests above must detect
-    /// this defect.
+    /// This broken search bisects with the question "does epoch X exist?". The check in the tests
+    /// above must detect its wrong result.
     #[test]
     fn broken_bisecting_on_existence_misses_the_newest() {
         let epochs = BTreeSet::from([1, 2, 3, 4, 900]);

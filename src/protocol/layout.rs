@@ -1,33 +1,33 @@
 //! The layouts of an election on the store.
 
 /// The layout of an election on the store. All candidates and observers of one election must use
-/// the same layout. Otherwise each layout elects a leader, because candidates of one layout do not
-/// see the other layout.
+/// the same layout. With two layouts, each layout would elect a leader, because candidates of one
+/// layout do not see the other layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Layout {
-    /// One object for each epoch, `lock-0000000001.json` and so on, created with `If-None-Match`:
-    /// Gunnar Morling's scheme. Past epochs stay as a history until a
-    /// [`Compactor`](crate::Compactor) deletes them, and a LIST shows the current epoch.
+    /// One object for each epoch, such as `lock-0000000001.json`. A candidate creates this object
+    /// with `If-None-Match`. This layout is Gunnar Morling's scheme. Past epochs stay as a history
+    /// until a [`Compactor`](crate::Compactor) deletes them, and a LIST shows the current epoch.
     #[default]
     EpochFiles,
-    /// One object, `lock.json`, overwritten with `If-Match`. Its `token` is the epoch. This layout
-    /// is the scheme of the post *Leader election with S3 and If-Match* (2025). This layout needs
-    /// no LIST and no compactor, and a takeover is a single PUT. It keeps no history. The object
-    /// must never be deleted.
+    /// One object, `lock.json`. A candidate overwrites this object with `If-Match`, and its `token`
+    /// is the epoch. This layout is the scheme of the post *Leader election with S3 and If-Match*
+    /// (2025). It needs no LIST and no compactor, and a takeover is a single PUT. It keeps no
+    /// history. The object must never be deleted.
     ///
     /// Peers that write only the post's two fields, `expires_at` and `token`, can take part. A
     /// candidate that sees a body with only these fields waits until the body's `expires_at`, by
-    /// the candidate's wall clock, and then for the candidate's own validity (at least 5 s). So the
-    /// candidate does not take over too early if the peer's clock is slow by at most that validity.
-    /// In the other direction, a peer takes over once the peer's own wall clock is past a
-    /// candidate's `expires_at`. So with these peers, at most one process leads only while the wall
-    /// clocks are right. Tokens increase even if the wall clocks are wrong.
+    /// the candidate's wall clock, and then for the candidate's own validity (at least 5 s). So if
+    /// the peer's clock is slow by at most that validity, the candidate does not take over too
+    /// early. A peer takes over from a candidate once the peer's own wall clock is past the
+    /// candidate's `expires_at`. So with these peers, the election has at most one leader only if
+    /// the wall clocks are right. Tokens increase even if the wall clocks are wrong.
     SingleObject,
 }
 
 impl Layout {
-    /// Returns the remedy for a newest record that cannot be read.
+    /// Returns the remedy for the error that the newest record cannot be read.
     pub(crate) fn repair(self) -> &'static str {
         match self {
             Layout::EpochFiles => {

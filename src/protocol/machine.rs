@@ -9,18 +9,20 @@ use crate::protocol::layout::Layout;
 
 /// A candidate or observer of an election in either layout.
 ///
-/// The machine is a value without IO, clock or randomness. Three kinds of methods drive it:
+/// The machine is a value without IO, clock or randomness. The driver uses three kinds of methods:
 ///
 /// - [`step`](Machine::step) returns the next action. The method changes nothing, so a driver may
 ///   call it at any time.
-/// - [`handle`](Machine::handle) takes the result of that action, and is the only method that moves
-///   the machine. The method returns an event if an epoch was granted, extended or lost.
+/// - [`handle`](Machine::handle) takes the result of that action. Only `handle` and
+///   [`restart`](Machine::restart) change the state. `handle` returns an event if an epoch was
+///   granted, or a lease was extended or lost.
 /// - Getters return the machine's knowledge: [`greatest`](Machine::greatest),
 ///   [`nonce`](Machine::nonce), [`followed`](Machine::followed).
 ///
-/// A driver repeats three actions: call `step`, carry the step out, pass one input to `handle`. At
-/// most one request is under way. The machine ignores an input that does not fit its step. So the
-/// driver may pass an input late, after the step has changed. These inputs answer the steps:
+/// A driver repeats three actions: it calls `step`, carries out the step, and passes one input to
+/// `handle`. At most one request is under way. The machine ignores an input that does not fit the
+/// current step. So an input that arrives late, after a change of the step, does no harm. Each step
+/// expects these inputs:
 ///
 /// | step | inputs |
 /// | --- | --- |
@@ -86,7 +88,8 @@ impl Machine {
         }
     }
 
-    /// Returns whether the next LIST only searches for the newest epoch.
+    /// Returns true if the next LIST only searches for the newest epoch, so its answer may omit
+    /// epochs.
     pub fn looks_for_the_newest(&self) -> bool {
         match self {
             Machine::EpochFiles(machine) => machine.looks_for_the_newest(),

@@ -9,12 +9,12 @@ use crate::store::etag::ETag;
 /// The rules for one candidate or observer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rules {
-    /// An observer follows and never writes.
+    /// True for an observer, which follows the leader and never writes.
     pub observer: bool,
-    /// A renewal counts only after a LIST that shows no greater epoch.
+    /// If true, a renewal counts only after a LIST that shows no greater epoch.
     pub verify_renewals: bool,
-    /// A delay comes between the seal and the create (E10), unless the previous epoch ended by
-    /// resignation.
+    /// If true, a candidate waits between the seal of an epoch and the create of the next epoch
+    /// (E10), unless the previous leader resigned.
     pub takeover_delay: bool,
 }
 
@@ -28,27 +28,27 @@ pub enum Input {
     /// The pause after [`Wait::Retry`](Wait::Retry) or
     /// [`Failure::Denied`](Failure::Denied) has ended.
     Resume,
-    /// It is time to poll the followed epoch.
+    /// The time to poll the followed epoch has come.
     PollDue,
     /// The followed lease has ended by this process's clock.
     Lapsed,
     /// The takeover delay has passed.
     TakeoverOver,
-    /// The grant came too late to be usable (E14).
+    /// The grant came so late that too little of the lease remains (E14).
     Abandon,
-    /// It is time to renew, or the leader has data to proclaim.
+    /// The time to renew has come, or the leader has new data to publish.
     RenewDue,
-    /// It is time to read the next epoch (L5).
+    /// The time to read the next epoch has come (L5).
     LookDue,
     /// The lease has ended by the leader's clock.
     LeaseEnded,
     Resign,
 }
 
-/// A change of the leadership, caused by an input.
+/// A change of the leadership that an input has caused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// The epoch was granted to the create attempt with this heartbeat.
+    /// This candidate has won the epoch with the create attempt that has this heartbeat.
     Granted {
         epoch: Epoch,
         heartbeat: u64,
@@ -62,14 +62,15 @@ pub enum Event {
 
 /// How an epoch ended.
 ///
-/// The package `tenure-history` infers [`Superseded`](EpochEnd::Superseded) and
-/// [`GivenUp`](EpochEnd::GivenUp) from a history. The sealed record contains every other end.
+/// The sealed record of an epoch contains its end. Only [`Superseded`](EpochEnd::Superseded) and
+/// [`GivenUp`](EpochEnd::GivenUp) are not in a record: the package `tenure-history` infers these
+/// ends from the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EpochEnd {
     /// The leader resigned.
     Resigned,
-    /// A peer saw no sign of life for a whole validity, and sealed the epoch.
+    /// A peer saw no renewal for a whole validity, and sealed the epoch.
     Lapsed,
     /// An operator deposed the leader. The leader detects the deposition at its next renewal, or at
     /// the end of its lease.
@@ -81,7 +82,7 @@ pub enum EpochEnd {
     /// An operator created the epoch by a restore, to make later epochs greater. No process led in
     /// this epoch.
     Restored,
-    /// The epoch was never sealed, and a peer that does not seal created a greater one.
+    /// No process sealed the epoch, and a peer that does not seal epochs created a greater epoch.
     Superseded,
     /// The epoch's own candidate sealed it as lapsed before any renewal. Most likely the epoch was
     /// never granted, or its grant came too late (E14). A restarted process with a unique name
@@ -110,7 +111,7 @@ impl fmt::Display for EpochEnd {
 /// The fields of a record that the protocol needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Seen {
-    /// The nonce, or `None` in a record of a foreign peer.
+    /// The nonce, or `None` in the record of a peer that does not use tenure.
     pub nonce: Option<Nonce>,
     pub heartbeat: u64,
     /// The end of the epoch, if the record is sealed.
@@ -120,16 +121,16 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Returns whether a successor must wait for the holder's lease to end (E9). The holder may
-    /// still believe that it leads, so a sealed record with a nonce requires this wait, unless its
-    /// `ended` is `resigned` or `lapsed`.
+    /// Returns true if a successor of this sealed epoch must wait until the holder's lease has
+    /// ended, because the holder may still believe that it leads (E9). This is the case if the
+    /// sealed record has a nonce, and its `ended` is not `resigned` or `lapsed`.
     pub fn is_waited_for(&self) -> bool {
         let resigned_or_lapsed = matches!(self.ended, Some(EpochEnd::Resigned | EpochEnd::Lapsed));
         self.nonce.is_some() && self.ended.is_some() && !resigned_or_lapsed
     }
 }
 
-/// One reading of an epoch object or of the single object.
+/// The result of one read of an epoch object, or of `lock.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Sighting {
     pub epoch: Epoch,
@@ -139,7 +140,8 @@ pub struct Sighting {
 
 impl Sighting {
     /// Returns whether the record has no nonce (E5). Peers that follow Morling's post write records
-    /// without a nonce. These peers renew by writing the same body, which does not change the ETag.
+    /// without a nonce. To renew, these peers write the same body again, which does not change the
+    /// ETag.
     pub fn is_foreign(&self) -> bool {
         self.seen.nonce.is_none()
     }
@@ -163,20 +165,20 @@ pub enum Step {
 pub enum Request {
     /// LIST the epoch objects after a key.
     List(super::find::After),
-    /// GET an epoch object, or the single object if `epoch` is `None`. If `unless` is set, the
-    /// store sends the body only if the ETag differs.
+    /// GET an epoch object, or `lock.json` if `epoch` is `None`. If `unless` is set, the store
+    /// sends the body only if its ETag differs from `unless`.
     Get { epoch: Option<Epoch>, unless: Option<ETag> },
-    /// PUT a new epoch object or the single object, with `If-None-Match: *`.
+    /// PUT a new epoch object, or a new `lock.json`, with `If-None-Match: *`.
     Create { epoch: Epoch, write: Write },
     /// Overwrite an epoch object of this campaign, with `If-Match`.
     Renew { epoch: Epoch, etag: ETag, write: Write },
     /// Overwrite an epoch object with its sealed record, with `If-Match`.
     Seal { epoch: Epoch, etag: ETag, nonce: Option<Nonce>, heartbeat: u64, ended: EpochEnd },
-    /// Overwrite the single object with the next epoch, with `If-Match`.
+    /// Overwrite `lock.json` with the next epoch, with `If-Match`.
     Take { epoch: Epoch, etag: ETag, write: Write },
 }
 
-/// The nonce and heartbeat that distinguish a write from all others.
+/// The nonce and heartbeat of a write. Together they distinguish this write from all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Write {
     pub nonce: Nonce,
@@ -191,9 +193,10 @@ pub enum Wait {
     /// Another process sealed the epoch, and its holder may still believe that it leads. The input
     /// is `Lapsed` once the holder's lease has ended (E9).
     Deposed,
-    /// The takeover delay runs (E10). The epoch is sealed, and not by resignation.
+    /// The epoch is sealed, and its leader did not resign. The input is `TakeoverOver`, after the
+    /// takeover delay (E10).
     Takeover,
-    /// The observer sees no leader. The input is `PollDue`.
+    /// The election is vacant, as this observer sees it. The input is `PollDue`.
     NoLeader,
     /// This process leads. The inputs are `RenewDue`, `LookDue` and `Resign`.
     Lead,
@@ -210,8 +213,8 @@ pub enum Answer {
     Listed(super::find::Listing),
     /// The store broke a guarantee that the protocol needs.
     Unsafe,
-    /// The answer to a GET. `touched` is true if a peer wrote a foreign record again with the
-    /// same body.
+    /// The answer to a GET. `touched` is true if the record has no nonce, and its peer has written
+    /// the same body again.
     Found {
         sighting: Sighting,
         touched: bool,
@@ -225,7 +228,7 @@ pub enum Answer {
     Done {
         etag: ETag,
     },
-    /// The store refused the condition.
+    /// The store refused the write, because its condition did not hold.
     Refused,
     /// The credentials lack a permission.
     Denied,
@@ -233,12 +236,12 @@ pub enum Answer {
     Unknown,
 }
 
-/// The reason that a campaign cannot continue. The driver converts the failure into an error with
+/// The reason why a campaign cannot continue. The driver converts this reason to an error with
 /// details.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// The credentials lack a permission, or the bucket is missing (E17).
-    /// [`Input::Resume`](Input::Resume) continues the campaign.
+    /// The store denied a request: the credentials lack a permission, or the bucket is missing
+    /// (E17). [`Input::Resume`](Input::Resume) continues the campaign.
     Denied,
     Unsafe,
     Unreadable(Epoch),
@@ -246,7 +249,7 @@ pub enum Failure {
     Exhausted,
 }
 
-/// The reason that a leadership ended, as seen by the protocol.
+/// The reason for the end of a leadership, as far as the protocol knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lost {
     /// Another process sealed the epoch object.

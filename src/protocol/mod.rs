@@ -1,10 +1,10 @@
-//! The protocol as pure values: no IO, no clock, no randomness, no async.
+//! The protocol of an election, in types without IO, clock, randomness or async.
 //!
-//! [`machine`] is the state machine of an election in either layout. The machine has no clock: the
+//! [`machine`] is the state machine of an election in either layout. The machine has no clock. The
 //! lapse of a lease is an input, so a model checker can explore the machine under any clock.
-//! [`candidate`] implements the machine for epoch files (E1 to E20 in docs/design/protocol.md), and
-//! [`single`] for a single object (SO1 to SO9). [`lease`] is the arithmetic of time. Its functions
-//! take the time as an argument.
+//! [`candidate`] implements the machine for `Layout::EpochFiles` (E1 to E20 in
+//! docs/design/protocol.md), and [`single`] for `Layout::SingleObject` (SO1 to SO9). [`lease`] has
+//! the arithmetic of leases. Its functions take the time as an argument.
 
 pub mod candidate;
 pub mod compaction;

@@ -35,7 +35,7 @@ pub(super) fn found(etag: &str, seen: Seen, touched: bool) -> Answer {
     Answer::Found { sighting, touched }
 }
 
-/// Returns the answer to a GET that shows an unsealed record of a peer.
+/// Returns the answer to a GET that shows an unsealed record of another candidate.
 pub(super) fn held(nonce: u128, heartbeat: u64, etag: &str) -> Answer {
     let seen = Seen { nonce: Some(n(nonce)), heartbeat, ended: None, reclaimable: false };
     found(etag, seen, false)
@@ -57,7 +57,7 @@ pub(super) fn done(etag: &str) -> Answer {
     Answer::Done { etag: tag(etag) }
 }
 
-/// A state machine and its last event, with short methods that check each step.
+/// A state machine and its last event. The short methods check the current step and pass an input.
 #[derive(Debug, Clone)]
 pub(super) struct Play {
     pub(super) machine: Candidate,
@@ -150,7 +150,7 @@ impl Play {
         self.asks(Request::Renew { epoch: e(2), etag: tag(etag), write }, answer);
     }
 
-    /// Expects a seal with any heartbeat.
+    /// Checks that the next step is a seal with any heartbeat, and passes the answer.
     #[track_caller]
     pub(super) fn seals(&mut self, epoch: u64, etag: &str, ended: EpochEnd, answer: Answer) {
         match self.machine.step() {
@@ -169,7 +169,7 @@ impl Play {
         assert_eq!(self.machine.step(), Step::Wait(wait), "{:#?}", self.machine);
     }
 
-    /// Expects a pause, and ends it.
+    /// Checks that the next step is a pause, and ends the pause.
     #[track_caller]
     pub(super) fn pauses(&mut self) {
         self.waits(Wait::Retry);

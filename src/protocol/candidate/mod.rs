@@ -1,8 +1,8 @@
-//! The state machine of one candidate or observer of epoch files (E1 to E20).
+//! The state machine of one candidate or observer in `Layout::EpochFiles` (E1 to E20).
 //!
-//! [`Candidate::step`] returns the next action, and [`Candidate::handle`] takes its result. At most
-//! one request is under way. The lapse of a lease is an input, so the machine is correct under any
-//! clock. The driver owns time, jitter and retries.
+//! [`Candidate::step`] returns the next action, and [`Candidate::handle`] takes the result of this
+//! action. At most one request is under way. The lapse of a lease is an input, so the machine has
+//! no clock. The driver decides on times, jitter and retries.
 
 mod state;
 
@@ -17,18 +17,18 @@ use super::message::{
 use crate::epoch::Epoch;
 use crate::protocol::layout::Layout;
 
-/// The state machine of an election in epoch files.
+/// The state machine of a candidate or observer in [`Layout::EpochFiles`].
 ///
 /// [`Machine`](super::machine::Machine) documents the methods and the inputs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Candidate {
     pub(super) rules: Rules,
-    /// The greatest epoch seen. This candidate creates and is granted only greater epochs (E15).
+    /// The greatest epoch seen. This candidate creates and wins only greater epochs (E15).
     greatest: Option<Epoch>,
     state: CandidateState,
 }
 
-/// Number of creates of unknown effect after which the candidate searches again (E12).
+/// After this number of creates with unknown effects, the candidate searches again (E12).
 const MAX_CREATE_ATTEMPTS: usize = 16;
 
 impl Candidate {
@@ -66,8 +66,8 @@ impl Candidate {
         }
     }
 
-    /// Returns whether the next LIST only searches for the newest epoch (N7). If it does, the
-    /// answer may miss a greater epoch. Any other LIST must show all epochs.
+    /// Returns true if the next LIST only searches for the newest epoch (N7). The answer to such a
+    /// LIST may omit a greater epoch. Any other LIST must show all epochs.
     pub fn looks_for_the_newest(&self) -> bool {
         matches!(self.state, CandidateState::Find { suspect: None, .. })
     }
@@ -162,7 +162,7 @@ impl Candidate {
             }
             (CandidateState::NoLeader, Input::PollDue) => self.find(),
             (CandidateState::Deposed { epoch }, Input::Lapsed) => self.take_over(epoch),
-            // Another candidate, whose timer started earlier, may have created the next epoch.
+            // The timer of another candidate may have started earlier, so the next epoch may exist.
             (CandidateState::Deposed { .. }, Input::PollDue) => self.find(),
             (CandidateState::Takeover { epoch }, Input::TakeoverOver) => self.succeed(Some(epoch)),
             (CandidateState::NeedNonce { epoch, mut tried }, Input::Nonce(nonce)) => {
@@ -185,7 +185,7 @@ impl Candidate {
             (CandidateState::Confirm { held, beyond }, Answer::Listed(page)) => {
                 return self.confirmed(held, beyond, page);
             }
-            // The answer is ignored: the seal of the candidate's own epoch is best effort.
+            // The candidate ignores the answer, because a failure of this seal does no harm.
             (CandidateState::SealOwn { .. }, _) => self.find(),
             (CandidateState::Read { .. }, Answer::Found { sighting, .. }) => self.enter(sighting),
             (CandidateState::Poll { sighting }, Answer::Found { sighting: now, .. }) => {
@@ -211,7 +211,7 @@ impl Candidate {
             (CandidateState::Seal { sighting }, Answer::Done { .. }) => {
                 self.take_over(sighting.epoch)
             }
-            // A pause prevents a busy loop if the GET shows the object and the seal never finds it.
+            // A pause prevents a busy loop if GETs find the object but seals do not.
             (CandidateState::Seal { .. }, Answer::Missing) => self.find().paused(),
             (CandidateState::Seal { sighting }, Answer::Refused | Answer::Unknown) => {
                 CandidateState::Read { epoch: sighting.epoch }.paused()
@@ -276,7 +276,7 @@ impl Candidate {
             CandidateState::Read { epoch }
             | CandidateState::Poll { sighting: Sighting { epoch, .. } }
             | CandidateState::LookAgain { sighting: Sighting { epoch, .. } } => list(epoch),
-            // A pause prevents a busy loop if the store refuses creates of a missing object.
+            // A pause prevents a busy loop if the store always refuses to create the object.
             CandidateState::ReadOwn { epoch, .. } => list(epoch).paused(),
             CandidateState::Find { .. } => self.find().denied(),
             // The denied create may still take effect, so the next create has another nonce.
@@ -284,14 +284,14 @@ impl Candidate {
                 CandidateState::NeedNonce { epoch, tried }.denied()
             }
             CandidateState::Create { .. } => self.find().denied(),
-            // A renewal by a foreign leader keeps the ETag, so read again before the next seal.
+            // A leader without nonces may renew and keep the ETag, so read again before a seal.
             CandidateState::Seal { sighting } => CandidateState::LookAgain { sighting }.denied(),
             state => state.denied(),
         }
     }
 
     fn polled(&mut self, before: &Sighting, now: Sighting) -> CandidateState {
-        // A changed nonce shows that the store was wiped, or that the epoch was created again.
+        // A new nonce shows that the store was wiped, or that the epoch was created again.
         if before.seen.nonce == now.seen.nonce { self.enter(now) } else { self.find() }
     }
 
@@ -337,7 +337,7 @@ impl Candidate {
                 let nonce = *tried.last().expect("the state `Create` has a nonce in `tried`");
                 self.confirm(HeldEpoch { epoch, nonce, etag, heartbeat, sent: heartbeat })
             }
-            // The refusal does not prove that the epoch exists: the other create may still fail.
+            // A refusal does not prove that the epoch exists: the concurrent create may fail.
             Answer::Refused => CandidateState::ReadOwn { epoch, tried },
             _ if tried.len() >= MAX_CREATE_ATTEMPTS => self.find().paused(),
             _ => CandidateState::NeedNonce { epoch, tried }.paused(),

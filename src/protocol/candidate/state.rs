@@ -7,8 +7,8 @@ use crate::protocol::message::{Failure, Nonce, Sighting};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum CandidateState {
-    /// LIST to find the newest epoch. `suspect` is set after a denied GET, or if the known newest
-    /// epoch was missing.
+    /// LIST to find the newest epoch. `suspect` is `Some` after a denied GET, or if the last search
+    /// did not find the greatest epoch seen.
     Find {
         search: Search,
         suspect: Option<Suspect>,
@@ -24,8 +24,9 @@ pub(super) enum CandidateState {
     Poll {
         sighting: Sighting,
     },
-    /// The lapsed epoch is foreign. A renewal by a foreign leader does not change the ETag, so the
-    /// condition of the seal cannot detect the renewal. Read the object again before the seal.
+    /// The record of the lapsed epoch has no nonce. The peer that wrote it may renew without a
+    /// change of the ETag, so the condition of a seal cannot detect such a renewal. Read the object
+    /// again before the seal.
     LookAgain {
         sighting: Sighting,
     },
@@ -39,7 +40,7 @@ pub(super) enum CandidateState {
     Takeover {
         epoch: Epoch,
     },
-    /// Get a nonce for the next create. Earlier creates of this epoch sent the nonces in `tried`.
+    /// Get a nonce for the next create. `tried` has the nonces of earlier creates of this epoch.
     NeedNonce {
         epoch: Epoch,
         tried: Vec<Nonce>,
@@ -58,12 +59,12 @@ pub(super) enum CandidateState {
         held: HeldEpoch,
         beyond: SuccessorSearch,
     },
-    /// The epoch was lost before its grant. Try to seal the candidate's own object.
+    /// A greater epoch exists, or the grant came too late. Try to seal the candidate's own object.
     SealOwn {
         held: HeldEpoch,
     },
     Lead(LeadingState),
-    /// The observer sees no leader.
+    /// The election is vacant, as this observer sees it.
     NoLeader,
     /// Retry the failed request.
     Pause(Box<CandidateState>),
@@ -73,7 +74,7 @@ pub(super) enum CandidateState {
     Over,
 }
 
-/// The reason that a search doubts that an epoch exists.
+/// The reason why a search doubts that an epoch exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Suspect {
     Denied(Epoch),
@@ -81,13 +82,14 @@ pub(super) enum Suspect {
 }
 
 impl CandidateState {
-    /// Returns a state that continues with this state after a short pause. Because of the pause, no
-    /// store can cause a busy loop (E19).
+    /// Returns a state that waits for a short pause, and then continues with this state. The pause
+    /// prevents a busy loop with any store (E19).
     pub(super) fn paused(self) -> CandidateState {
         CandidateState::Pause(Box::new(self))
     }
 
-    /// Returns a state that continues with this state once access is no longer denied.
+    /// Returns a state that waits until access is no longer denied, and then continues with this
+    /// state.
     pub(super) fn denied(self) -> CandidateState {
         CandidateState::Denied(Box::new(self))
     }

@@ -1,14 +1,14 @@
-//! The epoch objects that a compaction may delete.
+//! Decides which epoch objects a compaction may delete.
 //!
 //! A compaction proposes an epoch for deletion only after it has seen `keep_epochs` (at least 1)
-//! greater epochs. So a compaction never proposes the newest epoch (I3). The proposed epoch stays
-//! superseded even if the deletion is carried out late or twice, because the newest epoch never
-//! decreases. So any number of compactors may run concurrently without coordination (C6).
+//! greater epochs. So a compaction never proposes the newest epoch (I3). The newest epoch never
+//! decreases, so a proposed epoch stays superseded, even if the store deletes it late or twice. So
+//! any number of compactors may run concurrently without coordination (C6).
 //!
-//! An epoch that an unfinished restore holds supersedes no epoch: the epoch right below it may have
-//! a leader (C4). So a compaction proposes the epoch right below the newest only after the newest
-//! was read and is not held. Several epochs may be held, so the driver reads the newest listed
-//! epoch before each deletion (C3).
+//! An epoch that an unfinished restore holds supersedes no epoch, because the epoch right below may
+//! have a leader (C4). So a compaction proposes the epoch right below the newest only after the
+//! driver has read the newest epoch, and if no restore holds it. Restores may hold several epochs,
+//! so the driver reads the newest listed epoch before each deletion (C3).
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -18,8 +18,8 @@ use crate::epoch::Epoch;
 
 /// The plan of one compaction. Its input is a listing in ascending order.
 ///
-/// The plan remembers only the newest `keep_epochs` epochs (at least 2), for a listing of any
-/// length.
+/// The plan remembers only the newest `keep_epochs` epochs, and at least 2. So its size does not
+/// depend on the length of the listing.
 ///
 /// The driver passes each listed epoch to [`handle_listed`](Compaction::handle_listed), which may
 /// return an older epoch. The driver deletes that epoch in two steps:
@@ -42,18 +42,18 @@ pub struct Compaction {
     read: Option<(Epoch, NewestBody)>,
 }
 
-/// The part of an epoch object's body that a compaction needs.
+/// The facts in the body of the newest epoch object that a compaction needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NewestBody {
     /// An unfinished restore holds the epoch.
     Held,
-    /// The validity of the record, if it has one.
+    /// No restore holds the epoch. The value is the validity of the record, if the record has one.
     Validity(Option<Duration>),
     /// The object was deleted after the listing, so its epoch is superseded.
     Gone,
 }
 
-/// An epoch object as a listing shows it.
+/// An epoch object in a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Listed {
     pub epoch: Epoch,
@@ -63,7 +63,7 @@ pub struct Listed {
     pub age: Option<Duration>,
 }
 
-/// The listing showed an epoch that is not greater than the epoch before it.
+/// The error of a listing that is not in ascending order of the epochs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OutOfOrder {
     pub before: Epoch,
@@ -83,12 +83,11 @@ impl Compaction {
             self.stopped = true;
             return Err(OutOfOrder { before, then: listed.epoch });
         }
-        // Only an accident or malice creates the last epoch. If an operator then removes the last
-        // epoch, the election continues from the lower epochs. So the last epoch supersedes none of
-        // them.
+        // Only an accident or malice creates the last epoch, and an operator may remove it later.
+        // The election then continues from the lower epochs, so a compaction must keep them.
         self.stopped |= listed.epoch == Epoch::MAX;
         self.newest.push_back(listed);
-        // Keep the epoch right below the newest until the newest is read.
+        // Keep the epoch right below the newest until the driver has read the newest.
         if self.newest.len() <= self.keep_epochs.get().max(2) {
             return Ok(None);
         }
@@ -96,11 +95,11 @@ impl Compaction {
         Ok(oldest.filter(|oldest| self.may_go(*oldest)))
     }
 
-    /// Takes the body of a listed epoch. Call [`may_go`](Self::may_go) again before each later
-    /// deletion.
+    /// Takes the facts in the body of a listed epoch. Call [`may_go`](Self::may_go) again before
+    /// each later deletion.
     ///
-    /// A leader shows a sign of life at least once per validity. So this method raises `min_age`
-    /// above each validity that was read (C5). A `min_age` of 0 switches this rule off.
+    /// A leader renews at least once per validity. So this method raises `min_age` above each
+    /// validity that was read (C5). A `min_age` of 0 switches this rule off.
     pub fn handle_read(&mut self, epoch: Epoch, body: NewestBody) {
         self.read = Some((epoch, body));
         match body {
@@ -114,12 +113,12 @@ impl Compaction {
 
     /// Returns whether an epoch that this plan returned may still be deleted.
     pub fn may_go(&self, listed: Listed) -> bool {
-        // An epoch of unknown age counts as new, so a store without dates keeps its history.
+        // An epoch of unknown age counts as new, so a store without dates keeps all its epochs.
         !self.stopped && listed.age.unwrap_or_default() >= self.min_age
     }
 
-    /// Ends the listing. The plan may have kept one more epoch only because the newest epoch had
-    /// not been read. Returns this epoch if it may be deleted.
+    /// Ends the listing. While the newest epoch was unread, the plan may have kept one more epoch
+    /// than necessary. Returns this epoch if it may be deleted.
     pub fn handle_end(&mut self) -> Option<Listed> {
         if self.newest.len() <= self.keep_epochs.get() {
             return None;
@@ -136,7 +135,8 @@ impl Compaction {
         superseded && self.newest.front().is_some_and(|oldest| self.may_go(*oldest))
     }
 
-    /// Returns the greatest epoch seen, or `None` if its object was read or the plan has stopped.
+    /// Returns the greatest epoch seen, if the driver still has to read its object. Returns `None`
+    /// after the read, or if the plan has stopped.
     pub fn newest_unread(&self) -> Option<Epoch> {
         let read = self.read.map(|(epoch, _)| epoch);
         self.newest().filter(|newest| !self.stopped && read != Some(*newest))
@@ -147,8 +147,8 @@ impl Compaction {
         matches!(self.read, Some((_, NewestBody::Held)))
     }
 
-    /// Returns the least age at which an epoch may be deleted. This age grows with the validities
-    /// that are read.
+    /// Returns the minimum age at which an epoch may be deleted. A long validity in a record that
+    /// was read raises this age.
     pub fn min_age(&self) -> Duration {
         self.min_age
     }
@@ -158,14 +158,14 @@ impl Compaction {
         self.newest.back().map(|listed| listed.epoch)
     }
 
-    /// Returns whether no more epochs may be deleted. The answer also applies to epochs that this
-    /// plan returned and the driver has not deleted.
+    /// Returns true if no more epochs may be deleted, not even epochs that this plan has already
+    /// returned.
     pub fn stopped(&self) -> bool {
         self.stopped
     }
 }
 
-/// The dates of stores have whole seconds.
+/// The precision of a store's dates, which are in whole seconds.
 const RESOLUTION: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -202,8 +202,8 @@ mod tests {
     /// The body of a record without a validity.
     const NO_VALIDITY: NewestBody = NewestBody::Validity(None);
 
-    /// Returns the first wrong decision if exactly `deleted` is deleted from this listing, or
-    /// `None` if each decision is right. All tests here use this check.
+    /// Returns the first wrong decision of a plan that deletes exactly `deleted` from this listing,
+    /// or `None` if each decision is right.
     fn violation(
         listing: &[Listed],
         deleted: &[Epoch],
@@ -252,7 +252,7 @@ mod tests {
         }
     }
 
-    /// Returns the deletions of a broken plan, which keeps one epoch less than `keep`.
+    /// Returns the epochs that a broken plan deletes. This plan keeps one epoch less than `keep`.
     fn broken_plan(listing: &[Listed], keep: usize) -> Vec<Epoch> {
         let mut newest = VecDeque::new();
         let deletable = |listed: &Listed| {
@@ -334,8 +334,9 @@ mod tests {
         assert_eq!(long, short);
     }
 
-    /// Of three old epochs, the first is deleted in any case. The deletion of the second epoch
-    /// depends on the body of the newest epoch.
+    /// The listing has three old epochs. The plan always returns the first epoch. With a
+    /// `keep_epochs` of 1, the plan returns the second epoch only if the newest epoch was read and
+    /// its body allows this.
     #[test]
     fn the_epoch_below_the_newest_is_kept_unless_the_newest_is_read_and_not_held() {
         for (read, goes) in [

@@ -1,5 +1,5 @@
-//! Property tests of two compactors that run during elections and restores. The store may delay and
-//! repeat their requests.
+//! Property tests of two compactors that run during elections and restores. The store may carry out
+//! deletions late or twice.
 
 use std::collections::BTreeSet;
 
@@ -9,20 +9,21 @@ use proptest::prelude::*;
 use super::*;
 use tenure_testkit::properties::cases;
 
-/// The next event of a story.
+/// One event in a random sequence of events.
 #[derive(Debug, Clone)]
 enum Deed {
-    /// A candidate creates an epoch. Its number exceeds the newest epoch by `beyond`.
+    /// A candidate creates an epoch. Its number is `beyond` above the newest epoch that no restore
+    /// holds.
     Create { beyond: u64 },
-    /// A candidate resumes after a pause and creates a compacted epoch again.
+    /// A candidate resumes after a pause, and its late create makes a compacted epoch again.
     CreateAgain { which: prop::sample::Index },
     /// A compactor lists its next page, which has at most `page` epochs.
     List { compactor: usize, page: usize },
-    /// The store carries out a deletion that was sent. With `again`, the store repeats the deletion
-    /// later.
+    /// The store carries out a deletion that a compactor sent. With `again`, the store may carry
+    /// out the same deletion again later.
     Delete { compactor: usize, which: prop::sample::Index, again: bool },
-    /// If an epoch is held, the restore seals this epoch. Otherwise a restore holds a new epoch,
-    /// whose number exceeds the newest epoch by `beyond`.
+    /// If a restore holds an epoch, the restore seals this epoch. If no restore holds an epoch, a
+    /// restore creates and holds one. Its number is `beyond` above the newest epoch.
     Restore { beyond: u64 },
     /// A compactor is killed and starts again. The store may still carry out its earlier deletions.
     Restart { compactor: usize },
@@ -42,14 +43,14 @@ fn deed() -> impl Strategy<Value = Deed> {
     ]
 }
 
-/// The position of a listing that has ended.
+/// The value of a compactor's position after its listing has ended.
 const ENDED: u64 = u64::MAX;
 
 struct World {
     epochs: BTreeSet<Epoch>,
     ever: BTreeSet<Epoch>,
-    /// An epoch that an unfinished restore holds. No candidate takes over a held epoch, but late
-    /// creates of lower epochs may take effect.
+    /// The epoch that an unfinished restore holds. No candidate creates an epoch above this epoch,
+    /// but late creates of lower epochs may take effect.
     held: Option<Epoch>,
     keep: [NonZeroUsize; 2],
     compactors: [(Compaction, u64); 2],
@@ -126,7 +127,8 @@ impl World {
         self.epochs.iter().rev().find(|epoch| Some(**epoch) != self.held).copied()
     }
 
-    /// Lists a page. At the end of the listing, reads the newest epoch of the listing.
+    /// Lists a page for a compactor. At the end of the listing, the compactor also reads the newest
+    /// epoch.
     fn list(&mut self, compactor: usize, page: usize) {
         let (plan, after) = &mut self.compactors[compactor];
         let later = self.epochs.iter().filter(|epoch| epoch.get() > *after).take(page);
@@ -169,7 +171,8 @@ proptest! {
     }
 }
 
-/// The property above is useful only if the stories delete epochs.
+/// The property above is useful only if the compactors delete many epochs in random sequences of
+/// events.
 #[test]
 fn compactors_delete_epochs_in_the_stories() {
     use proptest::strategy::ValueTree as _;

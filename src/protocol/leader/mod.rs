@@ -1,7 +1,7 @@
-//! The leader's part of both state machines: it renews, reads a refused write back, looks for a
-//! greater epoch, and resigns.
+//! The leader's part of both state machines. A leader renews, reads its object back after a refused
+//! write, searches for a greater epoch, and resigns.
 //!
-//! In the layout of a single object a leader sends no LIST and no GET of a next epoch, because a
+//! With `Layout::SingleObject`, a leader sends no LIST and no GET of the next epoch, because a
 //! successor overwrites the object that this leader renews.
 
 use super::find::{After, SuccessorSearch, SuccessorStatus};
@@ -11,7 +11,7 @@ use crate::epoch::Epoch;
 use crate::protocol::layout::Layout;
 use crate::store::etag::ETag;
 
-/// The epoch that this leader wrote.
+/// The epoch that this process wrote, and the state of these writes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct HeldEpoch {
     pub(super) epoch: Epoch,
@@ -20,7 +20,7 @@ pub(super) struct HeldEpoch {
     pub(super) etag: ETag,
     /// The heartbeat of the body with this ETag.
     pub(super) heartbeat: u64,
-    /// The greatest heartbeat sent in any attempt.
+    /// The greatest heartbeat that this leader has sent, including failed writes.
     pub(super) sent: u64,
 }
 
@@ -38,7 +38,7 @@ impl HeldEpoch {
         Request::Seal { epoch, etag, nonce, heartbeat, ended }
     }
 
-    /// Returns the request that seals an epoch that was not granted or not used (E14).
+    /// Returns the request that seals this epoch after a missing or unusable grant (E14).
     pub(super) fn give_up(&self) -> Request {
         self.seal(self.sent + 1, EpochEnd::Lapsed)
     }
@@ -60,7 +60,8 @@ enum Doing {
     },
     /// Reads the next epoch (L5).
     Look,
-    /// Seals the epoch with the heartbeat `sent`. The token of a single object does not change.
+    /// Seals the epoch with the heartbeat `sent`. With `Layout::SingleObject` the seal keeps the
+    /// token.
     Resign,
     /// The last write failed, or its effect is unknown.
     Retry,
@@ -69,9 +70,9 @@ enum Doing {
 /// The state of a machine while it leads.
 ///
 /// The surrounding machine passes each input to [`handle`](LeadingState::handle), which consumes
-/// the state. The result is the next state, an abandoned epoch, or the loss.
-/// [`step`](LeadingState::step) changes nothing. If the store refuses a write, the leader first
-/// reads the object, because an earlier attempt may have caused the refusal (L3).
+/// the state. `handle` returns the next state, an abandoned epoch, or the loss.
+/// [`step`](LeadingState::step) does not change the state. If the store refuses a write, the leader
+/// first reads the object, because an earlier attempt may have caused the refusal (L3).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct LeadingState {
     held: HeldEpoch,
@@ -82,7 +83,7 @@ pub(super) struct LeadingState {
 /// The result of an input to a leader.
 pub(super) enum LeaderNext {
     Leads(LeadingState, Option<Event>),
-    /// The leader must seal a grant that it does not use (E14).
+    /// The driver does not use the grant, so the machine must seal this epoch (E14).
     Abandoned(HeldEpoch),
     Lost(Lost),
 }
@@ -112,8 +113,8 @@ impl LeadingState {
             Doing::Verify { beyond } => Request::List(beyond.next_page().clone()),
             Doing::Look => match held.epoch.next() {
                 next @ Some(_) => Request::Get { epoch: next, unless: None },
-                // `handle` ignores `LookDue` in the last epoch, because no epoch can supersede the
-                // last one. So this state never occurs.
+                // No epoch can supersede the last possible epoch. So `handle` ignores `LookDue` in
+                // that epoch, and this state never occurs.
                 None => Request::List(After::Number(held.epoch.get())),
             },
         })
@@ -174,8 +175,8 @@ impl LeadingState {
         }
     }
 
-    /// Adopts a record that this leader wrote in an attempt of unknown effect. Any other record
-    /// ends the leadership (L3).
+    /// Handles the record that the leader reads back. If an attempt of this leader wrote the
+    /// record, the leader adopts it. Any other record ends the leadership (L3).
     fn read_back(mut self, verify: bool, now: Sighting) -> LeaderNext {
         let held = &mut self.held;
         if now.epoch > held.epoch {
@@ -188,8 +189,8 @@ impl LeadingState {
         match now.seen.ended {
             Some(EpochEnd::Resigned) if self.resigning => return LeaderNext::Lost(Lost::Resigned),
             Some(ended) => return LeaderNext::Lost(Lost::Sealed(ended)),
-            // The object still has the known ETag, so nothing explains the refusal. The leader
-            // retries the write.
+            // The object still has the known ETag, so the store had no reason to refuse the write.
+            // The leader retries the write.
             None if now.etag == held.etag => return self.now(Doing::Retry),
             None if heartbeat <= held.heartbeat || heartbeat > held.sent => {
                 return LeaderNext::Lost(Lost::Tampered);

@@ -47,8 +47,8 @@ fn a_refused_renewal_adopts_an_earlier_own_renewal() {
     play.renews("c", 3, Answer::Refused);
     assert_eq!(play.event, None);
     play.gets(2, held(1, 2, "landed"));
-    // The lease counts from the renewal with heartbeat 2, which took effect, and not from the
-    // refused renewal.
+    // The renewal with heartbeat 2 took effect, and the store refused the later renewal. So the
+    // lease counts from the renewal with heartbeat 2.
     assert_eq!(play.event, extended(2));
     play.input(Input::RenewDue);
     play.renews("landed", 4, done("d"));
@@ -97,8 +97,8 @@ fn a_missing_object_is_a_loss() {
     assert_eq!(resigning.event, lost(Lost::Vanished));
 }
 
-/// If an SDK sends a renewal twice, the first PUT changes the ETag, so the store refuses the second
-/// PUT.
+/// An SDK may send one renewal twice. The first PUT changes the ETag, so the store refuses the
+/// second PUT.
 #[test]
 fn a_renewal_that_was_sent_twice_is_adopted() {
     let mut play = Play::leading();
@@ -133,8 +133,8 @@ fn a_record_of_another_writer_is_a_loss() {
     }
 }
 
-/// A person edited the leader's object, and kept its nonce and heartbeat. The leader must lose the
-/// epoch instead of treating this body as its own write.
+/// In this test, a person edits the leader's object, and keeps its nonce and heartbeat. The leader
+/// must not adopt this body as its own write, and must lose the epoch.
 #[test]
 fn regression_another_body_with_the_known_heartbeat_is_not_adopted() {
     let mut play = in_doubt();
@@ -198,13 +198,13 @@ fn a_resignation_waits_for_the_request_under_way() {
     play.input(Input::RenewDue);
     play.input(Input::Resign);
     play.renews("c", 2, done("d"));
-    // The driver repeats `Resign` while the machine leads.
+    // The driver sends `Resign` again until the leadership has ended.
     play.input(Input::Resign);
     play.seals(2, "d", EpochEnd::Resigned, done("s"));
 }
 
-/// The store refuses the seal although the object is unchanged. Before the fix, the leader repeated
-/// the seal and the GET without a pause.
+/// The store refuses the seal of a resignation although the object is unchanged. Before the fix,
+/// the leader repeated the seal and the GET without a pause.
 #[test]
 fn regression_an_unexplained_refusal_of_a_resignation_does_not_spin() {
     let mut play = Play::leading();
@@ -275,8 +275,9 @@ fn a_late_grant_is_sealed() {
     play.creates(3, 5, 1, done("x"));
 }
 
-/// The driver abandons a grant during the first renewal. Before the fix, the machine ignored this
-/// input, and continued to lead an epoch that no caller knew of. A random walk found this defect.
+/// The driver abandons a grant during the first renewal. Before the fix, the machine ignored the
+/// input `Abandon`, and continued to lead an epoch without a caller. A random walk found this
+/// defect.
 #[test]
 fn regression_a_grant_can_be_abandoned_during_a_renewal() {
     let mut play = Play::leading();

@@ -1,8 +1,8 @@
 //! The arithmetic of leases. Each function takes the time as an argument.
 //!
-//! An observer's timer starts at the *receipt* of a response (E4). A leader's lease starts at the
-//! *sending* of its write (L1). So the leader stops first. The arithmetic depends on the rates of
-//! the clocks of two machines and never compares their readings.
+//! An observer's timer starts when the observer *receives* a response (E4). A leader's lease starts
+//! when the leader *sends* its write (L1). So the leader's lease ends first. The arithmetic depends
+//! on the clock rates of both machines, and never compares the readings of their clocks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,26 +36,27 @@ impl Drift {
 ///
 /// The driver calls [`observe`](LapseTimer::observe) for each record that it reads, with the time
 /// at which the whole response was received. Only [`observe`](LapseTimer::observe) starts or
-/// restarts a timer. The getters take the current time. [`sealed_here`](LapseTimer::sealed_here)
-/// only records a seal.
+/// restarts a timer. The getters take the current time as an argument.
+/// [`sealed_here`](LapseTimer::sealed_here) only records a seal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LapseTimer {
-    // These fields identify the record whose reading started the timer.
+    // These fields identify the record that started the timer.
     epoch: Epoch,
     nonce: Option<Nonce>,
     heartbeat: u64,
     etag: ETag,
-    /// Date of the last touch of a foreign record: a write of the same body, which leaves the ETag
-    /// unchanged.
+    /// Date of the last write of a record without a nonce. The peer renews it with the same body,
+    /// and so with the same ETag.
     touched: Option<DateTime<Utc>>,
     validity: Option<Duration>,
 
     // These fields are the start times.
     /// Time of receipt of the response that first showed this ETag.
     since: Moment,
-    /// Time of the first sight of the seal.
+    /// Time at which this observer first saw the seal.
     sealed: Option<Moment>,
-    /// Time of receipt of the answer that first showed the end of the lease by the store's dates.
+    /// Time at which this observer received the first answer that showed the end of the lease by
+    /// the store's dates (E6).
     lapsed_by_store: Option<Moment>,
 }
 
@@ -80,20 +81,21 @@ pub struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Returns the date of the last touch of a foreign record, or `None` for other records. A
-    /// foreign leader renews by a touch, which does not change the ETag (E5).
+    /// Returns the date of the last write of a record without a nonce, or `None` for other records.
+    /// The peer that wrote such a record renews by writing the same body, which does not change the
+    /// ETag (E5).
     fn touched(&self) -> Option<DateTime<Utc>> {
         if self.sighting.is_foreign() { self.last_modified } else { None }
     }
 }
 
 impl LapseTimer {
-    /// Records a reading. Returns whether the holder has shown a sign of life since the owner of
-    /// `timer` last recorded a reading.
+    /// Records a reading. Returns true if the holder has created or renewed the record since the
+    /// owner of `timer` last recorded a reading.
     ///
-    /// A new ETag or a touch of a foreign record (E5) restarts the timer. A repeated reading of the
-    /// same record does not restart the timer, and a seal of the last unsealed record does not
-    /// restart it either.
+    /// The timer restarts if the ETag is new, or if a peer has written the same body again (E5).
+    /// The timer does not restart if the record is unchanged, or if a seal has replaced the last
+    /// unsealed record.
     ///
     /// `known` is the timer of another campaign or observer in the same process. If `known` saw the
     /// same record earlier, `timer` continues from that earlier time. The return value does not
@@ -117,8 +119,8 @@ impl LapseTimer {
         news
     }
 
-    /// Returns the time of the first sight of the seal, and the time at which the store's dates
-    /// first showed the end of the lease.
+    /// Returns the time at which this observer first saw the seal, and the time at which the
+    /// store's dates first showed the end of the lease.
     fn judge(&self, reading: &Reading<'_>, drift: Drift) -> (Option<Moment>, Option<Moment>) {
         let seen_now = reading.sighting.seen.ended.map(|_| reading.received);
         let sealed = self.sealed.or(seen_now);
@@ -143,12 +145,12 @@ impl LapseTimer {
         }
     }
 
-    /// Returns whether this timer continues after the reading. The timer continues if the record is
-    /// unchanged, or if the record is a seal over the version that this timer has seen.
+    /// Returns true if this timer continues after the reading. The timer continues if the record is
+    /// unchanged, or if a seal has replaced the record that this timer has seen.
     ///
-    /// Each write raises the heartbeat, and a seal raises it by one. If the heartbeat of a seal is
-    /// greater by more than one, this observer missed a renewal. The holder's lease then counts
-    /// from the missed renewal (E9).
+    /// Each write raises the heartbeat, and a seal raises the heartbeat by one. If the heartbeat of
+    /// a seal is greater by more than one, this observer has missed a renewal. The holder's lease
+    /// counts from the missed renewal, so the timer restarts (E9).
     fn runs_on(&self, reading: &Reading<'_>) -> bool {
         let Sighting { epoch, etag, seen } = reading.sighting;
         if self.epoch != *epoch || self.nonce != seen.nonce {
@@ -165,8 +167,8 @@ impl LapseTimer {
     /// Returns the remaining time of the lease plus `delay`, by this observer's clocks. Returns
     /// `None` if the epoch never lapses.
     ///
-    /// Both the boot clock and the raw clock must reach the lapse. So one clock that runs too fast,
-    /// such as a slewed clock, does not cause a lapse.
+    /// A lease lapses only if both the boot clock and the raw clock have reached its end. So one
+    /// clock that runs too fast, such as a slewed clock, does not cause a lapse.
     pub fn lapses_in(&self, delay: Duration, drift: Drift, now: Moment) -> Option<Duration> {
         let by_clocks = drift.stretch(self.validity?).saturating_add(delay);
         let by_clocks = by_clocks.saturating_sub(now.since(self.since));
@@ -174,7 +176,8 @@ impl LapseTimer {
         Some(by_dates.map_or(by_clocks, |left| left.min(by_clocks)))
     }
 
-    /// Returns the remaining part of `delay`, which starts at the first sight of the seal.
+    /// Returns the remaining part of `delay`. The delay starts when this observer first sees the
+    /// seal.
     pub fn takeover_in(&self, delay: Duration, now: Moment) -> Duration {
         delay.saturating_sub(now.since(self.sealed.unwrap_or(now)))
     }
@@ -207,8 +210,8 @@ impl LapseTimer {
     }
 }
 
-/// Returns the remaining time below which a lease is at risk (L6). Once less time remains, a
-/// renewal and its retry have failed.
+/// Returns the remaining time below which a lease is at risk (L6). If less time remains, a renewal
+/// and its retry have failed.
 pub fn risk_margin(validity: Duration) -> Duration {
     validity / 4
 }
@@ -224,7 +227,7 @@ pub struct OwnLease {
     validity: Duration,
     /// True if the wall clock can end the lease.
     by_wall_clock: bool,
-    /// Sending time of the write that started the current lease.
+    /// Time at which the leader sent the write that started the current lease.
     start: Option<Moment>,
     /// Heartbeats and sending times of the attempts with an unknown effect.
     attempts: Vec<(u64, Moment)>,
@@ -235,8 +238,8 @@ impl OwnLease {
         OwnLease { validity, by_wall_clock: true, start: None, attempts: Vec::new() }
     }
 
-    /// Returns this lease without its end by the wall clock, so a step of the wall clock does not
-    /// end the lease. Only a lease on a machine that is never paused may ignore the wall clock.
+    /// Returns this lease, but without an end on the wall clock. So a step of the wall clock does
+    /// not end the lease. Only a machine that is never paused may ignore the wall clock.
     pub fn without_wall_clock(self) -> OwnLease {
         OwnLease { by_wall_clock: false, ..self }
     }
@@ -246,7 +249,8 @@ impl OwnLease {
         self.attempts.push((heartbeat, now));
     }
 
-    /// Records that the write with this heartbeat took effect. The lease counts from its sending.
+    /// Records that the write with this heartbeat took effect. The lease counts from the time at
+    /// which the leader sent this write.
     pub fn extended(&mut self, heartbeat: u64) {
         if let Some((_, sent)) = self.attempts.iter().find(|(sent, _)| *sent == heartbeat) {
             self.start = Some(*sent);
@@ -254,7 +258,7 @@ impl OwnLease {
         self.attempts.retain(|(sent, _)| *sent > heartbeat);
     }
 
-    /// Forgets all attempts, before the creation of another epoch.
+    /// Forgets all attempts. The driver calls this method before it creates another epoch.
     pub fn reset(&mut self) {
         self.start = None;
         self.attempts.clear();
@@ -265,8 +269,8 @@ impl OwnLease {
         self.end().map_or(Duration::ZERO, |end| now.until(end))
     }
 
-    /// Returns the end of the lease on each clock, or `None` before the first write took effect. On
-    /// a clock that cannot end the lease, the end is the greatest time.
+    /// Returns the end of the lease on each clock, or `None` if no write has taken effect yet. The
+    /// end on a clock that cannot end the lease is `Duration::MAX`.
     pub fn end(&self) -> Option<Moment> {
         let end = self.start?.plus(self.validity);
         Some(if self.by_wall_clock { end } else { Moment { wall: Duration::MAX, ..end } })

@@ -63,15 +63,15 @@ fn a_deposed_lease_counts_from_its_last_unsealed_record() {
     observe(&mut timer, &sighting(1, 7, "s", Some(EpochEnd::Deposed)), at(4));
     assert_eq!(lapses_in(&timer, 4), Some(6));
     assert_eq!(timer.as_ref().unwrap().takeover_in(VALIDITY, at(5)), Duration::from_secs(9));
-    // The observer sees epoch 2 only after its seal, so the whole validity counts from the first
-    // sight of the seal.
+    // The observer has not seen epoch 2 before its seal, so it waits a whole validity from the
+    // moment at which it sees the seal.
     observe(&mut timer, &sighting(2, 7, "s", Some(EpochEnd::Deposed)), at(20));
     assert_eq!(lapses_in(&timer, 20), Some(10));
 }
 
-/// The leader renews after the observer's last poll, and is then deposed. Before the fix, the
-/// observer continued its timer for the older ETag, and led before the lease had ended. The
-/// property test of I8 found this defect.
+/// The leader renews after the observer's last poll, and an operator then deposes it. Before the
+/// fix, the observer's timer counted from the record before the renewal. So the observer led before
+/// the end of the leader's lease. The property test of I8 found this defect.
 #[test]
 fn regression_a_deposed_lease_counts_from_an_unseen_renewal() {
     let mut timer = None;
@@ -82,8 +82,8 @@ fn regression_a_deposed_lease_counts_from_an_unseen_renewal() {
         observe(&mut timer, &deposed, now);
         assert_eq!(lapses_in(&timer, 4), Some(10), "14 s is the earliest safe time");
     }
-    // A person sealed the record and kept its heartbeat, so the observer cannot tell when the last
-    // renewal was.
+    // A person sealed the record and did not raise its heartbeat. So the observer does not know the
+    // time of the last renewal.
     observe(&mut timer, &sighting(2, 7, "a", None), at(20));
     deposed = sighting(2, 7, "s", Some(EpochEnd::Unknown));
     deposed.seen.heartbeat = 1;
@@ -128,15 +128,15 @@ fn the_stores_dates_lapse_a_lease_only_beyond_the_margin() {
     }
 }
 
-/// Before the fix, the delay counted from the first sight of the record. So a candidate that had
-/// polled for longer than the delay took over without a delay, in the poll that showed the end of
-/// the lease.
+/// Before the fix, the takeover delay counted from the moment at which the candidate first saw the
+/// record. So after a longer time of polling, the candidate took over without a delay as soon as a
+/// poll showed the end of the lease.
 #[test]
 fn regression_a_delay_counts_from_the_answer_that_shows_the_lapse() {
     let sighting = sighting(1, 7, "a", None);
     let (delay, margin) = (Duration::from_secs(5), Duration::from_secs(2));
     let mut timer = None;
-    // By the store's dates, the record is 4 s old at the first reading.
+    // By the store's dates, the record is 4 s old when the observer first reads it.
     for (received, left) in [(0, 15), (8, 7), (9, 5), (11, 3), (14, 0)] {
         let reading = Reading {
             sighting: &sighting,
@@ -172,17 +172,17 @@ fn any_clock_ends_a_lease() {
     let mut lease = OwnLease::new(VALIDITY);
     lease.sending(1, at(0));
     lease.extended(1);
-    // During the pause of a virtual machine its boot clock stops. Then its wall clock is set
-    // forward.
+    // The boot clock of a virtual machine stops during a pause. After the pause, the wall clock is
+    // set forward.
     let paused = Moment { wall: at(60).wall, ..at(1) };
     assert_eq!(lease.remaining(paused), Duration::ZERO);
-    // A wall clock set back never lengthens a lease.
+    // A wall clock that is set back never lengthens a lease.
     let set_back = Moment { wall: Duration::ZERO, ..at(4) };
     assert_eq!(lease.remaining(set_back), Duration::from_secs(6));
     // A raw clock that stops never lengthens a lease.
     let suspended = Moment { raw: at(1).raw, ..at(60) };
     assert_eq!(lease.remaining(suspended), Duration::ZERO);
-    // A clock daemon slows the boot clock. The raw clock keeps its rate.
+    // A clock daemon slows the boot clock. The raw clock keeps its rate, so it ends the lease.
     let slewed = Moment { raw: at(60).raw, ..at(1) };
     assert_eq!(lease.remaining(slewed), Duration::ZERO);
 }
@@ -198,8 +198,8 @@ fn a_lease_without_wall_clock_ignores_steps_of_the_wall_clock() {
     assert_eq!(lease.remaining(slewed), Duration::ZERO);
 }
 
-/// A clock daemon may slew the boot clock by 8.3 %. Before the fix, a follower used only the boot
-/// clock, and sealed the epoch while the leader still held its lease.
+/// A clock daemon may slew the boot clock by 8.3 %. Before the fix, a follower measured the lease
+/// only with its boot clock, so it could seal the epoch before the end of the leader's lease.
 #[test]
 fn regression_a_slewed_boot_clock_does_not_lapse_a_lease() {
     let mut timer = None;

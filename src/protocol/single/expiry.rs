@@ -1,5 +1,5 @@
-//! The lapse of a body that has only an expiry time. Peers that follow the If-Match post write
-//! these bodies.
+//! The lapse of a lease in a body that has only an expiry time. Peers that follow the post *Leader
+//! election with S3 and If-Match* write such bodies.
 
 use std::time::Duration;
 
@@ -9,10 +9,11 @@ use crate::env::moment::Moment;
 /// margin.
 const MIN_MARGIN: Duration = Duration::from_secs(5);
 
-/// Returns the time until a body that has only an expiry time lapses. The time counts from the
-/// first receipt of the body. The body lapses one validity of the observer (at least 5 s) after
-/// `expires_at`, which is in seconds since the Unix epoch. The wall clock is read only at the
-/// receipt. Monotonic clocks measure the rest, so a step of the wall clock cannot shorten the wait.
+/// Returns the time from the first receipt of a body until its lease lapses. The body has only an
+/// expiry time, `expires_at`, in seconds since the Unix epoch. The lease lapses after `expires_at`
+/// plus the observer's own validity, or plus 5 s if that is longer. The wall clock is read only at
+/// the receipt. Monotonic clocks measure the rest, so a step of the wall clock cannot shorten the
+/// wait.
 pub fn left_until(expires_at: f64, received: Moment, validity: Duration) -> Duration {
     let left = expires_at - received.wall.as_secs_f64();
     let left = match Duration::try_from_secs_f64(left) {

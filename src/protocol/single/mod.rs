@@ -1,4 +1,4 @@
-//! The state machine of one candidate or observer of a single object (SO1 to SO9).
+//! The state machine of one candidate or observer in `Layout::SingleObject` (SO1 to SO9).
 //!
 //! This machine has fewer steps than [`super::candidate`]. Each write is a compare-and-swap of one
 //! object, so a takeover that the store accepts *is* the grant. The machine sends no LIST, no seal
@@ -15,14 +15,14 @@ use crate::epoch::Epoch;
 use crate::protocol::layout::Layout;
 use crate::store::etag::ETag;
 
-/// The state machine of an election in a single object.
+/// The state machine of a candidate or observer in `Layout::SingleObject`.
 ///
 /// [`Machine`](super::machine::Machine) documents the methods and the inputs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SingleCandidate {
     rules: Rules,
-    /// The greatest epoch seen in the object. This candidate writes and is granted only greater
-    /// epochs (SO8).
+    /// The greatest epoch seen in the object. This candidate writes and wins only greater epochs
+    /// (SO8).
     greatest: Option<Epoch>,
     state: SingleState,
 }
@@ -56,12 +56,12 @@ enum SingleState {
     Take {
         attempts: Attempts,
     },
-    /// The grant is not used. Try to end the candidate's own epoch (E14).
+    /// The grant is unusable. Try to seal the candidate's own epoch (E14).
     GiveUp {
         held: HeldEpoch,
     },
     Lead(LeadingState),
-    /// The observer sees no leader.
+    /// The election is vacant, as this observer sees it.
     NoLeader,
     /// Retry the failed request.
     Pause(Box<SingleState>),
@@ -71,8 +71,9 @@ enum SingleState {
     Over,
 }
 
-/// The attempts to write the next epoch over one version of the object. Once another write has
-/// replaced that version, no attempt can take effect, because the store never uses an ETag twice.
+/// The attempts to overwrite one version of the object with the next epoch. If another write
+/// replaces this version, no attempt can take effect later, because the store never uses an ETag
+/// twice.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Attempts {
     /// The ETag of the version to overwrite, or `None` if no object exists.
@@ -81,8 +82,8 @@ struct Attempts {
     nonces: Vec<Nonce>,
 }
 
-/// Number of attempts of unknown outcome to overwrite one version. After these attempts the
-/// candidate starts again.
+/// After this number of attempts to overwrite one version, all with unknown outcomes, the candidate
+/// starts again.
 const MAX_ATTEMPTS: usize = 16;
 
 type Turned = (SingleState, Option<Event>);
@@ -149,7 +150,7 @@ impl SingleCandidate {
         let state = std::mem::replace(&mut self.state, SingleState::Over);
         let (state, event) = match (state, input) {
             (SingleState::Lead(leading), input) => self.lead(leading, input),
-            // The answer is ignored: the seal of the candidate's own epoch is best effort.
+            // The candidate ignores the answer, because a failure of this seal does no harm.
             (SingleState::GiveUp { .. }, Input::Answer(_)) => (look(), None),
             (state, Input::Answer(Answer::Denied)) => (state.denied(), None),
             (_, Input::Answer(Answer::Unsafe)) => (SingleState::Failed(Failure::Unsafe), None),
@@ -184,8 +185,8 @@ impl SingleCandidate {
             | (SingleState::Takeover { sighting }, Input::TakeoverOver) => take(&sighting),
             (SingleState::NoLeader, Input::PollDue) => look(),
             (SingleState::Deposed { sighting }, Input::Lapsed) => self.take_over(sighting),
-            // Another candidate whose timer started earlier may have taken over, so read the
-            // object.
+            // The timer of another candidate may have started earlier, so that candidate may have
+            // taken over. Read the object.
             (SingleState::Deposed { .. }, Input::PollDue) => look(),
             (SingleState::NeedNonce { mut attempts }, Input::Nonce(nonce)) => {
                 attempts.nonces.push(nonce);
@@ -241,8 +242,8 @@ impl SingleCandidate {
         }
         let unchanged = attempts.over.as_ref() == Some(&now.etag);
         let state = match unchanged {
-            // The object is unchanged, but an earlier attempt may still take effect. If the earlier
-            // attempt takes effect, the store refuses the next attempt.
+            // The object is unchanged, but an earlier attempt may still take effect. In this case
+            // the store refuses the next attempt.
             true if attempts.nonces.len() < MAX_ATTEMPTS => {
                 SingleState::NeedNonce { attempts }.paused()
             }
@@ -264,8 +265,9 @@ impl SingleCandidate {
         }
     }
 
-    /// The object is missing, or its epoch is below the greatest seen, so the object was deleted.
-    /// If two consecutive readings show a deletion, the campaign fails (SO8).
+    /// Handles a missing object, or an object with an epoch below the greatest epoch seen. In both
+    /// cases the object was deleted. If two consecutive reads show a deletion, the campaign fails
+    /// (SO8).
     fn gone(&self, again: bool) -> SingleState {
         match self.greatest {
             Some(epoch) if again => SingleState::Failed(Failure::NewestDeleted(epoch)),
@@ -284,8 +286,8 @@ impl SingleCandidate {
             None => SingleState::Follow { sighting },
             Some(EpochEnd::Resigned) => take(&sighting),
             Some(_) if sighting.seen.is_waited_for() => SingleState::Deposed { sighting },
-            // A sealed body with only the post's two fields was released by its holder, and not
-            // deposed (SO4).
+            // If a sealed body has only the post's two fields, its holder has released the lock,
+            // and no operator has deposed the holder (SO4).
             Some(ended) if ended != EpochEnd::Lapsed => take(&sighting),
             Some(_) => self.take_over(sighting),
         }
@@ -310,7 +312,7 @@ fn look() -> SingleState {
     SingleState::Read { attempts: None, gone: false }
 }
 
-/// Overwrites the version in `over` with the next epoch.
+/// Returns the state in which the candidate overwrites the version in `over` with the next epoch.
 fn take(over: &Sighting) -> SingleState {
     match over.epoch.next() {
         None => SingleState::Failed(Failure::Exhausted),
@@ -354,18 +356,18 @@ impl Attempts {
 }
 
 impl SingleState {
-    /// Returns a state that continues with this state after a short pause. Because of the pause, no
-    /// store can cause a busy loop (E19).
+    /// Returns a state that waits for a short pause, and then continues with this state. The pause
+    /// prevents a busy loop with any store (E19).
     fn paused(self) -> SingleState {
         SingleState::Pause(Box::new(self))
     }
 
-    /// Returns a state that waits until access is no longer denied, and that then continues with
-    /// the state in the box.
+    /// Returns a state that waits until access is no longer denied. The campaign then continues
+    /// with this state, or with a read of the object.
     fn denied(self) -> SingleState {
         SingleState::Denied(Box::new(match self {
             SingleState::Poll { .. } => look(),
-            // The denied attempt or an earlier one may take effect late, so read the object.
+            // The denied attempt or an earlier attempt may take effect late, so read the object.
             SingleState::Take { attempts } => {
                 SingleState::Read { attempts: Some(attempts), gone: false }
             }

@@ -129,8 +129,8 @@ fn an_unanswered_create_is_adopted_after_the_next_is_refused() {
     play.creates(2, 2, 2, Answer::Refused);
     play.gets(2, held(1, 1, "c"));
     play.lists(2, listed(&[]));
-    // The lease counts from the first create, which took effect, and not from the refused second
-    // create.
+    // The first create took effect, and the store refused the second create. So the lease counts
+    // from the first create.
     assert_eq!(play.event, Some(Event::Granted { epoch: e(2), heartbeat: 1 }));
     play.input(Input::RenewDue);
     play.renews("c", 3, done("d"));
@@ -175,8 +175,8 @@ fn a_create_by_another_process_is_followed() {
     play.gets(2, held(7, 1, "x"));
     assert_eq!(play.machine.greatest(), Some(e(2)));
     play.waits(Wait::Follow);
-    // A record without a nonce and a sealed record do not show that epoch 2 is the newest. So the
-    // candidate searches again.
+    // Only an unsealed record with a nonce shows that epoch 2 is the newest. After other records,
+    // the candidate searches again.
     for answer in
         [foreign("x", false, false), sealed(1, EpochEnd::Lapsed), sealed(7, EpochEnd::Lapsed)]
     {
@@ -232,7 +232,8 @@ fn a_foreign_leader_is_polled_with_a_plain_get_and_read_before_the_seal() {
     play.gets(1, foreign("m", false, true));
     play.waits(Wait::Follow);
     play.input(Input::Lapsed);
-    // The foreign leader renews its record between the lapse and the seal.
+    // The leader, a peer that does not use tenure, renews its record between the lapse and the
+    // seal.
     play.gets(1, foreign("m", false, true));
     play.waits(Wait::Follow);
     play.input(Input::Lapsed);
@@ -241,8 +242,8 @@ fn a_foreign_leader_is_polled_with_a_plain_get_and_read_before_the_seal() {
     assert_eq!(play.machine.step(), Step::Nonce);
 }
 
-/// A renewal keeps the ETag of a foreign record, so the condition of the seal does not detect the
-/// renewal.
+/// A renewal by a peer that does not use tenure keeps the ETag of its record. So the condition of
+/// the seal does not detect the renewal.
 #[test]
 fn a_denied_seal_is_sent_again_only_after_another_read() {
     let mut play = Play::new(CANDIDATE, None);
@@ -301,8 +302,8 @@ fn a_denied_get_fails_only_if_the_epoch_is_listed() {
     assert_eq!(play.machine.step(), Step::Failed(Failure::Denied));
 }
 
-/// The seal of the candidate's own superseded epoch is best effort (E13). If the store denies this
-/// seal, the campaign continues without it.
+/// A candidate tries to seal its own superseded epoch (E13). If the store denies this seal, the
+/// campaign continues without the seal.
 #[test]
 fn a_denied_seal_of_an_own_epoch_does_not_end_the_campaign() {
     let mut play = Play::creating();
@@ -355,7 +356,8 @@ fn an_observer_follows_and_never_writes() {
     let seen = Seen { nonce: Some(n(7)), heartbeat: 4, ended: None, reclaimable: true };
     play.gets(1, found("a", seen, false));
     play.waits(Wait::Follow);
-    // A foreign successor created epoch 2 without a seal of epoch 1. Only a LIST shows epoch 2.
+    // A peer that does not use tenure created epoch 2 and did not seal epoch 1. Only a LIST shows
+    // epoch 2.
     play.input(Input::Lapsed);
     play.lists(0, listed(&[1, 2]));
     play.gets(2, sealed(8, EpochEnd::Deposed));

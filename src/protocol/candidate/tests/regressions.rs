@@ -1,8 +1,8 @@
-//! Regression tests of the candidate, for defects that tests and random walks found.
+//! Regression tests of the candidate. Other tests and random walks found these defects.
 
 use super::*;
 
-/// Before the fix, an answer that arrived while no request was under way changed the state: a wait
+/// Before the fix, an answer without a request under way changed the state of the machine. A wait
 /// or a failure became a pause, and the answer `Denied` ended the campaign.
 #[test]
 fn regression_an_unexpected_answer_changes_nothing() {
@@ -23,8 +23,8 @@ fn regression_an_unexpected_answer_changes_nothing() {
     }
 }
 
-/// An existing object counts as seen, even if its body is not a record. Before the fix, the machine
-/// counted an object as seen only if its body was a record.
+/// An existing epoch counts as seen, even if the body of its object is not a record. Before the
+/// fix, such an epoch did not raise the greatest epoch seen.
 #[test]
 fn regression_an_unreadable_epoch_raises_the_greatest_epoch_seen() {
     let mut play = Play::creating();
@@ -34,9 +34,9 @@ fn regression_an_unreadable_epoch_raises_the_greatest_epoch_seen() {
     assert_eq!(play.machine.greatest(), Some(e(2)));
 }
 
-/// In a race of two creates, a store may refuse one create, and then the other create fails. So a
-/// refused create does not prove that the epoch exists. Before the fix, the candidate counted the
-/// refused epoch as seen, and ended with `NewestDeleted`.
+/// In a race of two creates, the store may refuse one create because of the other, and then the
+/// other create may fail. So a refused create does not prove that the epoch exists. Before the fix,
+/// the candidate counted the refused epoch as seen, and ended with `NewestDeleted`.
 #[test]
 fn regression_a_refused_create_is_not_an_epoch_seen() {
     let mut play = Play::creating();
@@ -46,8 +46,8 @@ fn regression_a_refused_create_is_not_an_epoch_seen() {
     assert_eq!(play.machine.greatest(), before);
 }
 
-/// S3 may answer 403 to the GET of a missing object. Before the fix, this answer ended the campaign
-/// if the GET followed a refused create.
+/// S3 may answer 403 to the GET of a missing object. Before the fix, such an answer after a refused
+/// create ended the campaign.
 #[test]
 fn regression_a_denied_read_after_a_refused_create_lists_before_it_fails() {
     let mut play = Play::creating();
@@ -61,9 +61,9 @@ fn regression_a_denied_read_after_a_refused_create_lists_before_it_fails() {
     assert_eq!(play.machine.step(), Step::Failed(Failure::Denied));
 }
 
-/// In this test, the store answers a GET with an ETag, and refuses the seal that is conditional on
-/// this ETag. Before the fix, a restarted process with a unique name repeated the seal and the GET
-/// without a pause.
+/// In this test, the store refuses a seal although its condition is the ETag of the last GET.
+/// Before the fix, a restarted process with a unique name repeated the seal and the GET without a
+/// pause.
 #[test]
 fn regression_an_unexplained_refusal_of_a_seal_does_not_spin() {
     let mut play = Play::new(CANDIDATE, None);
@@ -76,7 +76,8 @@ fn regression_an_unexplained_refusal_of_a_seal_does_not_spin() {
     play.gets(3, found);
 }
 
-/// Before the fix, the heartbeat of the seal overflowed. Fuzzing found this defect.
+/// Before the fix, if a candidate sealed a record with the greatest heartbeat, the heartbeat of the
+/// seal overflowed. Fuzzing found this defect.
 #[test]
 fn regression_a_record_with_the_greatest_heartbeat_is_sealed() {
     let mut play = Play::new(CANDIDATE, None);

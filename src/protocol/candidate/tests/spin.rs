@@ -1,4 +1,5 @@
-//! Tests that no sequence of answers makes the machine panic, or send requests without a pause.
+//! Tests that no sequence of answers makes the machine panic, or makes it send requests forever
+//! without a pause.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -47,11 +48,11 @@ fn answer(request: &Request, rng: &mut fastrand::Rng) -> Answer {
     }
 }
 
-/// Returns the input that may reach a waiting machine without delay, or `None` if each input has a
-/// delay.
+/// Returns the input that may reach a waiting machine immediately, or `None` if the driver sends
+/// each input only after a delay.
 fn at_once(rules: Rules, wait: &Wait) -> Option<Input> {
     match wait {
-        // For an observer, the driver reports a lapse only at the time of the next poll.
+        // The driver of an observer sends `Lapsed` only at the time of the next poll.
         Wait::Follow if rules.observer => None,
         Wait::Follow | Wait::Deposed => Some(Input::Lapsed),
         Wait::Takeover => Some(Input::TakeoverOver),
@@ -94,8 +95,8 @@ fn no_store_makes_the_machine_spin_or_panic() {
             };
             play.input(input);
         }
-        // From this state on, the store gives equal answers to equal requests, and each input
-        // arrives without delay.
+        // After this state, the store gives equal answers to equal requests, and each input arrives
+        // immediately.
         let mut requests = Vec::new();
         loop {
             let input = match play.machine.step() {
@@ -104,7 +105,7 @@ fn no_store_makes_the_machine_spin_or_panic() {
                     (seed, &request).hash(&mut hasher);
                     let mut rng = fastrand::Rng::with_seed(hasher.finish());
                     let mut answer = answer(&request, &mut rng);
-                    // No process writes in this phase, so no record is touched.
+                    // No process writes in this phase, so no peer has written a record again.
                     if let Answer::Found { touched, .. } = &mut answer {
                         *touched = false;
                     }

@@ -1,5 +1,6 @@
 //! Property tests of the lease arithmetic with random numbers. If the clock rates differ by at most
-//! the drift, an observer acts only after the end of the leader's lease, for any latency (I8).
+//! the drift, an observer takes over only after the end of the leader's lease, with any latency
+//! (I8).
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -101,7 +102,7 @@ proptest! {
     }
 }
 
-/// The property above is useful only if the observer acts in many stories.
+/// The property above is useful only if the observer takes over in many of the random stories.
 #[test]
 fn observers_act_in_most_stories() {
     let mut runner = TestRunner::deterministic();

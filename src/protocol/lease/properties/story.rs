@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::protocol::message::Seen;
 
-/// The greatest rate at which chrony slews a clock by default (`maxslewrate`), in ppm.
+/// The greatest change, in ppm, that chrony makes to the rate of a clock by default
+/// (`maxslewrate`).
 const SLEW_PPM: i64 = 83_333;
 /// The least latency, in nanoseconds. Clocks with whole nanoseconds cannot measure a lower latency.
 const LEAST_LATENCY: u64 = 4;
@@ -19,8 +20,8 @@ pub(super) fn sighting(heartbeat: u64, ended: Option<EpochEnd>) -> Sighting {
     Sighting { epoch: Epoch::FIRST, etag, seen }
 }
 
-/// The clocks of one machine, in whole nanoseconds. The raw clock runs at the rate `ppm`. A clock
-/// daemon slews the boot clock and the wall clock to `slewed_ppm`.
+/// The clocks of one machine, in whole nanoseconds. The raw clock runs at the rate `ppm`. The boot
+/// clock and the wall clock run at `slewed_ppm`, because a clock daemon slews them.
 #[derive(Debug, Clone, Copy)]
 struct Rate {
     ppm: u64,
@@ -29,7 +30,7 @@ struct Rate {
 }
 
 impl Rate {
-    /// Returns the readings of the clocks at a real time.
+    /// Returns the readings of this machine's clocks at the real time `real`.
     fn at(self, real: u64) -> Moment {
         let slewed = self.show(real, self.slewed_ppm);
         Moment { boot: slewed, raw: self.show(real, self.ppm), wall: slewed }
@@ -59,19 +60,19 @@ impl Rate {
     }
 }
 
-/// The actions of a leader, an observer and an operator. All `u32` durations are in millionths of
-/// the validity.
+/// A random story: the actions of a leader, an observer and an operator. All `u32` durations are in
+/// millionths of the validity.
 #[derive(Debug, Clone)]
 pub(super) struct Story {
     validity_ms: u64,
     leader: Rate,
     observer: Rate,
     drift: Drift,
-    /// The leader's writes: the pause before each write, the latency to the store, and the latency
-    /// of the answer.
+    /// The leader's writes. Each write has the pause before it, its latency to the store, and the
+    /// latency of its answer.
     writes: Vec<(u32, u32, u32)>,
-    /// The observer's polls: the pause before each poll, the latency to the store, and the latency
-    /// of the answer.
+    /// The observer's polls. Each poll has the pause before it, its latency to the store, and the
+    /// latency of its answer.
     polls: Vec<(u32, u32, u32)>,
     /// The latency of the observer's own write to the store.
     acting: u32,
@@ -86,8 +87,8 @@ pub(super) fn story(beyond_the_drift: bool) -> impl Strategy<Value = Story> {
     let way = prop_oneof![Just(0), 0..1_000_u32, 0..400_000_u32];
     let rates = (500_000..2_000_000_u64, 0..=MAX_DRIFT_PPM, 0..=1_000_000_u64);
     let rates = rates.prop_map(move |(leader, drift, share)| {
-        // The observer's clock runs faster than the leader's clock by at most the drift. Half of
-        // the stories use the greatest rate of the observer's clock.
+        // The observer's clock runs faster than the leader's clock by at most the drift. In half of
+        // the stories, the observer's clock has the greatest rate that the drift allows.
         let fastest = leader * (1_000_000 + u64::from(drift)) / 1_000_000;
         let observer = match share {
             _ if beyond_the_drift => fastest + fastest / 10,
@@ -141,13 +142,14 @@ fn slewed(ppm: u64, by: i64) -> u64 {
     (ppm * (1_000_000 + by).unsigned_abs()) / 1_000_000
 }
 
-/// A defect of an implementation. Each defect must make two leases overlap in some story.
+/// A defect that the test adds to the implementation. With each defect, two leases must overlap in
+/// some story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Broken {
     No,
-    /// The observer's timer starts at the sending of the request.
+    /// The observer's timer starts when the observer sends the request.
     TimerFromSending,
-    /// The lease counts from the receipt of the answer.
+    /// The leader's lease starts when the leader receives the answer.
     LeaseFromAnswer,
     /// The observer uses only its boot clock.
     SlewedTimer,
@@ -155,7 +157,7 @@ pub(super) enum Broken {
     SlewedLease,
 }
 
-/// A write, and the record that the store returns after it.
+/// A write of the leader or the operator, and the record that the store has after this write.
 #[derive(Debug, Clone)]
 struct StoryWrite {
     sent: u64,
@@ -199,8 +201,8 @@ impl Story {
         history
     }
 
-    /// Returns whether the observer acts, and the remaining time of the leader's lease at the
-    /// moment of the action. The time is 0 if the observer never acts.
+    /// Returns whether the observer takes over, and the remaining time of the leader's lease at
+    /// that moment. The time is 0 if the observer never takes over.
     pub(super) fn overlap(&self, broken: Broken) -> (bool, Duration) {
         let history = self.history();
         let held = |at: u64| history.range(..=at).next_back().map(|(_, written)| written);
@@ -208,7 +210,7 @@ impl Story {
         let mut seen = None;
         let mut now = *history.keys().next().expect("a story has at least one write");
         for index in 0..=self.polls.len() {
-            // After the last poll the observer waits only for the lapse, without a limit.
+            // After its last poll the observer waits for the lapse without a time limit.
             let poll = self.polls.get(index);
             let next = poll.map_or(u64::MAX, |(pause, ..)| now + self.nanos(*pause));
             if let Some(acted) = self.lapse(timer.as_deref(), now, next, broken) {
@@ -217,8 +219,8 @@ impl Story {
                 let acted = if deposed { acted } else { acted + self.nanos(self.acting) };
                 let held = held(acted).map(|held| &held.sighting.etag);
                 let unchanged = held.is_some() && held == seen;
-                // The observer's seal takes effect only if the object still has the last ETag seen.
-                // An epoch that the operator has sealed needs no second seal.
+                // The observer's seal takes effect only if the object still has the last ETag that
+                // the observer saw. An epoch that the operator has sealed needs no second seal.
                 if deposed || unchanged {
                     return (true, self.belief(&history, acted, broken));
                 }
@@ -278,8 +280,8 @@ impl Story {
         }
     }
 
-    /// Returns the remaining time of the leader's lease at `acted`. The lease counts from the
-    /// leader's last write that took effect before `acted`.
+    /// Returns the remaining time of the leader's lease at `acted`, the time of the takeover. The
+    /// lease counts from the leader's last write that took effect before this time.
     fn belief(&self, history: &BTreeMap<u64, StoryWrite>, acted: u64, broken: Broken) -> Duration {
         let mut lease = OwnLease::new(self.validity());
         let unsealed = |(_, written): &(&u64, &StoryWrite)| written.sighting.seen.ended.is_none();

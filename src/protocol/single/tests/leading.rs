@@ -1,4 +1,4 @@
-//! Tests of a leader after its grant.
+//! Tests of a leader in `Layout::SingleObject`, after its grant.
 
 use super::*;
 
@@ -104,8 +104,8 @@ fn an_unused_grant_is_sealed() {
     play.waits(Wait::Follow);
 }
 
-/// On a single object, a successor overwrites the object that the leader renews. So the renewal
-/// detects the successor.
+/// In `Layout::SingleObject`, a successor overwrites the object that the leader renews. So the next
+/// renewal of the leader detects the successor.
 #[test]
 fn a_leader_sends_no_list_and_reads_no_next_epoch() {
     let mut play = SinglePlay::leading();

@@ -14,8 +14,8 @@ fn n(bits: u128) -> Nonce {
     Nonce::from_bits(bits)
 }
 
-/// Returns the answer to a GET of the object. Nonce 0 means a peer that writes only the post's
-/// fields.
+/// Returns the answer to a GET of the object. With nonce 0, the body has only the two fields of the
+/// If-Match post.
 fn lock(epoch: u64, nonce: u128, heartbeat: u64, etag: &str, ended: Option<EpochEnd>) -> Answer {
     let nonce = (nonce != 0).then(|| n(nonce));
     let seen = Seen { nonce, heartbeat, ended, reclaimable: false };
@@ -35,7 +35,7 @@ fn done(etag: &str) -> Answer {
     Answer::Done { etag: ETag::new(etag) }
 }
 
-/// A state machine and its last event, with short methods that check each step.
+/// A state machine and its last event. The short methods check the current step and pass an input.
 struct SinglePlay {
     machine: SingleCandidate,
     event: Option<Event>,
@@ -180,7 +180,7 @@ fn a_takeover_with_a_lost_answer_is_found_by_its_nonce() {
     play.input(Input::Lapsed);
     play.takes(5, "a", 1, 1, Answer::Unknown);
     play.pauses();
-    // The first attempt is still under way.
+    // The first attempt to take over may still take effect.
     play.looks(held(4, 9, 2, "a"));
     play.pauses();
     play.takes(5, "a", 2, 2, Answer::Refused);
@@ -333,7 +333,7 @@ fn an_observer_never_writes() {
     play.waits(Wait::Follow);
     play.polls("a", released(4, "r"));
     play.waits(Wait::NoLeader);
-    // Even if the record has the observer's unique name, the observer does not overwrite the
+    // The record has the observer's own unique name. The observer still does not overwrite the
     // object.
     let seen = Seen { nonce: Some(n(9)), heartbeat: 1, ended: None, reclaimable: true };
     play.input(Input::PollDue);
