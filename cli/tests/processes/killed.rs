@@ -55,8 +55,8 @@ fn the_epoch_is_resigned_after_the_last_descendant() {
         a.signal(Signal::SIGKILL);
         assert_eq!(a.code(), 137);
         eventually("the epoch is sealed", || {
-            // Read the seal before the list of processes. If the epoch is sealed and a process
-            // still runs, the seal was too early.
+            // Check for the seal before the processes are listed. If the epoch is sealed and a
+            // process still runs, the seal was too early.
             let sealed = layout == "single-object" || is_sealed(&scene);
             let left: Vec<&u32> = processes.iter().filter(|one| runs(**one)).collect();
             assert!(!sealed || layout == "single-object" || left.is_empty(), "{left:?} still run");

@@ -42,7 +42,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
-// The clock may go back between two readings. Then an unchecked subtraction of times panics.
+// If the clock goes back between two readings, an unchecked subtraction of the two times panics.
 #![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
 
 mod calls;

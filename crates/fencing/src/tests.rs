@@ -1,4 +1,4 @@
-//! Tests with responses that a store without faults does not return.
+//! Tests with rare or wrong responses of the store.
 
 use std::sync::Arc;
 

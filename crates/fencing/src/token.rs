@@ -8,7 +8,7 @@ use tenure::{Epoch, Loss, Term};
 #[cfg(doc)]
 use crate::error::FencingError;
 
-/// A fencing token, with the lease that was granted together with it, if the caller has this lease.
+/// A fencing token, optionally with the lease of the leadership that it belongs to.
 ///
 /// If the token has a lease, a call of the writer ends once less than a quarter of the validity is
 /// left, even if the store does not respond. The error is [`FencingError::LeaseEnding`]. A service

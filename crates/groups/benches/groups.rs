@@ -1,5 +1,5 @@
-//! Measures the time of a plan for a large group of 10,000 partitions and 1,000 members. The bound
-//! is 10 ms.
+//! Measures the time of a plan for a large group of 10,000 partitions and 1,000 members. A plan
+//! should take at most 10 ms.
 //!
 //! ```text
 //! cargo bench -p tenure-groups --features internals --bench groups

@@ -25,8 +25,8 @@ impl EndedSessions {
         self.records().contains_key(&id)
     }
 
-    /// If the listed tag equals the tag of an earlier read, returns the record of that read. A new
-    /// read would return the same record.
+    /// If the listed ETag equals the ETag of an earlier read, returns the record of that read. A
+    /// new read would return the same record.
     pub(super) fn record(&self, id: SessionId, listed: &ETag) -> Option<SessionRecord> {
         let records = self.records();
         records.get(&id).filter(|it| listed.names_the_same(&it.etag)).cloned()

@@ -200,8 +200,8 @@ impl Group {
     }
 }
 
-/// Ignores the error of a lost or unknown session: the session lapses, and the join creates
-/// another.
+/// Ignores the error of a lost or unknown session: the session lapses, and the join creates another
+/// session.
 fn lost(error: Error) -> Result<(), Error> {
     match error.kind() {
         ErrorKind::LeadershipLost | ErrorKind::Unavailable => Ok(()),

@@ -118,8 +118,8 @@ impl Partition {
     }
 
     /// Returns the time until the ownership ends if the session is not renewed. If the clocks of
-    /// this machine show different times, the shortest counts. Returns zero once the partition is
-    /// lost. Sends no request.
+    /// this machine show different remaining times, the shortest counts. Returns zero once the
+    /// partition is lost. Sends no request.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         match self.grant.loss() {

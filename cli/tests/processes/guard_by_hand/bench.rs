@@ -30,7 +30,7 @@ pub const ESCAPING: &str = r#"export D="$1"
     setsid sh -c "$one" session &
     (setsid sh -c "$one" daemon &)
     wait"#;
-/// The part of a script that writes a file at SIGTERM, and exits.
+/// A value for `ON_TERM` in [`ESCAPING`]: each process writes a file at SIGTERM, and exits.
 pub const POLITE: &str = "echo term > $D/$0.term; exit";
 pub const ESCAPES: [&str; 3] = ["group", "session", "daemon"];
 

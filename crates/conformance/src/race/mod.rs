@@ -72,7 +72,7 @@ pub struct Races {
     listings: bool,
     /// Length of the long bodies, in bytes. `None` if the store accepts no long body.
     pub long: Option<usize>,
-    /// Shortest duration of a long write so far. Concurrent short writes delay the others.
+    /// Shortest duration of a long write so far. Short writes at the same time delay a long write.
     took: Duration,
     /// Delay of the next short writes, as a fraction of `took`.
     part: f64,

@@ -29,7 +29,7 @@
 //! | 403 | the token is above the [ceiling](FenceLayer::ceiling), or was never granted |
 //! | 400 | the header is not an epoch, or occurs more than once |
 //! | 503 | a store failed, and the request had no effect; retry after `Retry-After` |
-//! | 500 | the [`DurableGate`] is broken (see the log); the request had no effect, and a retry fails |
+//! | 500 | the [`DurableGate`] is broken, see the log; there was no effect, and retries fail |
 //! | 500 | the service's runtime is shutting down; the request may have taken effect |
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Refusals of a request: problem documents (RFC 9457).
+//! Responses that refuse a request, with a problem document (RFC 9457) as the body.
 
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response, StatusCode};

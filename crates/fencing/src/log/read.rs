@@ -73,8 +73,8 @@ impl FencedLog {
         Err(self.no_newest("reading", missing).await.into())
     }
 
-    /// The error for a newest entry that no attempt has found. `missing` is the number at which the
-    /// last attempt found no object.
+    /// Returns the error for a search in which no attempt has found the newest entry. `missing` is
+    /// the number at which the last attempt found no object.
     pub(super) async fn no_newest(&self, doing: &str, missing: Option<u64>) -> Error {
         match missing {
             Some(number) => self.missing(doing, number).await,

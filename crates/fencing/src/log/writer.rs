@@ -59,8 +59,8 @@ impl FencedLog {
     ///
     /// Dropping the future is safe, but the claim may still take effect. If an older writer is
     /// busy, this call may also have sent a fence, which may arrive late. A late fence may end the
-    /// writer that the next call of `open` returns: its append fails with
-    /// [`Replaced`](FencingError::Replaced). Open the log again.
+    /// writer that the next call of `open` returns. An append of that writer then fails with
+    /// [`Replaced`](FencingError::Replaced): open the log again.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl LogWriter {
     /// # Errors
     ///
     /// - [`FencingError::Stale`], [`FencingError::Replaced`]: another writer has claimed the log.
-    ///   Stop. 2 GET.
+    ///   Stop. This error costs 2 GET more.
     /// - [`FencingError::LeaseEnding`]: the lease of the writer's token is at risk or has ended.
     ///   Stop.
     /// - [`FencingError::Failed`]: a request failed at every attempt. If

@@ -62,7 +62,7 @@ impl FencedObject {
         if self.operations.next_checks() { self.require_unreserved(token).await } else { Ok(()) }
     }
 
-    /// Reads the reservation. 1 GET. Safety does not depend on the reservation, so a writer
+    /// Reads the reservation. Cost: 1 GET. Safety does not depend on the reservation, so a writer
     /// continues if this read fails.
     pub(super) async fn require_unreserved(&self, token: Epoch) -> Result<(), FencingError> {
         match self.reservation().await {

@@ -23,10 +23,10 @@
 //!    entries of the writer that passed them. No paused writer depends on them, so a trim deletes
 //!    them.
 //!
-//! An object below the *floor* of the trim marker may be a *ghost*, which a late request created
-//! again after a trim had deleted the object. A trim raises the floor before it deletes. A reader
-//! that reads the object first and the floor afterwards can exclude ghosts: an object at or above
-//! the floor is not a ghost.
+//! An object below the *floor* of the trim marker may be a *ghost*: a trim deleted the object, and
+//! a late request then created it again. A trim raises the floor before it deletes. A reader that
+//! reads the object first and the floor afterwards can exclude ghosts: an object at or above the
+//! floor is not a ghost.
 
 use std::num::NonZeroU64;
 
@@ -111,7 +111,7 @@ enum State {
     Ended(Ended),
 }
 
-/// The reason for a search for the end of the log.
+/// The reason for which the writer searches for the end of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Why {
     Claim,

@@ -98,7 +98,8 @@ impl Sweep {
         true
     }
 
-    /// Returns true if the trim may delete the object of this number after it has raised the floor.
+    /// Returns true if the trim may delete the object of this number after the trim has raised the
+    /// floor.
     pub fn deletes(&self, number: u64) -> bool {
         self.next_claim().is_none()
             && (self.from..self.cut).contains(&number)

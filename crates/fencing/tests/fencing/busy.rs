@@ -192,8 +192,8 @@ async fn regression_a_missing_newest_entry_ends_an_opening_after_a_few_requests(
     log_with_fences_left(&memory).await;
     memory.delete(vec![format!("log/{:020}", 3)]).await.unwrap();
     let faults = FaultStore::new(Arc::clone(&memory) as Arc<dyn Store>);
-    // This fault makes every listing after the first 100 fail, so that a call without an end fails
-    // the test instead.
+    // This fault makes every listing after the first 100 fail, so that a call that would never end
+    // returns an error.
     faults.on(Call::List).skip(100).always().fault(Fault::Denied);
     let log = || log_of(&(Arc::new(faults.clone()) as Arc<dyn Store>));
     for call in ["open", "latest", "trim"] {

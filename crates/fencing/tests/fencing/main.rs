@@ -1,4 +1,5 @@
-//! The guards of `tenure_fencing` on every store, with zombie writers and with lost responses.
+//! Tests of the guards of `tenure_fencing` on every store, with zombie writers and with lost
+//! responses.
 
 mod busy;
 #[cfg(feature = "tower")]

@@ -61,7 +61,8 @@ struct Body {
     nonce: Nonce,
     #[serde(default)]
     assignor: Arc<str>,
-    /// Index in `members`, like the fields `owner` and `target` of each partition.
+    /// Index of the coordinator in `members`. The fields `owner` and `target` of a partition are
+    /// also indexes in `members`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     coordinator: Option<usize>,
     next_number: u32,

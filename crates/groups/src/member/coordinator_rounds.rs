@@ -190,7 +190,8 @@ impl MemberTask {
         }
     }
 
-    /// Returns the evidence for a plan, and the remaining wait for joining members.
+    /// Returns the evidence for a plan, and the time for which the plan still waits for joining
+    /// members.
     fn evidence(&mut self, now: Moment) -> (Evidence, Option<Duration>) {
         let (participant, sessions, advice) = (&self.participant, &self.sessions, &mut self.advice);
         let known = participant.known().map(|it| &**it);

@@ -2,7 +2,7 @@
 //! without a resignation soon after the session was added. The next sessions of the name must wait
 //! before they join. While new names relapse, the sessions of other new names must wait, too.
 //!
-//! The coordinator loses this memory when it loses its role. No invariant depends on the memory.
+//! The coordinator forgets the relapses when it loses its role. No invariant depends on them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::protocol::{Assignment, Session};
 use tenure::Moment;
 
 /// A name relapses if its session ends within this number of validities after the session was
-/// added. If the session lapses, its member was already silent for the last of these validities.
+/// added. A session that lapses was already silent during the last of these validities.
 const STABLE: u32 = 3;
 /// The longest time for which relapses delay the join of a session, in validities.
 const LONGEST: u32 = 8;
@@ -23,15 +23,15 @@ const FREQUENT: u32 = 3;
 /// without a wait of one of its sessions.
 const FORGOTTEN: u32 = 2 * LONGEST;
 
-/// The memory of a coordinator about the members that it added.
+/// The facts that a coordinator remembers about the members that it added.
 #[derive(Debug, Default)]
 pub(super) struct CrashLoops {
     /// Name of each member, and the time at which this coordinator added it; `None` if another
     /// coordinator added the member.
     members: BTreeMap<Session, (Arc<str>, Option<Moment>)>,
     names: BTreeMap<Arc<str>, Relapsed>,
-    /// Count of the rounds in which a name relapsed for the first time. A name that contains a
-    /// process id is new after each start, so it never relapses twice.
+    /// Count of the rounds in which a name relapsed for the first time. The count delays processes
+    /// with their process id in the name, because such a name never relapses twice.
     new_names: Option<Relapsed>,
     /// Time at which this coordinator first saw each joining session.
     waiting: BTreeMap<Session, Moment>,
@@ -90,8 +90,8 @@ impl CrashLoops {
     }
 
     /// Returns whether a live session of this name must wait before it joins. If the name has
-    /// relapsed before, its relapses determine the wait. Otherwise the relapses of new names
-    /// determine the wait, and the first of these relapses causes no wait.
+    /// relapsed before, its relapses determine the wait. If the name has not relapsed, the relapses
+    /// of new names determine the wait, and the first of these relapses causes no wait.
     pub(super) fn delays(
         &mut self,
         session: Session,

@@ -1,7 +1,7 @@
 //! Remembers the partitions that members released with a back-off because their work failed, and
 //! the names of these members (GC8).
 //!
-//! The coordinator loses this memory when it loses its role. No invariant depends on the memory.
+//! The coordinator forgets these facts when it loses its role. No invariant depends on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,8 +23,8 @@ pub(super) struct FailingPartitions {
     kept: BTreeMap<PartitionNumber, (Option<Epoch>, Moment)>,
 }
 
-/// Consecutive releases of a partition with a back-off, each within ten minutes of the previous
-/// one.
+/// The last releases of a partition with a back-off. Each came within ten minutes of the previous
+/// release.
 #[derive(Debug)]
 struct Failures {
     /// Time at which the back-off of each member ends, by the name of the member.

@@ -1,5 +1,5 @@
-//! The memory of a coordinator for its plans. The coordinator loses this memory when it loses its
-//! role. No invariant depends on the memory.
+//! The facts that a coordinator remembers for its plans. The coordinator forgets these facts when
+//! it loses its role. No invariant depends on them.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use tenure::{EpochEnd, Moment};
 pub(super) struct PlanAdvice {
     pub(super) failing: FailingPartitions,
     pub(super) crash_loops: CrashLoops,
-    /// Time at which the joining members began to wait.
+    /// Time at which the joining members began to wait for other joining members.
     joining_since: Option<Moment>,
 }
 

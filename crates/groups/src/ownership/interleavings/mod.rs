@@ -21,7 +21,7 @@ use tenure_testkit::interleavings::{every_interleaving, others_may_run};
 use world::World;
 
 thread_local! {
-    /// The state of the current interleaving. Each test has a separate one.
+    /// The state of the current interleaving. Each test has a separate state.
     static WORLD: RefCell<Option<Arc<World>>> = const { RefCell::new(None) };
 }
 
@@ -40,7 +40,7 @@ pub(super) fn before_a_critical_section() {
     }
 }
 
-/// Called after an event was sent, within the critical section.
+/// Called within a critical section, after it has sent an event.
 pub(super) fn told() {
     if let Some(world) = world() {
         world.listen();
