@@ -63,8 +63,8 @@ fn regression_a_failed_write_removes_old_drafts() {
 }
 
 /// If another program deletes the lock file, two processes may both hold a lock. Before the fix,
-/// each of these two processes could then create the same object. This happened to 1 of 400 objects
-/// in a test that kept deleting the lock file.
+/// each of these two processes could then create the same object. When the lock file was deleted
+/// during the writes of four processes, 1 of 400 objects was created twice.
 #[test]
 fn regression_a_new_object_replaces_no_object() {
     let scene = Scene::new();
