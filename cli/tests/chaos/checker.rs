@@ -13,7 +13,7 @@ use crate::watch::{Seen, Watch};
 
 /// Minimum number of renewals that a run must show for a meaningful check.
 pub const ENOUGH_RENEWALS: usize = 5;
-/// Time in which a guard must kill its child after the test has continued the stopped guard.
+/// Time in which a guard must kill its child after the test has continued the suspended guard.
 const GUARD_WAKES_NS: u64 = 500_000_000;
 /// Time between the moment when a guard begins to kill its child and the end of the lease.
 const KILL_MARGIN_NS: u64 = 200_000_000;
@@ -42,7 +42,7 @@ struct Life {
     /// The moments at which the child was alive. Each moment is paired with the end of the leader's
     /// lease, as known at this moment.
     signs: Vec<(u64, u64)>,
-    /// The interval in which the guard was stopped together with the child.
+    /// The interval in which the guard was suspended (SIGSTOP) together with the child.
     guard_stopped: Option<Seen>,
     /// The interval in which the epoch was granted: from the create of the epoch to the start of
     /// the child or the first renewal.
@@ -255,7 +255,7 @@ fn check_acknowledged(lives: &[Life], manifest: &[(u64, Entry)]) -> Result<usize
 /// milliseconds late. So the lease ends at most `validity` after the test has seen the last
 /// renewal. The guard begins to kill CMD 200 ms before the end of the lease, and needs CPU time to
 /// do so. [`Stalls`] records intervals in which the machine ran no process. The child may live
-/// longer by the duration of a stall. The child may also live longer if its guard was stopped
+/// longer by the duration of a stall. The child may also live longer if its guard was suspended
 /// together with the child.
 fn check_leases(lives: &[Life], stalls: &[Stall]) -> Result<u64, String> {
     let mut nearest = u64::MAX;

@@ -23,7 +23,7 @@ const EXPECTED: [i32; 5] = [0, 128 + 9, 128 + 15, 69, 75];
 /// The exit code of a candidate that is a service, after its child has failed with any exit code.
 const OF_SERVICES: i32 = 1;
 /// The exit codes of candidates that are not services: the code of the child, or 71. The code is 71
-/// if the guard was stopped (SIGSTOP) until after the end of the lease, and then killed itself.
+/// if the guard was suspended (SIGSTOP) until after the end of the lease, and then killed itself.
 const OF_OTHERS: [i32; 2] = [child::FENCED, 71];
 
 /// Returns whether this candidate is a service. Other candidates exit when their leases end, and
@@ -55,8 +55,9 @@ pub struct Fleet {
     clocks: Option<Clocks>,
     folder: PathBuf,
     validity_ns: u64,
-    /// Intervals, by epoch, in which a guard was stopped together with its child, as if the whole
-    /// machine was paused. After such a pause, only fencing by the epoch protects the manifest.
+    /// Intervals, by epoch, in which a guard was suspended (SIGSTOP) together with its child, as if
+    /// the whole machine was paused. After such a pause, only fencing by the epoch protects the
+    /// manifest.
     pub guards_stopped: BTreeMap<u64, Seen>,
     pub unexpected: Vec<String>,
 }
@@ -130,7 +131,8 @@ impl Fleet {
         fleet
     }
 
-    /// Starts exited processes and continues stopped processes when they are due.
+    /// Starts exited processes, and continues suspended processes, as soon as their pauses are
+    /// over.
     pub fn tend(&mut self, backend: &Backend) {
         self.let_go_on();
         self.reap();
@@ -261,7 +263,7 @@ impl Fleet {
         Some(self.clocks.as_ref()?.step(&self.folder, candidate, most, rng))
     }
 
-    /// Continues all stopped processes, and makes all exited candidates start again.
+    /// Continues all suspended processes, and makes all exited candidates start again.
     pub fn calm(&mut self) {
         for process in &mut self.candidates {
             process.stopped.iter_mut().for_each(|stopped| stopped.until_ns = 0);

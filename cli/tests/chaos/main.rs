@@ -1,7 +1,7 @@
 //! Kills the processes of an election, and the processes of a group in [`groups`].
 //!
 //! Five `tenure run` share one election, and their children write one manifest. A `tenure compact`
-//! runs as well. Processes are killed and stopped (SIGSTOP), and requests, connections and the
+//! runs as well. Processes are killed and suspended (SIGSTOP), and requests, connections and the
 //! server fail.
 //!
 //! ```sh

@@ -1,4 +1,4 @@
-//! A process that the test kills, stops (SIGSTOP), and starts again after its exit.
+//! A process that the test kills, suspends (SIGSTOP), and starts again after its exit.
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt as _;
@@ -19,7 +19,7 @@ pub struct Process {
     process: Option<Child>,
     /// Time at which the test starts the exited process again.
     pub again_at_ns: u64,
-    /// The stopped processes of this candidate, in the order in which they continue.
+    /// The suspended processes of this candidate, in the order in which they continue.
     pub stopped: Vec<Stopped>,
 }
 
@@ -44,7 +44,7 @@ impl Process {
     }
 
     /// Returns whether a fault may affect the process now. The process must run, and no fault may
-    /// have stopped the process, its guard or its child.
+    /// have suspended the process, its guard or its child.
     pub fn is_free(&self) -> bool {
         self.lives() && self.stopped.is_empty()
     }
@@ -77,7 +77,7 @@ impl Process {
         self.stopped.push(Stopped { pid, until_ns, guards });
     }
 
-    /// Continues the processes that have been stopped for long enough, and returns them.
+    /// Continues the processes that have been suspended for long enough, and returns them.
     pub fn let_go_on(&mut self) -> Vec<Stopped> {
         let now_ns = now_ns();
         let due = self.stopped.extract_if(.., |stopped| stopped.until_ns <= now_ns);

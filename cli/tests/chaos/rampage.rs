@@ -41,8 +41,8 @@ impl Run {
 pub trait Victims {
     type Deed: Copy + Debug;
 
-    /// Starts exited processes and continues stopped processes when they are due. Also observes the
-    /// processes.
+    /// Starts exited processes, and continues suspended processes, as soon as their pauses are
+    /// over. Also observes the processes.
     fn tend(&mut self, backend: &mut Backend);
 
     /// Injects the fault and returns the affected process, or `None` if no process is eligible now.

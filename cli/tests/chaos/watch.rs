@@ -103,11 +103,11 @@ impl Watch {
         };
         let expired = |record: &Value| record["expired"] == true;
         if epoch.record["nonce"] != record["nonce"] {
-            // A candidate was stopped before it created this epoch. Meanwhile another candidate
-            // held the epoch, and the compactor deleted the epoch. Then the stopped candidate
-            // continued and created the epoch again. The create is allowed if the candidate does
-            // not lead afterwards. If it leads, the checkers find a second child, or a renewal
-            // under a greater epoch.
+            // A candidate was suspended (SIGSTOP) before it created this epoch. Meanwhile another
+            // candidate held the epoch, and the compactor deleted the epoch. Then the suspended
+            // candidate continued and created the epoch again. The create is allowed if the
+            // candidate does not lead afterwards. If it leads, the checkers find a second child, or
+            // a renewal under a greater epoch.
             self.made_again += 1;
             (epoch.record, epoch.looked_ns) = (record, looked_ns);
             return;

@@ -15,7 +15,7 @@ const VALIDITY: [&str; 4] = ["--validity", "300s", "--poll", "500ms"];
 /// A command that ignores SIGTERM, and that no check ever finds healthy.
 const DEAF: &str = "trap '' TERM; echo $$ >> runs; echo $$ > cmd; while :; do sleep 0.05; done";
 
-/// CMD is an HTTP server. While CMD is stopped (SIGSTOP), the kernel accepts connections for the
+/// CMD is an HTTP server. While CMD is suspended (SIGSTOP), the kernel accepts connections for the
 /// server, but no process answers.
 #[test]
 fn a_stopped_server_gives_up_its_leadership() {

@@ -154,7 +154,7 @@ fn retries_run_on_other_hosts_and_never_overlap() {
     let mut hosts = ["a", "b", "c"].map(|name| host(&scene, name, &[LONG, SHORT, retries]));
     let first = running(&scene, &hosts, 1);
     hosts[first].signal(Signal::SIGKILL);
-    // Stop the second host with SIGSTOP until it has lost its lease. Then continue it.
+    // Suspend the second host (SIGSTOP) until it has lost its lease. Then continue it.
     let second = running(&scene, &hosts, 2);
     hosts[second].stop();
     let third = running(&scene, &hosts, 3);

@@ -1,4 +1,4 @@
-//! Tests of `tenure group run` as processes, which the tests kill, stop and terminate.
+//! Tests of `tenure group run` as processes. The tests kill, suspend and terminate these processes.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -78,8 +78,9 @@ impl Backend {
             }
             (Kind::Dir(path), Harm::Lock) if self.away_until_ns.is_none() => {
                 let lock = File::options().write(true).open(path.join(".tenure/lock")).ok()?;
-                // A process that the test has stopped may hold the lock. So this function must not
-                // wait for the lock, because its thread must later continue the stopped process.
+                // A process that the test has suspended may hold the lock. So this function must
+                // not wait for the lock, because its thread must later continue the suspended
+                // process.
                 lock.try_lock().ok()?;
                 let held = away.min(Duration::from_millis(self.longest_lock_ms));
                 let until_ns = until_ns - nanos(away - held);

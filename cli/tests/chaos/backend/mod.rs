@@ -106,7 +106,7 @@ impl Backend {
         self.numbered = "assignment-";
         self.faulted = &[("/assignment-", 3), ("/members/", 5), ("", 12)];
         // The test holds the lock for a shorter time than in an election. A group has more writers,
-        // and a process that the test has stopped may hold the lock as well.
+        // and a process that the test has suspended may hold the lock as well.
         self.longest_lock_ms = 500;
         let endpoint = |member| {
             let env = self.env(member);

@@ -39,10 +39,10 @@ pub struct Members {
 pub enum Deed {
     Kill,
     KillCoordinator,
-    /// Stops a member for longer than the validity of its session.
+    /// Suspends a member (SIGSTOP) for longer than the validity of its session.
     Stop,
     StopCoordinator,
-    /// Stops a member for less than the validity of its session.
+    /// Suspends a member for less than the validity of its session.
     StopBriefly,
     /// Sends SIGTERM to a member, which then leaves. Some leaving members ask the group to reserve
     /// their partitions.
@@ -158,8 +158,8 @@ impl Members {
         self.assignments.newest.as_ref().is_some_and(|it| it.owns(member))
     }
 
-    /// Stops one of the members that own a partition, and returns its name. The member stays
-    /// stopped until the end of the run.
+    /// Suspends one of the members that own a partition, and returns its name. The member stays
+    /// suspended until the end of the run.
     pub fn stop_one(&mut self) -> Option<String> {
         let number = *self.at_work().first()?;
         let member = &mut self.members[number];
@@ -167,7 +167,7 @@ impl Members {
         Some(member.name.clone())
     }
 
-    /// Continues all stopped processes and connections.
+    /// Continues all suspended processes, and ends the faults of all connections.
     pub fn calm(&mut self, backend: &Backend) {
         for process in self.members.iter_mut().chain([&mut self.compactor]) {
             process.stopped.iter_mut().for_each(|stopped| stopped.until_ns = 0);

@@ -1,5 +1,5 @@
 //! Runs five members of a group of 12 partitions, and a `tenure compact --group`, as processes.
-//! Processes are killed and stopped (SIGSTOP), and requests, connections and the server fail.
+//! Processes are killed and suspended (SIGSTOP), and requests, connections and the server fail.
 //!
 //! ```sh
 //! cargo test --test chaos groups -- --nocapture
@@ -67,8 +67,8 @@ fn broken_workers_that_do_not_fence() {
     let run = Run::begin(&backend, 0);
     let stalls = Stalls::watch();
     let mut members = Members::start(&run.folder, &backend, true);
-    // After a takeover, a stopped owner continues to write only if it had begun to write before the
-    // stop. So the test waits until each partition is written to.
+    // After a takeover, a suspended owner continues to write only if it had begun to write before.
+    // So the test waits until each partition is written to.
     wait_for(&mut members, &mut backend, "no partition is written to", |members| {
         members.share_all(MEMBERS) && all_written_to(members, 0)
     });

@@ -26,9 +26,9 @@ pub const BROKEN: &str = "CHAOS_BROKEN";
 /// The exit code of a worker that could not join the group.
 pub const NOT_JOINED: i32 = 9;
 
-/// Time between a successful check and the append that follows. If the test stops a worker in this
-/// time, the worker appends its entry after it continues, although another member may then own the
-/// partition.
+/// Time between a successful check and the append that follows. If the test suspends a worker in
+/// this time, the worker appends its entry after it continues, although another member may then own
+/// the partition.
 const GAP: Duration = Duration::from_millis(40);
 const BETWEEN: Duration = Duration::from_millis(30);
 const CHECK_EVERY: Duration = Duration::from_millis(50);

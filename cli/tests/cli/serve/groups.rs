@@ -155,7 +155,7 @@ fn the_state_of_a_member_lists_its_partitions() {
     assert_eq!(events.all()[2].1["session"], session);
 }
 
-/// Requests arrive while the sidecar is stopped (SIGSTOP) and another member owns its partitions.
+/// Requests arrive while the sidecar is suspended (SIGSTOP) and another member owns its partitions.
 /// After the sidecar continues, it must read the clock and detect the end of its lease before it
 /// replies.
 #[test]
@@ -167,7 +167,7 @@ fn a_stopped_sidecar_has_no_tokens_of_moved_partitions() {
     let before = a.tokens();
     a.process.stop();
     settles(&[&b], &[6]);
-    // The sidecar is stopped, so the kernel accepts these connections, and the requests wait.
+    // While the sidecar is suspended, the kernel accepts these connections, and the requests wait.
     let ask = |name: &String| a.begin("GET", &format!("{GROUP}/partitions/{name}/token"), "");
     let waiting: Vec<_> = before.keys().map(|name| (name, ask(name))).collect();
     a.process.signal(Signal::SIGCONT);

@@ -151,7 +151,7 @@ fn regression_a_list_as_a_body_changes_nothing() {
     assert!(status == 400 && why.contains("expected an object"), "{said}");
 }
 
-/// Requests arrive while the sidecar is stopped (SIGSTOP) and another candidate leads. After the
+/// Requests arrive while the sidecar is suspended (SIGSTOP) and another candidate leads. After the
 /// sidecar continues, it must read the clock and detect the end of its lease before it replies.
 #[test]
 fn a_stopped_sidecar_does_not_lead_after_it_continues() {
@@ -161,7 +161,7 @@ fn a_stopped_sidecar_does_not_lead_after_it_continues() {
     let before = a.get("/v1/elections/orders/token").1["token"].clone();
     a.process.signal(Signal::SIGSTOP);
     b.leads();
-    // The sidecar is stopped, so the kernel accepts these connections, and the requests wait.
+    // While the sidecar is suspended, the kernel accepts these connections, and the requests wait.
     let waiting: Vec<_> =
         (0..8).map(|_| a.begin("GET", "/v1/elections/orders/token", "")).collect();
     a.process.signal(Signal::SIGCONT);

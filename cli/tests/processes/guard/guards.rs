@@ -1,4 +1,4 @@
-//! Tests that CMD and its descendants end if the guard or its standby is killed or stopped.
+//! Tests that CMD and its descendants end if the guard or its standby is killed or suspended.
 
 use super::*;
 use tenure_testkit::command::eventually;
@@ -49,8 +49,8 @@ async fn the_group_dies_with_its_guard() {
 }
 
 /// The guard and the standby fail at the same time. Before the fix, CMD ran past the end of the
-/// lease if the guard was stopped (SIGSTOP) and the standby was killed. If the standby was stopped
-/// and the guard was killed, `tenure` renewed the lease forever.
+/// lease if the guard was suspended (SIGSTOP) and the standby was killed. If the standby was
+/// suspended and the guard was killed, `tenure` renewed the lease forever.
 #[tokio::test(flavor = "multi_thread")]
 async fn regression_no_two_faults_of_guard_and_standby_keep_a_process_alive() {
     let faults = [None, Some(Signal::SIGSTOP), Some(Signal::SIGKILL)];
@@ -98,7 +98,7 @@ async fn regression_no_two_faults_of_guard_and_standby_keep_a_process_alive() {
 }
 
 /// `tenure` sends signals through a pipe to the guard. Before the fix, a thousand signals filled
-/// the pipe to a stopped guard, and then no process killed CMD.
+/// the pipe to a suspended guard, and then no process killed CMD.
 #[tokio::test]
 async fn regression_signals_to_a_stopped_guard_do_not_save_the_group() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -118,7 +118,7 @@ async fn regression_signals_to_a_stopped_guard_do_not_save_the_group() {
     assert!(!runs(child));
 }
 
-/// Before the fix, if CMD ended while its guard was stopped, `tenure` renewed the lease forever.
+/// Before the fix, if CMD ended while its guard was suspended, `tenure` renewed the lease forever.
 #[tokio::test]
 async fn regression_the_end_of_cmd_is_detected_despite_a_stopped_guard() {
     let dir = tempfile::tempdir().expect("a directory");
