@@ -48,7 +48,7 @@ use tenure::store::Store;
 pub use check_scope::CheckFailure;
 use check_scope::{CheckScope, Checked};
 
-/// The permitted differences between stores, and the size of the checks.
+/// The permitted differences between stores, and the number and size of the objects in the checks.
 ///
 /// ```
 /// # use std::sync::Arc;

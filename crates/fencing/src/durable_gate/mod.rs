@@ -147,8 +147,9 @@ impl DurableGate {
     /// If the token is not lower than the greatest token seen, admits and stores the token.
     ///
     /// If this process has seen this token or a greater one, the call costs 1 GET, or no request
-    /// with [`sole_instance`](DurableGate::sole_instance). For a greater token than before, the
-    /// call costs 1 PUT, and 1 GET more if this process has not seen the object.
+    /// with [`sole_instance`](DurableGate::sole_instance). For a greater token than this process
+    /// has seen, the call costs 1 PUT. If this process has not seen the object, the call costs 1
+    /// GET more.
     ///
     /// # Errors
     ///

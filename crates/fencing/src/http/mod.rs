@@ -189,7 +189,7 @@ impl FenceLayer {
     /// layer refuses the request with 503.
     ///
     /// The tokens must be epochs of this election. The service does not campaign. It needs only the
-    /// permission for the requests of the verification.
+    /// permission to send the LIST or GET of the verification.
     #[must_use]
     pub fn verify(mut self, election: Election) -> FenceLayer {
         self.election = Some(election);
