@@ -92,8 +92,8 @@ impl Candidate {
         Ok(timeout(limit, call).await.map_err(|_| Failed)??)
     }
 
-    /// Runs steps 1 to 7 of Morling's post. Returns the new lock and the time at which the
-    /// candidate sent its PUT.
+    /// Creates the next lock file if the lease of the newest file has ended. These are steps 1 to 7
+    /// of Morling's post. Returns the new lock and the time at which the candidate sent its PUT.
     async fn create_next(&self, rounding: Duration) -> Result<Option<(Lock, Duration)>, Failed> {
         loop {
             let epoch = match latest_epoch(&self.bucket).await? {
@@ -118,7 +118,7 @@ impl Candidate {
         Ok(age > (VALIDITY + rounding).as_millis() as i64)
     }
 
-    /// Runs `acquire_lock` of the If-Match post.
+    /// Overwrites the object if its lease has expired. This is `acquire_lock` of the If-Match post.
     async fn overwrite_expired(&self) -> Result<Option<(Lock, Duration)>, Failed> {
         let key = "single/lock".to_owned();
         let found = self.ask(TIMEOUT, self.bucket.get(&key, None, usize::MAX)).await?;
@@ -148,7 +148,7 @@ impl Candidate {
         json!({ "expires_at": expires_at, "token": token }).to_string().into()
     }
 
-    /// Renews until the lease ends or the store refuses a renewal.
+    /// Renews the lease until it ends or the store refuses a renewal.
     async fn lead(&self, post: Post, mut lock: Lock, mut sent: Duration) {
         // The send fails only after the measurement has dropped the receiver, so the error is
         // ignored.

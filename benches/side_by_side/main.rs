@@ -89,7 +89,7 @@ fn head(name: &str, columns: &[&str]) {
     row(name, &columns.iter().map(ToString::to_string).collect::<Vec<_>>());
 }
 
-/// Prints a value and its bound.
+/// Prints a value and its bound. Panics if the value is greater than the bound.
 fn check(name: &str, value: f64, bound: f64) {
     println!("{name}: {value:.2}, at most {bound:.2}");
     assert!(value <= bound, "{name} must be at most {bound:.2}, got {value:.2}");

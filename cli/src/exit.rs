@@ -89,7 +89,8 @@ pub fn code_of(kind: ErrorKind) -> u8 {
     }
 }
 
-/// Returns the remedy for an error of the library whose text has no remedy.
+/// Returns the remedy for an error of this kind. The result is empty if the text of the library's
+/// error already contains a remedy.
 fn remedy(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Unavailable => "; check the connection to the store, and try again",

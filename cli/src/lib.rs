@@ -64,8 +64,8 @@ fn run_line() -> u8 {
     let (levels, quiet) = (args.log_levels(), args.quiet);
     print::choose_colours(args.color);
     let outcome = match args.verb {
-        // The standby, the guard and the gate start no logs and no runtime, because a failure of
-        // the logs or of the runtime would end these processes.
+        // In the standby, the guard and the gate, no logs and no runtime are started, because a
+        // failure of the logs or of the runtime would end the process.
         Verb::Standby(args) => run_guard(&args, guard::run_standby),
         Verb::Guard(args) => run_guard(&args, guard::run_guard),
         Verb::Gate(gate) => Err(guard::run_gate(gate.parent, &gate.command)),
@@ -137,8 +137,8 @@ fn run_guard(
     Ok(0)
 }
 
-/// Number of threads that run the tasks of the runtime. Of two further threads, one waits for
-/// disks, and the other writes to stderr.
+/// Number of threads that run the tasks of the runtime. Two other threads exist: one waits for
+/// disks, and one writes to stderr.
 const WORKERS: usize = 2;
 
 /// Fails if the system cannot start `count` threads at the same time. Without this check, Tokio

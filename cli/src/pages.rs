@@ -38,8 +38,8 @@ pub fn man(args: &ManArgs, command: &Command) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Returns the command with all options visible in `-h`. Otherwise a manual page would omit the
-/// text of an option that is hidden from `-h` and has no long text.
+/// Returns the command with all options visible in `-h`. A manual page omits the text of an option
+/// that is hidden from `-h` and has no long text.
 fn described(command: Command) -> Command {
     command.mut_args(|arg| arg.hide_short_help(false)).mut_subcommands(described)
 }

@@ -1,4 +1,5 @@
-//! The arguments of the command as a whole. Each verb defines its own arguments.
+//! The arguments that all verbs accept, and the list of the verbs. The module of each verb defines
+//! its own arguments.
 
 pub mod common;
 pub mod data_file;

@@ -22,8 +22,8 @@ const LOG_FORMAT: &str = "TENURE_LOG_FORMAT";
 
 const START: &str = "TENURE_";
 
-/// Variable that `run` and `group run` set for CMD. It tells a `tenure` process inside CMD that it
-/// has inherited the settings of another process.
+/// Variable that `run` and `group run` set for CMD. A `tenure` process inside CMD then knows that
+/// it has inherited settings of an outer process.
 pub const INSIDE_RUN: &str = "TENURE_RUN";
 /// Variable with the epoch, for CMD of `run`, `group run` and `watch --exec`.
 const EPOCH: &str = "TENURE_EPOCH";

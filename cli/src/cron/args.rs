@@ -1,4 +1,4 @@
-//! `--try`, `--wait` and `--once-per` with their options.
+//! The flags `--try`, `--wait` and `--once-per`, and the flags that depend on them.
 
 use std::time::Duration;
 
@@ -84,7 +84,8 @@ impl CronArgs {
         if self.once { Some(Duration::ZERO) } else { self.wait }
     }
 
-    /// Returns the limit of `--wait`. Returns `None` without a limit, and for a single attempt.
+    /// Returns the limit of `--wait`. Returns `None` if there is no limit, or if the process makes
+    /// only a single attempt.
     pub fn bound(&self) -> Option<Duration> {
         self.wait().filter(|limit| !limit.is_zero())
     }

@@ -43,7 +43,7 @@ struct RestoreReport {
     /// `restored`, or `already` if the epoch was restored before and no process was elected since.
     outcome: &'static str,
     epoch: Epoch,
-    /// Maximum wait of a successor; null if no object was written.
+    /// Maximum time for which a successor waits before it leads; null if no object was written.
     wait_ms: Option<u64>,
 }
 

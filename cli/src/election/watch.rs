@@ -1,4 +1,4 @@
-//! `tenure watch`: one line for every change of the leader.
+//! `tenure watch`: prints one line for every change of the leader.
 
 use std::convert::Infallible;
 use std::sync::Arc;

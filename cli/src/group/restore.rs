@@ -14,9 +14,9 @@ use crate::store::open::{IfMissing, Opened, open};
 /// The object that `--json` prints.
 #[derive(Debug, Serialize)]
 struct GroupRestoreReport {
-    /// `restored`.
+    /// Always `restored`.
     outcome: &'static str,
-    /// The tokens continue above this epoch.
+    /// All later tokens are greater than this epoch.
     epoch: Epoch,
     partitions: usize,
 }

@@ -1,4 +1,4 @@
-//! `tenure group status`: the newest assignment, and the states of its members.
+//! `tenure group status`: shows the newest assignment and the states of its members.
 
 use serde::Serialize;
 use tenure_groups::{GroupSnapshot, SessionState};
@@ -27,7 +27,8 @@ pub struct GroupStatus<'a> {
     /// has not lapsed. Absent if the sessions were not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unattended: Option<usize>,
-    /// Epoch of an unfinished restore, which prevents assignments. Absent otherwise.
+    /// The epoch above which an unfinished restore continues. The restore prevents assignments
+    /// until it is finished. Absent if there is no such restore.
     #[serde(skip_serializing_if = "Option::is_none")]
     unfinished_restore: Option<u64>,
 }
@@ -83,8 +84,8 @@ pub async fn status(args: GroupStatusArgs) -> Result<u8, Failure> {
 pub const FIELDS: [&str; 5] =
     ["epoch", "members", "partitions", "unattended", "unfinished_restore"];
 
-/// Returns the epoch of an unfinished restore. An unfinished restore is the newest assignment, and
-/// its number is the restored epoch plus 1.
+/// Returns the epoch above which an unfinished restore continues. The newest assignment then
+/// belongs to the restore, and its number is this epoch plus 1.
 pub fn restored_above(group: &GroupSnapshot) -> Option<u64> {
     Some(group.epoch.filter(|_| group.restoring)?.get() - 1)
 }

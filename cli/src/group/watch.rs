@@ -1,4 +1,4 @@
-//! `tenure group watch`: one line for every partition that changes its owner.
+//! `tenure group watch`: prints one line for every change of a partition's owner.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -45,7 +45,7 @@ partition. Use `tenure group run` for work of the owner.",
 
 /// Without `--poll`, the watch reads the sessions of the members at most once in this time.
 pub const OFTEN: Duration = Duration::from_secs(1);
-/// Maximum poll interval, which is the maximum validity in a group.
+/// Maximum poll interval. It is equal to the maximum validity in a group.
 pub const LONGEST_POLL: Duration = Duration::from_secs(3600);
 
 pub async fn watch(args: GroupWatchArgs) -> Result<u8, Failure> {

@@ -32,7 +32,7 @@ pub struct GuardProcess {
     exited: bool,
 }
 
-/// A message from the guard, or the end of its pipe of reports, or the end of the standby.
+/// A report of the guard, the end of the guard's pipe of reports, or the end of the standby.
 #[derive(Debug)]
 pub enum GuardMessage {
     Report(GuardReport),
@@ -55,8 +55,8 @@ impl GuardProcess {
         let (orders_in, orders) = io::pipe()?;
         let (reports, reports_out) = io::pipe()?;
         // In this process, all ends of the pipes close on exec, so a process that another thread
-        // starts at the same time inherits none of them. The mappings duplicate two ends in the
-        // standby before its exec, so only the standby inherits these two.
+        // starts at the same time inherits none of them. The mappings duplicate two of the ends in
+        // the standby before its exec, so only the standby inherits these two ends.
         let pipes = Pipes { orders: 3, reports: 4 };
         let ends = [(pipes.orders, orders_in.into()), (pipes.reports, reports_out.into())];
         let ends = ends.map(|(child_fd, parent_fd)| FdMapping { parent_fd, child_fd });

@@ -74,7 +74,7 @@ pub struct Extras {
     pub on_elected: Option<Hook>,
     /// File that the guard writes before CMD starts, and removes when CMD ends or must end.
     pub epoch_file: Option<EpochFile>,
-    /// With `group run`, the partition that the guard adds to its log lines.
+    /// The partition that the guard of `group run` adds to its log lines.
     pub partition: Option<LoggedPartition>,
 }
 
@@ -123,8 +123,8 @@ impl Group {
         Ok(Group { deadlines, orders, phase })
     }
 
-    /// Replaces the deadlines. The guard acts immediately on a deadline in the past: it sends
-    /// SIGTERM if `term_at` is past.
+    /// Replaces the deadlines. The guard acts immediately on a deadline in the past. For example,
+    /// it sends SIGTERM if `term_at` has passed.
     pub fn set_deadlines(&self, deadlines: Deadlines) {
         self.deadlines.send_replace(deadlines);
     }

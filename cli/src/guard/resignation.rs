@@ -1,8 +1,7 @@
-//! The resignation of the epoch by the guard, after `tenure` has died and no process of CMD is
-//! left.
+//! The guard resigns the epoch after `tenure` has died and no process of CMD is left.
 //!
-//! A new process of this command resigns the epoch, so that other candidates do not wait until the
-//! lease lapses.
+//! Other candidates then do not wait until the lease lapses. The guard starts a new process of this
+//! command that sends the requests.
 
 use std::io::{self, Write as _};
 use std::process::{Child, Command, Stdio};
@@ -18,7 +17,7 @@ use crate::process::timer::block_for;
 const BEYOND_THE_LEASE: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The epoch to resign, and the settings with which the resigning process does so.
+/// The epoch to resign, and the settings of the process that resigns it.
 ///
 /// This value contains no secrets. Nevertheless the resigning process gets it through a pipe,
 /// because all users can read the arguments of a process.
@@ -31,7 +30,7 @@ pub struct Resignation {
     pub candidate: String,
     pub validity_ms: u64,
     pub request_timeout_ms: u64,
-    /// A `ResignKey` of the library as text, which begins with the epoch.
+    /// A `ResignKey` of the library as text. The text begins with the epoch.
     pub key: String,
     pub successor: Option<String>,
     /// Time from the deadline for SIGKILL to the end of the lease, in milliseconds.

@@ -25,8 +25,8 @@ use super::messages::{GuardOrder, GuardReport};
 use super::process_group::GroupId;
 use crate::process::timer::pause;
 
-/// If the guard does not report the end of all descendants within this time after the first check
-/// that finds no living descendant, the supervisor kills the guard.
+/// If no check has found a living descendant for this time, and the guard has not reported the end
+/// of all descendants, the supervisor kills the guard.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
 /// If the guard does not answer an order for this time, it counts as suspended (SIGSTOP). A running
 /// guard answers immediately.
@@ -65,7 +65,7 @@ pub struct Supervisor {
     /// Time on the boot clock of the first check that found no living descendant.
     lifeless_since: Option<Duration>,
     abandoned: bool,
-    /// The epoch file. The guard removes it. If the guard cannot, this process removes it.
+    /// The epoch file. The guard removes the file. If the guard cannot, this process removes it.
     epoch_file: Option<EpochFile>,
     /// The processes of CMD that are left, set at the end of the supervision.
     left: Option<Left>,

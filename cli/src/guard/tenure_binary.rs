@@ -33,8 +33,9 @@ impl Tenure {
 
 /// Returns a path that starts this executable again.
 ///
-/// On Linux the path starts the running version, even if the file of the executable was replaced
-/// since the start. The standby, the guard and the gate must have the same version as `tenure`.
+/// On Linux the path starts the version that is running, even if the executable file was replaced
+/// after the start of this process. The standby, the guard and the gate must have the same version
+/// as `tenure`.
 pub fn own_binary() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }

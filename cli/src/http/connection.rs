@@ -1,4 +1,4 @@
-//! One connection: one request, and its reply.
+//! One connection. It carries one request and its reply.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};

@@ -29,8 +29,8 @@ pub struct Serving {
     _accepting: Accepting,
 }
 
-/// The task that accepts connections, and the tasks of these connections. They end when this value
-/// is dropped.
+/// The task that accepts connections, and the tasks of these connections. All these tasks end when
+/// this value is dropped.
 #[derive(Debug)]
 pub(super) struct Accepting(JoinHandle<()>);
 

@@ -24,8 +24,8 @@ const LOCK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 #[must_use = "dropping it ends the server"]
 pub struct SocketFile {
     path: PathBuf,
-    /// The device and the inode of the socket file. They identify the file, because another file
-    /// may have replaced it at the path.
+    /// The device and the inode of the socket file. These numbers identify the file. The path does
+    /// not, because another file may have replaced it.
     file: (u64, u64),
     _accepting: Accepting,
 }

@@ -1,5 +1,5 @@
-//! Logs on stderr, as lines for people or as JSON. Events of the command are short sentences.
-//! Events of the library show their fields.
+//! Logs on stderr, as lines for people or as JSON. In the lines for people, events of the command
+//! are short sentences, and events of the library show their fields.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -78,7 +78,7 @@ const OPTION: &str = "--log-format";
 
 static CHOSEN: OnceLock<LogFormat> = OnceLock::new();
 
-/// Returns the format of lines on stderr that was chosen.
+/// Returns the chosen format of the lines on stderr.
 pub fn format() -> LogFormat {
     CHOSEN.get().copied().unwrap_or_default()
 }
@@ -137,7 +137,7 @@ impl LoggedPartition {
 }
 
 /// Writes an event to stderr in a process that has not started the logs. `outcome` is a stable word
-/// for programs, which only JSON lines contain.
+/// for programs. Only JSON lines contain this word.
 pub fn say(partition: Option<&LoggedPartition>, outcome: &'static str, message: &str) {
     match format() {
         LogFormat::Text => {

@@ -36,7 +36,7 @@ pub fn print(lines: &str) -> Result<StdoutReader, Failure> {
     }
 }
 
-/// Interval between two checks whether a process still reads stdout.
+/// Interval between two checks of whether a process still reads stdout.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Returns within 100 ms after the last reader of stdout has left, as in `tenure watch | head -1`.
@@ -125,7 +125,7 @@ pub fn json_line(value: &impl Serialize) -> String {
     line
 }
 
-/// Returns the whole milliseconds of a duration, for a field of JSON.
+/// Returns a duration in milliseconds, rounded down, for a field of JSON.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

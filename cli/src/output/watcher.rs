@@ -101,8 +101,8 @@ impl Watcher {
         self.failure.clone()
     }
 
-    /// Repeats `attempt` after temporary failures, without a limit. [`failure`](Watcher::failure)
-    /// returns the last failure.
+    /// Repeats `attempt` after each temporary failure, as often as necessary.
+    /// [`failure`](Watcher::failure) returns the last failure.
     pub async fn patiently<T>(
         &mut self,
         mut attempt: impl AsyncFnMut() -> Result<T, Failure>,

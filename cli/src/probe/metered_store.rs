@@ -29,7 +29,8 @@ const PACE: Duration = Duration::from_millis(1_100);
 /// Maximum length in bytes of the body of a short write. A write of a longer body is a `LongWrite`.
 const LONG: usize = 64 * 1024;
 const PAGE: usize = 1_000;
-/// Maximum number of latencies per kind of request, which bounds the memory of a long probe.
+/// Maximum number of latencies that are kept for each kind of request. It bounds the memory of a
+/// long probe.
 const SAMPLES: usize = 200_000;
 
 /// The kind of a request in the [`Account`] of a probe.
@@ -70,9 +71,9 @@ impl RequestKind {
 
 #[derive(Debug, Default)]
 pub struct Account {
-    /// Number of requests sent, by kind.
+    /// Number of sent requests of each kind.
     pub requests: BTreeMap<RequestKind, u64>,
-    /// Latency of each answered request, by kind.
+    /// Latencies of the answered requests of each kind.
     pub took: BTreeMap<RequestKind, Vec<Duration>>,
     pub sightings: Vec<Sighting>,
     /// Number of keys in all delete requests.
@@ -96,9 +97,9 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Returns a meter that forwards requests to the store. Keys of the probe start with the
-    /// prefix, which is empty or ends in a slash. After `stop` the meter sends only the requests of
-    /// the cleanup.
+    /// Returns a meter that forwards requests to the store. Keys of the probe start with `prefix`,
+    /// which is empty or ends in a slash. After `stop` is cancelled, the meter sends only the
+    /// requests of the cleanup.
     pub fn new(store: Arc<dyn Store>, prefix: &str, stop: CancellationToken) -> Meter {
         let nonce = fastrand::u64(..);
         // No slash follows the nonce, because a store in a directory would then keep an empty

@@ -12,8 +12,8 @@ pub struct Power {
     pub missed: f64,
 }
 
-/// The frequencies of a fault for which the report shows the probability that it is missed. Each
-/// fault shows in one of this number of races on average.
+/// The report shows the probability of a miss for faults with these frequencies. A fault shows in
+/// one of this number of races on average.
 const ONE_IN: [u32; 3] = [10, 100, 1_000];
 
 pub fn power(races: u32) -> Vec<Power> {

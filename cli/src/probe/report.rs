@@ -36,7 +36,7 @@ pub struct Finding {
     pub needed: bool,
     /// Number of attempts to check the promise that ended with an unclear answer.
     pub unclear: u32,
-    /// The counts of the races. `None` if the promise is not checked by races.
+    /// How many races were run, and their results. `None` if races do not check this promise.
     pub race: Option<Tally>,
 }
 
@@ -114,8 +114,8 @@ impl ProbeReport {
         warnings.extend(advice::all(account, skew, &left_behind));
         let races = || promises.iter().filter_map(|one| one.race.as_ref());
         let rounds = races().map(|tally| tally.rounds).min().unwrap_or_default();
-        // Undecided races are not counted: the winner of an undecided race is unknown, so the race
-        // shows nothing about the store.
+        // Undecided races are not counted, because they show nothing about the store: their winner
+        // is unknown.
         let decided = races().map(|tally| tally.races - tally.undecided).min().unwrap_or_default();
         let (verdict, why) = match not_tried {
             Some(why) => (Verdict::Inconclusive, nothing_tried(&why)),

@@ -1,4 +1,4 @@
-//! Functions that `run` and `group run` share: the lookup of CMD before its start, and the end of
+//! Functions that `run` and `group run` share. They look up CMD before its start, and end the
 //! descendants that CMD leaves behind.
 
 use std::ffi::{OsStr, OsString};

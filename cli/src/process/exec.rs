@@ -56,8 +56,9 @@ pub struct ExecChange {
     pub json: String,
 }
 
-/// Runs CMD for the newest change of each partition or of the election. If several changes of one
-/// partition arrive while CMD runs, CMD runs only for the last of these changes.
+/// Runs CMD for the newest change of each partition. An election counts as one partition. If
+/// several changes of one partition arrive while CMD runs, CMD runs only for the last of these
+/// changes.
 #[derive(Debug)]
 pub struct Exec {
     changes: UnboundedSender<ExecChange>,
@@ -76,7 +77,8 @@ impl Exec {
         let _ = self.changes.send(change);
     }
 
-    /// Ends a running CMD and waits for its end. Does not run CMD for changes that still wait.
+    /// Ends a running CMD and waits for its end. Does not run CMD for the changes that are still
+    /// queued.
     pub async fn end(self) {
         drop(self.changes);
         // The await fails only if the task has panicked. The panic hook has already logged the
@@ -85,8 +87,8 @@ impl Exec {
     }
 }
 
-/// Changes for which CMD has not run. For each partition, only the newest change is kept. A newer
-/// change takes the position of the change that it replaces in the order.
+/// Changes for which CMD has not run. For each partition, only the newest change is kept. In the
+/// queue, a newer change takes the position of the change that it replaces.
 struct Waiting {
     changes: UnboundedReceiver<ExecChange>,
     order: VecDeque<u32>,
@@ -95,7 +97,7 @@ struct Waiting {
 
 impl Waiting {
     /// Returns the change for which CMD runs next. Returns `None` when `watch` ends, even if
-    /// changes still wait.
+    /// changes are still queued.
     async fn next(&mut self) -> Option<ExecChange> {
         while let Ok(change) = self.changes.try_recv() {
             self.add(change);

@@ -1,4 +1,4 @@
-//! The single attempt of `--try` to be elected.
+//! With `--try`, a process makes a single attempt to be elected.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `--once-per`: the run of CMD on one host in a period, and the record of the run.
+//! `--once-per`: runs CMD on one host in each period, and records the run.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -149,8 +149,8 @@ impl OncePer {
         Err(Failure::new(exit::REFUSED, why))
     }
 
-    /// Returns the message for a period that has not begun, because this host's clock was ahead
-    /// when `tenure` chose the period.
+    /// Returns the message for a period that has not begun. This host's clock was ahead when
+    /// `tenure` chose the period.
     fn not_begun(&self, clock: &str) -> String {
         let own = shown(date(self.period.start));
         format!(

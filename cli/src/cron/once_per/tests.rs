@@ -90,7 +90,7 @@ async fn regression_a_period_that_has_not_begun_is_not_run() {
 }
 
 /// A host with a wrong clock must fail before it campaigns. If the clocks of two hosts are ahead,
-/// only the store's date shows the error.
+/// only the store's date shows that they are wrong.
 #[tokio::test]
 async fn regression_the_clock_is_checked_before_the_campaign() {
     const DAY: Duration = Duration::from_secs(86_400);
@@ -112,7 +112,8 @@ async fn regression_the_clock_is_checked_before_the_campaign() {
     assert_eq!(named.err().map(|failure| failure.code), Some(73));
 }
 
-/// The attempt is recorded before CMD starts, so the next leader counts it even without an end.
+/// The attempt is recorded before CMD starts, so the next leader counts it even if no end is
+/// recorded.
 #[tokio::test]
 async fn an_attempt_without_an_end_counts() {
     let store = MemoryStore::new();

@@ -30,7 +30,7 @@ pub struct PeriodRules {
 /// One period: it starts at `start` and ends before `start + length`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Period {
-    /// Start of the period since the Unix epoch.
+    /// Start of the period, as the time since the Unix epoch.
     pub start: Duration,
     pub length: Duration,
 }

@@ -51,13 +51,13 @@ pub struct EarlierPeriod {
     pub exit_code: Option<u8>,
 }
 
-/// A row of the history of periods that people read.
+/// A row about one period, as `tenure history` shows it to people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeriodRow {
     pub period: EarlierPeriod,
     /// The state of the period in one word, from [`state_of`].
     pub state: &'static str,
-    /// Number of missed periods, which no host has begun, between the previous period and this one.
+    /// Number of missed periods between the previous period and this one. No host has begun them.
     pub missed: u64,
 }
 
@@ -148,8 +148,8 @@ impl PeriodRecord {
         let row = |(place, period): (usize, EarlierPeriod)| {
             let length = period.period_ms.unwrap_or(self.period_ms);
             let before = previous.replace((period.start, length));
-            // If the length of the periods has changed, the longer length counts only periods that
-            // are certainly missed.
+            // The two lengths differ if `--once-per` has changed. With the longer length, this
+            // counts only periods that were certainly missed.
             let missed = before
                 .map_or(0, |(start, earlier)| missed(start, period.start, length.max(earlier)));
             PeriodRow { state: state_of(period.exit_code, runs && place == newest), missed, period }
@@ -157,8 +157,7 @@ impl PeriodRecord {
         periods.into_iter().enumerate().map(row).collect()
     }
 
-    /// Returns the number of missed periods, which no host has begun, after the newest period and
-    /// before `now`.
+    /// Returns the number of periods after the newest one and before `now` that no host has begun.
     pub fn missed_until(&self, now: DateTime<Utc>) -> u64 {
         missed(self.period_start, now, self.period_ms)
     }

@@ -87,7 +87,7 @@ pub struct EpochsSummary {
     time_ms: u64,
     led: Lengths,
     vacant: Lengths,
-    /// Best estimate of the share of the known time in which the election was vacant, from 0 to 1.
+    /// Best estimate of the part of the known time in which the election was vacant, from 0 to 1.
     vacant_share: Option<f64>,
     unknown: Lengths,
     longest_gap: Option<Longest>,

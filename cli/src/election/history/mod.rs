@@ -1,5 +1,5 @@
-//! `tenure history`: each epoch with its leader and its end, the time without a leader, and the
-//! periods of a job.
+//! `tenure history`: lists each epoch with its leader and its end, the times without a leader, and
+//! the periods of a job.
 
 mod json;
 mod periods;

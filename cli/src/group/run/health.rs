@@ -49,7 +49,7 @@ pub struct GroupHealth {
 
 #[derive(Debug, Default)]
 struct GroupHealthState {
-    /// Present after the store is open.
+    /// `None` until the store is open.
     group: Option<Group>,
     leaving: bool,
     running: Running<Arc<Partition>>,
@@ -58,14 +58,13 @@ struct GroupHealthState {
 /// The body of `/partitions`.
 #[derive(Debug, Serialize)]
 struct GroupHealthView {
-    /// The role of this member.
     role: &'static str,
     member: String,
     partitions: Vec<OwnedView>,
     store_answered_ms_ago: Option<u64>,
 }
 
-/// A partition with a running CMD, in the body of `/partitions`.
+/// One element of the body of `/partitions`: a partition whose CMD runs.
 #[derive(Debug, Serialize)]
 struct OwnedView {
     partition: String,

@@ -181,7 +181,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             Err(error) => {
                 (self.say)("failed", &format!("cannot start a process for CMD: {error}"));
                 // `tenure` may kill this process after the report `Gone`, so the message is flushed
-                // before.
+                // first.
                 stderr::flush();
                 self.report(GuardReport::Ended(CANNOT_START << 8));
                 self.remove_epoch_file();
