@@ -1,5 +1,5 @@
-//! Checks the invariants I1 to I6 (docs/design/protocol.md). The checks compare the actions of the
-//! store, and need no clocks.
+//! Checks the invariants I1 to I6 (docs/design/protocol.md). The checks examine the actions of the
+//! store, and use no clocks.
 
 use std::collections::BTreeSet;
 
@@ -102,7 +102,7 @@ impl History {
         }
     }
 
-    /// Checks that the reason of a loss matches the state of the store when it sent the answer.
+    /// Checks that the reason of a loss matches the state of the store at the moment of its answer.
     pub fn lost(&mut self, store: &Store, epoch: Number, nonce: NonceNumber, lost: Lost) {
         let body = store.get(epoch);
         let is_own = body.is_some_and(|body| body.nonce == nonce);
@@ -138,8 +138,8 @@ impl History {
         self.require("honest", honest);
     }
 
-    /// In a random walk, checks that the store accepted the renewal of a lease that the process
-    /// extends.
+    /// In a random walk, checks that the store accepted the renewal with which the process extends
+    /// its lease.
     pub fn extended(&mut self, epoch: Number, nonce: NonceNumber, heartbeat: u64) {
         let Some(past) = &self.past.0 else { return };
         let honest = past.written.contains(&(epoch, nonce, small(heartbeat)));

@@ -28,9 +28,9 @@ pub struct Process {
     pub confirmed: bool,
     /// True if the process has crashed and restarted.
     pub reborn: bool,
-    /// The next three fields belong to a process with a unique name. They hold the nonces that the
-    /// process drew since its last start, the nonces that it drew before this start, and whether
-    /// its first campaign after a restart is in progress.
+    /// The next three fields belong to a process with a unique name. `drawn` holds the nonces that
+    /// the process drew since its last start. `inherited` holds all earlier nonces. `reclaims` is
+    /// true during the first campaign after a restart.
     pub drawn: Vec<NonceNumber>,
     pub inherited: Vec<NonceNumber>,
     pub reclaims: bool,
@@ -39,7 +39,7 @@ pub struct Process {
     pub verified: bool,
 }
 
-/// The phase of a campaign, derived from the requests of the machine.
+/// The phase of a campaign, derived from the requests of the state machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
     Elsewhere,

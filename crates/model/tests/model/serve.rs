@@ -95,8 +95,7 @@ impl Game {
         }
     }
 
-    /// Records the date of a grant if the store now evaluates the first page of the confirming
-    /// LIST.
+    /// Records the date of a grant if the requested page is the first page of the confirming LIST.
     fn date(&self, world: &mut World, who: usize, after: &After) {
         let epoch = world.processes[who].greatest();
         if let Some(nonce) = world.confirming(who)

@@ -22,14 +22,15 @@ pub struct Setting {
     pub verify_renewals: bool,
     /// True if a create may be applied again after its epoch was compacted.
     pub creates_outlive_compaction: bool,
-    /// True to remember a candidate's abandoned creates. The checker then requires that the
-    /// candidate recognises its own epoch object.
+    /// True if the model remembers the abandoned creates of each candidate. The checker then
+    /// requires that a candidate recognises its own epoch object.
     pub remembers: bool,
     /// True if no follower observes a lapse.
     pub never_lapses: bool,
-    /// True to keep the order of the candidates, so that a trace can name them.
+    /// True if the model keeps the order of the candidates, so that a trace can name the
+    /// candidates.
     pub named: bool,
-    /// True to disable the reductions `World::forget_what_cannot_matter`,
+    /// True if the model uses none of the reductions `World::forget_what_cannot_matter`,
     /// `World::bring_into_line` and `Due`.
     pub unreduced: bool,
     /// Names of the properties that must hold in all states.
@@ -104,12 +105,12 @@ pub enum Broken {
     ReusesBody,
     CompactsNewest,
     ResignsByDeleting,
-    /// The machine treats an unknown outcome of a write as a refusal.
+    /// The state machine treats an unknown outcome of a write as a refusal.
     ConflictIsRefusal,
-    /// The machine does not recognise its own nonce.
+    /// The state machine does not recognise its own nonce.
     ForgetsItself,
     TrustsName,
-    /// The machine treats a page as the whole listing.
+    /// The state machine treats a page as the whole listing.
     OnePage,
 }
 

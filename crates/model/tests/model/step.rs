@@ -59,7 +59,7 @@ impl Game {
                 self.carry_out(&mut world, Message::new(Wire::Replace { epoch, tag, body }));
             }
             Action::PeerDecides => {
-                // The peer's clock is arbitrary, so it may consider the newest epoch expired.
+                // The peer's clock is arbitrary, so the peer may consider the newest epoch expired.
                 world.left.foreign_creates -= 1;
                 let next = world.store.newest() + 1;
                 world.morling.about = (next <= self.setting.last_epoch).then_some(next);
@@ -70,7 +70,7 @@ impl Game {
         Some(world)
     }
 
-    /// Returns the request of the process. Draws a nonce if the process needs one.
+    /// Returns the request of the process. Draws a nonce if the request needs a nonce.
     pub fn ask(&self, world: &mut World, who: usize) -> Option<Request> {
         if world.processes[who].is_creating() {
             let process = &world.processes[who];

@@ -187,7 +187,7 @@ impl Game {
 /// property of `always`, also returns a description of the path to the violation.
 fn go(seed: u64, setting: &Setting) -> (Vec<&'static str>, Option<String>) {
     let game = Game { setting: drawn(seed, setting) };
-    // With this target the checker makes exactly one walk.
+    // If the target is one state, the checker makes exactly one walk.
     let checker = game.clone().checker().target_state_count(1);
     let checker = checker.spawn_simulation(seed, Weighted);
     let joined = panic::catch_unwind(AssertUnwindSafe(|| checker.join()));

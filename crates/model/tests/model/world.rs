@@ -57,21 +57,21 @@ pub struct Compactor {
 /// Morling's peer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Peer {
-    /// Epochs that the peer created. The peer may touch these epochs at any time, because a touch
-    /// can arrive late.
+    /// Epochs that the peer created. The peer may rewrite the objects of these epochs at any time,
+    /// because its writes can arrive late.
     pub owned: Vec<Number>,
     /// The epoch that the peer is about to create.
     pub about: Option<Number>,
 }
 
-/// A possible action. Each `usize` is an index into a list of [`World`].
+/// A possible action. Each `usize` is an index into one of the lists in [`World`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// The process receives the due input and sends its next request. The store applies and answers
-    /// the request.
+    /// The process receives the input, if any, and sends its next request. The store applies and
+    /// answers the request.
     Serve(usize, Due, Serving),
-    /// The process receives the due input and sends its next request, whose outcome stays unknown.
-    /// If the request is a write, the write stays in transit.
+    /// The process receives the input, if any, and sends its next request. The outcome of the
+    /// request stays unknown. If the request is a write, the write stays in transit.
     GivesUp(usize, Due),
     Deliver(usize),
     Tell(usize, Input),
@@ -334,8 +334,8 @@ impl Model for Game {
         if !self.walks() {
             return next.map(HashedArc::new);
         }
-        // In a random walk, a step without an effect also leads to a new state. Otherwise
-        // stateright cannot retrace the path.
+        // In a random walk, a step without an effect also leads to a new state. If the state stayed
+        // the same, stateright could not retrace the path.
         let mut next = next.unwrap_or_else(|| World::clone(world));
         next.steps += 1;
         Some(HashedArc::new(next))

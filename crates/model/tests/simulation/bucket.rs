@@ -19,7 +19,7 @@ pub const LOCK: &str = "app/lock.json";
 /// The fields of a record that the simulation interprets, independently of the library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Body {
-    /// Token in the record of a single object. `None` in an epoch object.
+    /// Token in the record of the layout `SingleObject`. `None` in an epoch object.
     pub token: Option<u64>,
     pub nonce: Option<String>,
     pub heartbeat: u64,
@@ -205,8 +205,8 @@ fn is_seal(bytes: &[u8]) -> bool {
 
 pub fn parse(bytes: &[u8]) -> Option<Body> {
     let fields: Fields = serde_json::from_slice(bytes).ok()?;
-    // Peers of the If-Match post write no validity. An epoch that a restore holds has no validity
-    // either.
+    // Peers of the If-Match post write no validity. The record of an unfinished restore has no
+    // validity either.
     let nameless = fields.token.is_some() || fields.ended.as_deref() == Some("restored");
     Some(Body {
         token: fields.token,

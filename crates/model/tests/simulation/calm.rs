@@ -19,7 +19,7 @@ pub struct Recovery {
     pub bound: Duration,
 }
 
-/// Ends the faults and waits for a leader. This checks liveness.
+/// Ends the faults and waits for a leader. This wait checks liveness.
 pub async fn calm(world: &Arc<World>) -> Option<Recovery> {
     end_faults(world).await;
     let began = now();
@@ -99,7 +99,8 @@ fn all_watch(world: &World) {
 }
 
 /// Number of round trips in the bound. The poll that reads the last renewal, the seal, the create
-/// and the confirm take one each. The check of the store takes five, and three are in reserve.
+/// and the confirming LIST take one round trip each. The check of the store takes five, and three
+/// are in reserve.
 const ROUND_TRIPS: u32 = 12;
 
 /// Time that the store check pauses after a failure: 1.1 s before each of its five writes.
@@ -118,7 +119,7 @@ const SLOWED: f64 = 1.0 - MOST_SLEWED as f64 / 1e6;
 /// - the jitter before a seal, a tenth of the validity;
 /// - the takeover delay;
 /// - the timeout of a request that hung when the faults ended, a fifth of the validity;
-/// - one delay of a candidate with a lower priority, or behind a named successor;
+/// - the delay of a candidate that has a lower priority or lets a named successor go first;
 /// - the check of the store, and the round trips.
 fn bound(plan: &Plan) -> Duration {
     let validity = plan.longest_validity();

@@ -39,8 +39,8 @@ pub struct Outcome {
     pub seed: u64,
     pub counts: Counts,
     pub violation: Option<Violation>,
-    /// Drawing of the leaderships, from each grant to the end of the leader's belief. Present only
-    /// after a failure.
+    /// Drawing of the leaderships, from each grant until the leader no longer believes that it
+    /// leads. Present only after a failure.
     pub drawing: Option<Drawing>,
     pub trace: String,
     pub plan: Plan,
@@ -130,8 +130,9 @@ async fn live(world: &Arc<World>) -> Option<Recovery> {
         }
     }
     if let Some(operator) = operator.filter(|_| plan.restores) {
-        // The create of a killed restore may arrive late and hold an epoch. So the operator
-        // finishes the restore only after all creates have arrived.
+        // If an operator was killed during a restore, its create may arrive late and leave the
+        // restore unfinished. So the operator finishes the restore only after all creates have
+        // arrived.
         end_faults(world).await;
         peers::finish_restoring(world, operator).await;
     }

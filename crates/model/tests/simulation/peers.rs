@@ -88,8 +88,8 @@ pub fn restore_for_a_while(world: &Arc<World>, operator: Who) {
     }
 }
 
-/// Repeats the restore until no restore holds an epoch. While a restore holds an epoch, no process
-/// can lead.
+/// Repeats the restore until no unfinished restore is left. During an unfinished restore, no
+/// process can lead.
 pub async fn finish_restoring(world: &Arc<World>, operator: Who) {
     while world.held().is_some() {
         restore(world, operator, false).await;
@@ -97,8 +97,8 @@ pub async fn finish_restoring(world: &Arc<World>, operator: Who) {
     }
 }
 
-/// Restores the election, or finishes a restore that holds an epoch. If `above` is true, sometimes
-/// restores to a greater epoch instead of finishing.
+/// Restores the election, or finishes an unfinished restore. If `above` is true, sometimes restores
+/// to a greater epoch instead of finishing the restore.
 async fn restore(world: &Arc<World>, operator: Who, above: bool) {
     let (epoch, wait) = {
         let held = world.held();
@@ -119,7 +119,7 @@ async fn restore(world: &Arc<World>, operator: Who, above: bool) {
 }
 
 impl World {
-    /// Returns the newest epoch, if a restore holds it.
+    /// Returns the newest epoch if it belongs to an unfinished restore.
     fn held(&self) -> Option<u64> {
         let state = self.state();
         let newest = state.bucket.newest()?;
@@ -165,7 +165,7 @@ pub fn start_if_match(world: &Arc<World>, expires_in: Duration) -> Who {
 }
 
 /// Starts a node of Morling's post. The node creates the next epoch when the newest epoch is
-/// expired or old. The node never seals an epoch and never confirms its create. The node touches
+/// expired or old. The node never seals an epoch and never confirms its create. The node rewrites
 /// its lock file unconditionally.
 pub fn start_foreign(world: &Arc<World>, validity: Duration) -> Who {
     let who = join(world, "morling", machine(world, 1_000_000));
@@ -217,7 +217,7 @@ impl World {
 
     fn touch(&self, who: Who, epoch: u64, body: Bytes) {
         let mut state = self.state();
-        // The touch of a real node creates the object again if the object was deleted. The
+        // If the object was deleted, the write of a real node creates the object again. The
         // simulation excludes this case.
         if state.bucket.epoch(epoch).is_some() {
             state.bucket.put(&key_of(epoch), body, now());

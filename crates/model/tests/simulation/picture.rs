@@ -1,4 +1,4 @@
-//! Draws a failure: the leaderships in which processes believe, up to the violation.
+//! Draws a failure: the times at which each process believes that it leads, up to the violation.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -9,8 +9,8 @@ use super::Outcome;
 use super::calm::Recovery;
 use super::world::Counts;
 
-/// Events that must occur at least once. If an event never occurs, the checks of it are
-/// ineffective.
+/// Events that must occur at least once. Checks that depend on an event are ineffective if the
+/// event never occurs.
 const HAPPENED: [&str; 47] = [
     "409",
     "503",

@@ -130,7 +130,7 @@ impl World {
         self.state().count(what);
     }
 
-    /// Writes a line into the timeline if the timeline is on.
+    /// Writes a line into the timeline if the plan enables the timeline.
     pub fn note(&self, who: Who, what: impl FnOnce() -> String) {
         if self.plan.traced {
             self.state().note(who, &what());
@@ -284,7 +284,7 @@ impl World {
         self.see_in(&mut state, &Event::Lost { lead: &lead, outcome });
     }
 
-    /// Applies a write to both resources.
+    /// Applies a leader's write to the fenced and to the unfenced resource.
     pub fn resource_written(&self, who: Who, epoch: u64) {
         let mut state = self.state();
         if epoch < state.resource.unfenced {

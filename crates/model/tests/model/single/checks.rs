@@ -1,5 +1,5 @@
-//! Checks the invariants of the layout `SingleObject` (docs/design/protocol.md). The checks compare
-//! the actions of the store, and need no clocks.
+//! Checks the invariants of the layout `SingleObject` (docs/design/protocol.md). The checks examine
+//! the actions of the store, and use no clocks.
 
 use stateright::Property;
 use tenure::protocol::message::{EpochEnd, Lost};
@@ -73,7 +73,7 @@ impl SingleHistory {
         self.granted.sort_unstable();
     }
 
-    /// Checks that the reason of a loss matches the state of the store at the time of the answer.
+    /// Checks that the reason of a loss matches the state of the store at the moment of its answer.
     pub fn lost(&mut self, store: &SingleStore, (token, nonce): Won, lost: Lost) {
         let body = store.object;
         let is_own = body.is_some_and(|body| (body.token, body.nonce) == (token, nonce));

@@ -23,7 +23,8 @@ pub struct SingleSetting {
     /// The greatest token of the model.
     last_token: u8,
     faults: Budget,
-    /// True to keep the order of the candidates, so that a trace can name them.
+    /// True if the model keeps the order of the candidates, so that a trace can name the
+    /// candidates.
     named: bool,
     always: Vec<&'static str>,
     sometimes: Vec<&'static str>,
@@ -39,10 +40,10 @@ pub enum SingleBroken {
     /// A renewal writes the body that the object already has.
     BodyReused,
     TrustsName,
-    /// If the outcome of a takeover is unknown, the machine assumes that another candidate has
-    /// taken over.
+    /// If the outcome of a takeover is unknown, the state machine assumes that another candidate
+    /// has taken over.
     ConflictIsRefusal,
-    /// The machine does not recognise its own nonce.
+    /// The state machine does not recognise its own nonce.
     ForgetsItself,
     ReleaseRaises,
     ReleaseResets,
@@ -109,8 +110,8 @@ fn single_an_sdk_that_resends_is_tolerated() {
     explore(SingleSetting::new("an SDK that resends", faults));
 }
 
-/// All properties hold even if the peer's belief that it leads counts as a grant. The reason is
-/// that the peer of the If-Match post writes by compare-and-swap.
+/// All properties hold even if the peer's belief that it leads counts as a grant, because a peer of
+/// the If-Match post writes by compare-and-swap.
 #[test]
 fn single_a_peer_of_the_post_takes_part() {
     let faults = Budget { foreign_creates: 2, gives_up: bound(0, 1), ..Budget::CALM };

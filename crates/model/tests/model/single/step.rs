@@ -104,7 +104,7 @@ impl SingleGame {
         }
     }
 
-    /// Returns the request of the process. Draws a nonce if the process needs one.
+    /// Returns the request of the process. Draws a nonce if the request needs a nonce.
     fn ask(&self, world: &mut SingleWorld, who: usize) -> Option<Request> {
         if world.processes[who].machine.step() == Step::Nonce {
             let token = world.processes[who].greatest() + 1;

@@ -47,14 +47,14 @@ pub struct SinglePeer {
     pub holds: Option<SingleBody>,
 }
 
-/// A possible action. Each `usize` is an index into a list of [`SingleWorld`].
+/// A possible action. Each `usize` is an index into one of the lists in [`SingleWorld`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum SingleAction {
-    /// The process receives the due input and sends its next request. The store applies and answers
-    /// the request.
+    /// The process receives the input, if any, and sends its next request. The store applies and
+    /// answers the request.
     Serve(usize, SingleDue, SingleServing),
-    /// The process receives the due input and sends its next request, whose outcome stays unknown.
-    /// If the request is a write, the write stays in transit.
+    /// The process receives the input, if any, and sends its next request. The outcome of the
+    /// request stays unknown. If the request is a write, the write stays in transit.
     GivesUp(usize, SingleDue),
     Deliver(usize),
     Tell(usize, Input),

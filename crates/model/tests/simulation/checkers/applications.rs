@@ -7,7 +7,7 @@ use super::{Checker, Event, View};
 use crate::sim::world::Who;
 
 /// After the holder has dropped, resigned or lost the leadership, `check` never returns Ok. This
-/// also holds for all views of the lease.
+/// also holds for all [`Lease`](tenure::Lease) handles.
 #[derive(Debug, Default)]
 pub struct NotOkAfterTheEnd;
 
@@ -98,7 +98,7 @@ impl Checker for ExpectedLoss {
     fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
         let Event::Lost { lead, outcome } = event else { return Ok(()) };
         // If clocks exceed the drift, another process may supersede a live leader and delete its
-        // epoch. In such a run these reasons are possible.
+        // epoch. In such a run, the reasons in the next line are possible.
         let strange = matches!(*outcome, "superseded" | "vanished" | "tampered");
         if strange && view.plan.follows_section_4() && !view.plan.beyond_drift {
             return Err(format!("{} lost epoch {} as {outcome}", lead.who, lead.epoch));

@@ -78,8 +78,8 @@ pub struct Book {
 impl Write {
     /// Returns the time since the write was sent, by the clock that shows the longest time. A time
     /// daemon slews the boot clock and the wall clock equally. So the wall clock gains on the boot
-    /// clock only by a step or during a pause by the host. This function adds the gain to the time
-    /// by the raw clock, which no daemon slews.
+    /// clock only when it is stepped, or while the host pauses the machine. This function adds the
+    /// gain to the time by the raw clock, which no daemon slews.
     fn passed(&self, now: Moment) -> Duration {
         let nanos =
             |now: Duration, then: Duration| now.as_nanos() as i128 - then.as_nanos() as i128;

@@ -4,8 +4,8 @@
 //! the same state, that is, the same ETag and `Last-Modified`.
 //!
 //! The checker uses the reads of all calls of the process, with the times of their answers. The
-//! dates of objects have whole seconds, so a process cannot distinguish two touches within one
-//! second. The checker also treats two touches within one second as one state.
+//! dates of objects have whole seconds, so a process cannot distinguish two writes of the same body
+//! within one second. The checker also treats two such writes as one state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -143,7 +143,8 @@ impl Checker for SealIsFinal {
     }
 }
 
-/// Checks an acquisition of the single object: it increments the token, and the new epoch is held.
+/// Checks that an acquisition of the single object increments the token and does not seal the new
+/// epoch.
 fn acquired(Write { who: process, epoch, body, .. }: &Write, before: &Body) -> Result<(), String> {
     let next = before.token.map(|token| token + 1);
     if body.token != next || body.sealed {

@@ -118,8 +118,8 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
         checkers.push(Box::<invariants::RenewedAsNewest>::default());
         checkers.push(Box::<invariants::UnsealedIsNewest>::default());
     }
-    // If clocks exceed the drift, leases overlap. In these runs this checker only counts the
-    // overlaps.
+    // If clocks exceed the drift, leases may overlap. In such runs, `OneLeaseAtATime` only counts
+    // the overlaps.
     if plan.timed() || plan.beyond_drift {
         checkers.push(Box::<invariants::OneLeaseAtATime>::default());
     }

@@ -14,7 +14,7 @@ pub enum Broken {
     ClockStopsInSuspend,
     /// The library treats a refused renewal as accepted.
     RefusalIgnored,
-    /// The application continues with its token, and does not check it again.
+    /// The application continues with its token, and does not check its lease again.
     TokenKept,
     /// A candidate takes over a deposed epoch without a wait, as if the holder already knew of its
     /// deposition.
@@ -53,8 +53,8 @@ pub enum Broken {
     ReadsGivenUp,
     /// Candidates ignore the takeover delay on which they agreed.
     TakeoverDelayIgnored,
-    /// A compactor treats an epoch as ended although a restore holds it, and the next restore
-    /// ignores the data in this epoch.
+    /// A compactor treats the epoch of an unfinished restore as ended, and the next restore ignores
+    /// the data in this epoch.
     HeldSaysNothing,
     /// A candidate takes over before the holder's lease has lapsed.
     LapseNotWaited,

@@ -1,5 +1,5 @@
-//! Additions to a plan. Each addition has a separate generator, so an addition does not change the
-//! rest of a seed's plan. Some additions favour one kind of fault.
+//! Additions to a plan. Each addition has a separate generator of random numbers, so an addition
+//! does not change the rest of a seed's plan. Some additions favour one kind of fault.
 
 use std::time::Duration;
 
@@ -143,8 +143,8 @@ impl Plan {
         }
     }
 
-    /// Favours runs in which a foreign leader touches its lock, and candidates read each touch in
-    /// time.
+    /// Favours runs in which a foreign leader rewrites its lock file, and candidates read each of
+    /// these writes in time.
     pub(super) fn favour_foreign_leaders(&mut self) {
         self.network = Network::default();
         self.faults = Frequencies::default();

@@ -10,7 +10,7 @@ use crate::sim::bucket::Request;
 #[derive(Debug, Clone)]
 pub struct Phase {
     pub until: Duration,
-    /// Additional latency of LIST, GET, a create and a replacement.
+    /// Additional latencies of LIST, GET, create and replace requests, in this order.
     pub longer: [Duration; 4],
 }
 

@@ -34,7 +34,7 @@ pub struct Plan {
     pub compactors: Vec<CompactorKnobs>,
     pub observers: usize,
     /// True if a peer of Morling's post takes part. The peer creates epochs without a seal, and
-    /// touches its lock unconditionally.
+    /// rewrites its lock file unconditionally.
     pub foreign: bool,
     /// The only candidate that survives the faults. `None` if no candidate is killed at the end of
     /// the faults.
@@ -47,7 +47,7 @@ pub struct Plan {
     pub twice_after_compaction: bool,
     pub foreign_keys: bool,
     pub page_max: usize,
-    /// A usual round trip.
+    /// Usual duration of a round trip to the store.
     pub rtt: Duration,
     /// Phases in which some kinds of requests have longer round trips.
     pub phases: Vec<Phase>,
@@ -119,13 +119,13 @@ pub struct Network {
     pub conflict: f64,
     pub unavailable_before: f64,
     pub unavailable_after: f64,
-    /// One of the testkit's write faults affects a write.
+    /// Probability that one of the testkit's write faults affects a write.
     pub spoiled: f64,
-    /// A process stops just before it sends a request, or just after the answer to a request has
-    /// arrived.
+    /// Probability that a process stops just before it sends a request, or just after the answer to
+    /// a request has arrived.
     pub stop_here: f64,
-    /// A process stops when one of its tasks is polled. So the process may stop between any two
-    /// waits.
+    /// Probability that a process stops when one of its tasks is polled. So the process may stop
+    /// between any two waits.
     pub stop_anywhere: f64,
 }
 
@@ -261,8 +261,8 @@ impl Plan {
 
     /// Returns whether the invariants I4 to I6 (docs/design/protocol.md) are guaranteed. They hold
     /// if no peer creates an epoch before the previous epoch is sealed, and if no create is
-    /// repeated after the deletion of its epoch. A single object always guarantees them, because
-    /// all writes of a peer of the If-Match post are compare-and-swap.
+    /// repeated after the deletion of its epoch. With the layout `SingleObject` they always hold,
+    /// because all writes of a peer of the If-Match post are compare-and-swap.
     pub fn ordered(&self) -> bool {
         self.layout == Layout::SingleObject || self.follows_section_4()
     }
