@@ -3,7 +3,7 @@
 //! A call enters the queues of all its paths in one step and gets a [`Ticket`]. A path admits the
 //! call when the call's mode is compatible with the modes of all earlier calls that are still in
 //! the table. The call is granted when all its paths have admitted the call. So a call waits only
-//! for earlier tickets.
+//! for earlier calls.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -48,30 +48,30 @@ pub enum Call {
 /// A fault that cannot occur in a call, such as a weak ETag in a listing, does not change the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Has no effect, and fails with a transient error that is determinate.
+    /// The call has no effect, and fails with a transient error that is determinate.
     FailBefore,
-    /// Takes effect, and fails with a transient error that is indeterminate.
+    /// The call takes effect, and fails with a transient error that is indeterminate.
     FailAfter,
-    /// Has no effect, and fails like a response with status 409 (a concurrent write). The error is
-    /// indeterminate.
+    /// The call has no effect, and fails like a response with status 409 (a concurrent write). The
+    /// error is indeterminate.
     Conflict,
-    /// Has no effect and never returns.
+    /// The call has no effect and never returns.
     Hang,
-    /// Takes effect and never returns.
+    /// The call takes effect and never returns.
     HangAfter,
-    /// Takes effect and returns after this delay.
+    /// The call takes effect after this delay, and then returns.
     Slow(Duration),
-    /// Takes effect immediately, and returns after this delay.
+    /// The call takes effect immediately, and returns after this delay.
     AnswerLate(Duration),
     /// A write fails immediately with an indeterminate error, and takes effect after this delay.
     Late(Duration),
-    /// Fails with [`StoreErrorKind::AccessDenied`].
+    /// The call fails with [`StoreErrorKind::AccessDenied`].
     Denied,
-    /// Fails with [`StoreErrorKind::NoSuchStore`].
+    /// The call fails with [`StoreErrorKind::NoSuchStore`].
     NoSuchStore,
-    /// Fails with [`StoreErrorKind::Unsupported`].
+    /// The call fails with [`StoreErrorKind::Unsupported`].
     Unsupported,
-    /// Fails with [`StoreErrorKind::Invalid`], like a response with status 400.
+    /// The call fails with [`StoreErrorKind::Invalid`], like a response with status 400.
     Invalid,
     /// A write takes effect, but returns no ETag.
     NoEtag,
@@ -118,7 +118,8 @@ pub struct FaultStore {
     shared: Arc<Mutex<Orders>>,
 }
 
-/// A fault without effect until [`fault`](Order::fault) adds the fault to the store.
+/// The description of a fault. The fault has no effect until [`fault`](Order::fault) adds it to the
+/// store.
 #[must_use = "call `fault` to order the fault"]
 pub struct Order<'a> {
     store: &'a FaultStore,

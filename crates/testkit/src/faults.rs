@@ -31,21 +31,21 @@ pub enum Op {
 /// A fault of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerFault {
-    /// Has no effect. The response has this status and this error code.
+    /// The request has no effect. The response has this status and this error code.
     Answer(u16, &'static str),
-    /// 403.
+    /// The response is 403.
     AccessDenied,
-    /// 404, although the bucket exists.
+    /// The response is 404, although the bucket exists.
     NoSuchBucket,
-    /// 301 with this region in `x-amz-bucket-region`.
+    /// The response is 301 with this region in `x-amz-bucket-region`.
     WrongRegion(&'static str),
-    /// 503.
+    /// The response is 503.
     SlowDown,
-    /// 409 `ConditionalRequestConflict`.
+    /// The response is 409 `ConditionalRequestConflict`.
     Conflict,
-    /// 500, and the request did not take effect.
+    /// The response is 500, and the request did not take effect.
     ErrorBefore,
-    /// 500, although the request took effect.
+    /// The response is 500, although the request took effect.
     ErrorAfter,
     /// The connection is closed without a response, and the request did not take effect.
     CutBefore,
@@ -53,24 +53,25 @@ pub enum ServerFault {
     CutAfter,
     /// The connection is closed after half of the response's body.
     TruncatedBody,
-    /// Has no effect. The response is 200 with a web page.
+    /// The request has no effect. The response is 200 with a web page.
     Html,
-    /// Has no effect. The response is 200 with a line of text.
+    /// The request has no effect. The response is 200 with a line of text.
     Text,
-    /// Takes effect immediately. The response is sent after this delay.
+    /// The request takes effect immediately. The response is sent after this delay.
     AnswerLate(Duration),
-    /// Responds immediately with 500, and takes effect after this delay.
+    /// The response is an immediate 500, and the request takes effect after this delay.
     ApplyLate(Duration),
-    /// Takes effect and responds immediately, and takes effect again after this delay.
+    /// The request takes effect and gets its response immediately, and takes effect again after
+    /// this delay.
     ApplyAgain(Duration),
-    /// Waits until the test calls `release` of the server, and then takes effect, even if the
-    /// client has disconnected.
+    /// The request waits until the test calls `release` of the server, and then takes effect, even
+    /// if the client has disconnected.
     Hold,
-    /// Takes effect. The response has no ETag.
+    /// The request takes effect. The response has no ETag.
     NoEtag,
-    /// Has no effect. The response is 200 with an `<Error>` in the body.
+    /// The request has no effect. The response is 200 with an `<Error>` in the body.
     ErrorBody,
-    /// Takes effect. The response is 200 with an `<Error>` in the body.
+    /// The request takes effect. The response is 200 with an `<Error>` in the body.
     ErrorBodyAfter,
 }
 

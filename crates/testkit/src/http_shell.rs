@@ -188,7 +188,7 @@ impl Gate {
         self.released.send_modify(|count| *count += 1);
     }
 
-    /// Waits until this number of requests is held.
+    /// Waits until the gate holds this number of requests.
     pub async fn until_held(&self, requests: usize) {
         let mut held = self.held.subscribe();
         held.wait_for(|held| *held >= requests).await.expect("this gate owns the sender");

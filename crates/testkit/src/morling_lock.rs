@@ -85,8 +85,8 @@ impl MorlingNode {
         self.clock.now().boot < lock.written.boot + self.validity
     }
 
-    /// Extends the lease by writing the same body unconditionally, if the lock is still valid:
-    /// "Touching the file in order to extend the lease".
+    /// If the lock is still valid, extends the lease by an unconditional write of the same body.
+    /// The post describes this as "Touching the file in order to extend the lease".
     pub async fn touch(&self, lock: &mut Lock) -> bool {
         if !self.is_valid(lock) {
             return false;
@@ -97,7 +97,7 @@ impl MorlingNode {
         true
     }
 
-    /// Steps down: "setting the `expired` attribute to `true`".
+    /// Steps down. The post describes this as "setting the `expired` attribute to `true`".
     pub async fn release(&self, lock: Lock) {
         if self.is_valid(&lock) {
             overwrite(&*self.store, &lock.key, self.body(true)).await;

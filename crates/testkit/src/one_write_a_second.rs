@@ -11,9 +11,9 @@ use tokio::time::Instant;
 
 use super::layer::Layer;
 
-/// A wrapper that makes a write fail if it has passed another write of the same key to the store
-/// within the last second of Tokio's time. The error is like a response with status 429. A write
-/// whose condition is false also counts as a write.
+/// A wrapper that makes a write fail if another write of the same key reached the store less than
+/// one second ago, in Tokio's time. The error is like a response with status 429. A write whose
+/// condition is false also counts as a write.
 #[derive(Debug)]
 pub struct OneWriteASecond {
     inner: Arc<dyn Store>,

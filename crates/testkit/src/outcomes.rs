@@ -6,7 +6,8 @@ use tenure::store::{
     Determinacy, ETag, GetOutcome, Object, PutOutcome, StoreError, StoreErrorKind,
 };
 
-/// Secret key of the first user of the doubles of S3 and DynamoDB. No error may contain this key.
+/// Secret key of the first user of the test servers for S3 and DynamoDB. No error may contain this
+/// key.
 pub const SECRET_KEY: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
 
 /// Panics unless the result is an error with this kind, this determinacy and these words in its

@@ -1,5 +1,5 @@
-//! The list of the faults of a write. The tests of elections, groups, fencing and operators, and
-//! both simulations, use the whole list.
+//! Defines the list of all faults of a write. The tests of elections, groups, fencing and
+//! operators, and both simulations, use the whole list.
 
 use std::time::Duration;
 

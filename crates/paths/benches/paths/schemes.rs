@@ -29,7 +29,7 @@ pub enum Scheme {
     PathLocks(PathLocks),
 }
 
-/// Holds the locks of one operation until it is dropped.
+/// Holds the locks of one operation until the guard is dropped.
 #[expect(dead_code, reason = "kept until it is dropped")]
 pub enum Guard {
     GlobalMutex(OwnedMutexGuard<()>),

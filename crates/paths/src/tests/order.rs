@@ -18,7 +18,7 @@ trait Subject {
     fn is_empty(&self) -> bool;
 }
 
-/// The real table, optionally with other modes.
+/// The real table. A test can replace the modes of its locks.
 struct Shipped {
     table: Table,
     calls: BTreeMap<usize, (Ticket, Modes)>,

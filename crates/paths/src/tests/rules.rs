@@ -18,8 +18,8 @@ fn operations() -> Vec<Operation> {
     pairs.map(|(reads, writes)| Operation::of(reads, writes)).collect()
 }
 
-/// Two operations for which the modes contradict the rule: only one of the two permits both
-/// operations at the same time.
+/// Two operations for which the modes contradict the rule. The modes admit both operations at the
+/// same time although the rule forbids this, or the reverse.
 #[derive(Debug)]
 struct Wrong {
     rule: bool,
@@ -145,7 +145,7 @@ fn broken_each_entry_of_the_table_is_detected() {
         };
         let wrong = judge(Operation::modes, flipped).unwrap_err();
         // The flipped entry of the compatibility table admits an operation that the rule forbids,
-        // or refuses one that the rule permits.
+        // or refuses an operation that the rule permits.
         assert_eq!(wrong.rule, !one.is_compatible(other), "{one:?} {other:?}: {wrong:?}");
         broken += 1;
     }

@@ -286,8 +286,8 @@ fn lineage(one: &str, other: &str) -> bool {
     one == "/" || other == "/" || below(one, other) || below(other, one)
 }
 
-/// Runs random operations in several tasks. Returns the maximum number of operations at the same
-/// time, and the number of forbidden overlaps.
+/// Runs random operations in several tasks. Returns the maximum number of concurrent operations,
+/// and the number of forbidden overlaps.
 async fn stress(locks: Option<PathLocks>, tasks: usize, rounds: usize) -> (usize, usize) {
     let ledger = Ledger::default();
     let tasks = (0..tasks).map(|who| {

@@ -92,7 +92,7 @@ impl GcsServer {
         ]
     }
 
-    /// Returns the settings of a client of this server.
+    /// Returns a builder for a client of this server.
     pub fn builder(&self) -> GoogleCloudStorageBuilder {
         GoogleCloudStorageBuilder::new()
             .with_bucket_name(BUCKET)
@@ -100,7 +100,7 @@ impl GcsServer {
             .with_config(GoogleConfigKey::BearerToken, TOKEN)
     }
 
-    /// Returns a store over the bucket.
+    /// Returns a store that uses the bucket [`BUCKET`].
     pub fn store(&self) -> AnyObjectStore {
         AnyObjectStore::gcs(self.builder()).expect("the settings are valid")
     }
@@ -126,7 +126,7 @@ impl GcsServer {
         self.shared.gate.release();
     }
 
-    /// Waits until this number of requests is held.
+    /// Waits until the server holds this number of requests.
     pub async fn until_held(&self, requests: usize) {
         self.shared.gate.until_held(requests).await;
     }

@@ -18,7 +18,7 @@ use tenure::Process;
 pub struct GcsObject {
     /// Body of the object.
     pub body: Bytes,
-    /// Generation of the object. It grows with every write in the bucket.
+    /// Generation of the object. Every write in the bucket gets a greater generation.
     pub generation: u64,
     /// MD5 of the body, in quotes. Objects with equal bodies have equal tags, even if their
     /// generations differ.

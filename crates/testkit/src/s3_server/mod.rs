@@ -69,7 +69,7 @@ pub struct S3Request {
 /// The server. The [module](self) has an example.
 ///
 /// The server has a separate thread and runtime, so it also serves other processes, blocking tests
-/// and tests on paused time. Dropping the value stops the server.
+/// and tests with paused time. Dropping the value stops the server.
 pub struct S3Server {
     shell: Shell,
     shared: Arc<S3Shared>,
@@ -195,7 +195,7 @@ impl S3Server {
         change(&mut self.shared.storage.lock().quirks);
     }
 
-    /// Adds a user who may send all requests except these kinds.
+    /// Adds a user who may send all requests except requests of these kinds.
     pub fn add_user(&self, access_key: &str, secret_key: &str, denied: &[Op]) {
         let denied = denied.to_vec();
         self.add_user_with(access_key, secret_key, move |seen| !denied.contains(&seen.op));
@@ -216,7 +216,7 @@ impl S3Server {
         self.shared.gate.release();
     }
 
-    /// Waits until this number of requests is held.
+    /// Waits until the server holds this number of requests.
     pub async fn until_held(&self, requests: usize) {
         self.shared.gate.until_held(requests).await;
     }

@@ -197,7 +197,7 @@ fn dated(shared: &S3Shared, mut answer: Answer) -> Answer {
     answer
 }
 
-/// Returns the key, or the prefix of a listing.
+/// Returns the key of the requested object, or the prefix of the listing.
 fn key(op: Op, parts: &Parts) -> String {
     let text = match op {
         Op::List => {

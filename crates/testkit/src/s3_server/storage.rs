@@ -30,8 +30,8 @@ pub struct S3Object {
 /// Differences between the server and S3.
 #[derive(Clone, Debug, Default)]
 pub struct S3Quirks {
-    /// ETags match only without their quotes, and `If-Match` on a missing key gives 412, as in Ceph
-    /// 16.
+    /// ETags match only without their quotes, and `If-Match` on a missing key gives 412. Ceph 16
+    /// behaves in this way.
     pub unquoted_etags: bool,
     /// Unsafe: `If-None-Match: *` of a PUT is ignored.
     pub ignore_if_none_match: bool,
@@ -62,10 +62,10 @@ pub struct S3Quirks {
     /// Difference between the server's clock and the machine's clock, in seconds. With a positive
     /// value, the server's clock is ahead.
     pub clock_skew: i64,
-    /// Unsafe: delay between the check of a PUT's conditions and its write. The PUT ignores other
-    /// writes during this time.
+    /// Unsafe: a PUT checks its conditions, and writes the object after this delay. The PUT ignores
+    /// other writes during the delay.
     pub two_steps: Option<Duration>,
-    /// Unsafe: number of the most recently written keys that listings omit.
+    /// Unsafe: listings omit this number of the most recently written keys.
     pub stale_listings: usize,
     /// Responses to `?versioning` and `?lifecycle`, as XML.
     pub settings: BTreeMap<&'static str, String>,
