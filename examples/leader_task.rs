@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     Ok(task.await??)
 }
 
-/// Campaigns until `stop`, and runs the task while this host leads.
+/// Campaigns until `stop` is cancelled, and runs the task while this host leads.
 async fn lead(election: Arc<Election>, stop: CancellationToken) -> Result<(), tenure::Error> {
     while let Some(leadership) = stop.run_until_cancelled(election.campaign()).await.transpose()? {
         let work = async |token, cancelled: Cancellation| {

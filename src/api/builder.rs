@@ -136,8 +136,8 @@ impl ElectionBuilder {
     /// setting has the lowest cost. The follower then detects a resignation only at its next poll,
     /// unless the application calls [`refresh`](Election::refresh). The follower also detects the
     /// last renewal of a dead leader only at its next poll. So the follower takes over within 2.2
-    /// validities (plus the drift) after this renewal. With a poll interval, it takes over within
-    /// one validity and one poll interval.
+    /// validities (plus the drift) after this renewal. With a poll interval, the follower takes
+    /// over within one validity and one poll interval.
     pub fn poll_interval(mut self, interval: impl Into<Option<Duration>>) -> ElectionBuilder {
         self.settings.polling = interval.into().map_or(Polling::AtLapse, Polling::Every);
         self
@@ -246,8 +246,8 @@ impl ElectionBuilder {
     ///   Another server may have sent this answer, so the request is retried under the same limit.
     ///
     /// The attempts are up to 5 s apart. Each failure appears in [`events`](Election::events).
-    /// Single attempts and the calls of operators do not retry. The setting does not prolong a
-    /// lease.
+    /// Single attempts, such as [`try_campaign`](Election::try_campaign), and the calls of
+    /// operators do not retry after such a refusal. The setting does not prolong a lease.
     pub fn retry_denied(mut self, during: impl Into<Option<Duration>>) -> ElectionBuilder {
         self.settings.retry_denied = during.into();
         self

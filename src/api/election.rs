@@ -320,7 +320,7 @@ impl Election {
     ///   until the call is repeated.
     /// - [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted) for [`Epoch::MAX`].
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for a `wait` above 24 h, or for an epoch
-    ///   below the greatest that this process has seen.
+    ///   below the greatest epoch that this process has seen.
     pub async fn restore(&self, epoch: Epoch, wait: Duration) -> Result<Restored, Error> {
         require_timers()?;
         Operator::new(&self.cx).restore(epoch, wait).await

@@ -105,9 +105,9 @@ impl Compactor {
     /// Lists the epochs once, and deletes the superseded epochs that are old enough, except for the
     /// newest few.
     ///
-    /// Costs 1 LIST, then 1 LIST for every 1,000 keys listed (at least 1), and 1 GET and 1 DELETE
-    /// for every 1,000 epochs deleted. Memory holds the epochs to keep and the epochs of at most 5
-    /// deletions.
+    /// A run sends 1 LIST, and then 1 LIST for every 1,000 keys (at least 1). A run also sends
+    /// 1 GET and 1 DELETE for every 1,000 deleted epochs. Memory holds the epochs to keep and the
+    /// epochs of at most 5 deletions.
     ///
     /// A refused deletion of an epoch is not an error, and counts in [`Report::failed`].
     /// Cancel-safe: deletions that were sent before the future is dropped may still take effect.

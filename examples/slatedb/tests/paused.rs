@@ -40,8 +40,8 @@ impl Writer {
                 if let Some(key) = line.strip_prefix("acked ") {
                     keys.lock().unwrap().push(key.to_owned());
                 }
-                // A failure is ignored, because the receiver is dropped only at the end of the
-                // test.
+                // A failure to send is ignored, because the test drops the receiver only at its
+                // end.
                 let _ = sender.send(line);
             }
         });
