@@ -1,4 +1,4 @@
-//! The formats of a record's fields.
+//! Reads and writes the fields of a record that have a special format.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -9,11 +9,11 @@ use crate::protocol::message::{EpochEnd, Nonce};
 /// The field `validity_ms` of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Validity {
-    /// The field is absent: the lease never lapses.
+    /// The body has no field `validity_ms`, so the lease never lapses.
     #[default]
     Absent,
-    /// Milliseconds. A whole number above 64 bits is read as `u64::MAX`, and its lease never
-    /// lapses.
+    /// The validity in milliseconds. A whole number that needs more than 64 bits is read as
+    /// `u64::MAX`, and such a lease never lapses.
     Millis(u64),
 }
 
@@ -84,7 +84,8 @@ impl<'de> Deserialize<'de> for EpochEnd {
     }
 }
 
-/// Reads a time of day. No decision depends on this time, so an unreadable time is ignored.
+/// Reads a date that the protocol does not use. If the date is unreadable, the result is `None` and
+/// not an error.
 pub(super) fn for_people<'de, D: Deserializer<'de>>(
     d: D,
 ) -> Result<Option<DateTime<Utc>>, D::Error> {
@@ -92,7 +93,8 @@ pub(super) fn for_people<'de, D: Deserializer<'de>>(
     Ok(value.as_str().and_then(|text| text.parse().ok()))
 }
 
-/// Reads an optional text: a note for people, or a preference. Values of other types are ignored.
+/// Reads an optional text, which is a note for people or a preference. If the value is not a text,
+/// the result is `None` and not an error.
 pub(super) fn if_text<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
     Ok(Value::deserialize(d)?.as_str().map(str::to_owned))
 }

@@ -1,8 +1,8 @@
-//! Pages of a listing, checked before use (N1, N2 in docs/design/protocol.md).
+//! Checks the pages of a listing before their use (N1, N2 in docs/design/protocol.md).
 //!
-//! The keys must be in ascending order, under the prefix and after the requested key. A page that
-//! breaks a rule is an error, and none of its epochs is used. The search for the newest epoch, the
-//! compactor, fenced logs and generations use these rules.
+//! The keys of a page must be in ascending order, under the prefix and after the requested key. A
+//! page that violates one of these rules is an error, and no epoch of this page is used. The search
+//! for the newest epoch, the compactor, fenced logs and generations use these rules.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ use crate::protocol::find::{After, Listing};
 use crate::record::keys::Keys;
 use crate::store::{Entry, Page, StoreError, check_ascending, check_order};
 
-/// The epochs of a page in order.
+/// The epochs of one page, which has passed the checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EpochsOfPage {
     /// Epochs of the page in ascending order.
     pub epochs: Vec<Listed>,
-    /// Start of the next page; `None` if no epoch can follow. Even a page with few keys may have a
-    /// next page.
+    /// Start of the next page, or `None` if no epoch can follow. Even a page with few keys may have
+    /// a next page.
     pub rest: Option<After>,
 }
 
 impl EpochsOfPage {
-    /// Checks a page of the keys after `after`.
+    /// Checks a page with the least keys after `after`.
     pub fn of(keys: &Keys, after: &After, page: &Page) -> Result<EpochsOfPage, StoreError> {
         let start = key_of(keys, after);
         let last = check_order(keys.epoch_prefix(), &start, page)?;
@@ -38,8 +38,8 @@ impl EpochsOfPage {
         Ok(EpochsOfPage { epochs, rest })
     }
 
-    /// Checks a page of the greatest keys after `after`. Returns `None` if the keys of other
-    /// objects fill the page, because the greatest epoch is then unknown.
+    /// Checks a page with the greatest keys after `after`. If the keys of other objects fill the
+    /// page, returns `None`, because the page does not show the greatest epoch.
     pub fn of_last(
         keys: &Keys,
         after: &After,
@@ -47,12 +47,13 @@ impl EpochsOfPage {
     ) -> Result<Option<EpochsOfPage>, StoreError> {
         check_ascending(keys.epoch_prefix(), &key_of(keys, after), page)?;
         let epochs = epochs(keys, page);
-        // If the page shows an epoch, the page also includes the keys of all greater epochs.
+        // The page has the greatest keys. So if the page shows an epoch, it also shows all greater
+        // epochs.
         let is_known = !epochs.is_empty() || !page.truncated;
         Ok(is_known.then_some(EpochsOfPage { epochs, rest: None }))
     }
 
-    /// Returns the input of the search for the newest epoch.
+    /// Returns the part of the page that the search for the newest epoch needs.
     pub fn listing(&self) -> Listing {
         let ends = self.epochs.first().zip(self.epochs.last());
         let epochs = ends.map(|(least, greatest)| (least.epoch, greatest.epoch));

@@ -20,27 +20,30 @@ use crate::epoch::Epoch;
 use crate::protocol::layout::Layout;
 use crate::protocol::message::{EpochEnd, Nonce, Seen};
 
-/// Greatest length of a readable body, in bytes. Longer bodies are corrupt.
+/// Maximum length of a readable body, in bytes. A longer body counts as corrupt.
 pub const MAX_READ_BYTES: usize = 64 * 1024;
-/// Greatest length of a written body, in bytes. Peers with lower limits can still read a body of
-/// this length.
+/// Maximum length of a body that this version writes, in bytes. This limit is below the limit for
+/// readable bodies, so that peers with a lower limit can read the body.
 pub const MAX_WRITTEN_BYTES: usize = 48 * 1024;
 /// The format that this version writes, and the greatest format that it reads.
 pub const FORMAT: u64 = 1;
-/// Greatest length of a name in a seal, in bytes. If another writer used a longer name, the seal
-/// cuts the name. So the sealed body does not exceed the limit for readable bodies.
+/// Maximum length of a name in a seal, in bytes. If another writer used a longer name, the seal has
+/// only the start of the name. So the sealed body does not exceed the limit for readable bodies.
 const MAX_SEALED_NAME: usize = 1_024;
-/// Longest validity that lapses, in milliseconds.
+/// Maximum validity of a lease that lapses, in milliseconds. A lease with a longer validity never
+/// lapses.
 pub const MAX_VALIDITY_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
-/// The body of an object, for reading and writing. The JSON begins with the fields of one layout
-/// only: `Head`, or `single::SingleHead` in the single object.
+/// The body of an object, for reading and writing. The first fields in the JSON depend on the
+/// layout: `Head` in an epoch object, `single::SingleHead` in the object of
+/// [`Layout::SingleObject`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/design/protocol.md describes the fields")]
 pub struct Record {
     #[serde(skip)]
     pub expired: bool,
-    /// Present only in the single object, in place of `expired`.
+    /// End of the lease in the object of [`Layout::SingleObject`], which has this field in place of
+    /// `expired`.
     #[serde(skip)]
     pub expires_at: Option<f64>,
     #[serde(default, skip_serializing_if = "Validity::is_absent")]
@@ -67,7 +70,7 @@ pub struct Record {
     /// candidate of any version of tenure does not wait for the lease.
     #[serde(default, deserialize_with = "if_text", skip_serializing_if = "Option::is_none")]
     pub forced_by: Option<String>,
-    /// The reason that an operator gave.
+    /// The reason that an operator gave for the seal.
     #[serde(default, deserialize_with = "if_text", skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Name of the candidate that the resigned leader prefers as its successor.
@@ -86,7 +89,7 @@ struct Head {
     expired: bool,
 }
 
-/// The reason that a body is not a record. An epoch whose body is not a record is never treated as
+/// The reason why a body is not a record. An epoch without a readable record never counts as
 /// vacant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum BadRecord {
@@ -101,7 +104,7 @@ pub enum BadRecord {
 }
 
 impl Record {
-    /// Returns a record of an unknown writer.
+    /// Returns an unsealed record without a writer, a nonce or data.
     pub fn blank() -> Record {
         Record {
             expired: false,
@@ -124,15 +127,16 @@ impl Record {
         }
     }
 
-    /// Reads the body of an epoch object. The error does not quote the body.
+    /// Reads the body of an epoch object. The message of an error does not contain parts of the
+    /// body.
     pub fn parse(body: &[u8]) -> Result<Record, BadRecord> {
         let text = checked_text(body)?;
         let Head { expired } = fields(text)?;
         Ok(Record { expired, ..fields(text)? })
     }
 
-    /// Reads the body of an epoch object. With `None`, reads the body of the single object, which
-    /// contains its epoch.
+    /// Reads the body of the object of this epoch. With `None`, reads the body of the object of
+    /// [`Layout::SingleObject`], which contains its epoch.
     pub fn decode(epoch: Option<Epoch>, body: &[u8]) -> Result<(Epoch, Record), BadRecord> {
         match epoch {
             Some(epoch) => Record::parse(body).map(|record| (epoch, record)),
@@ -146,9 +150,9 @@ impl Record {
         self.headed(Head { expired: self.expired })
     }
 
-    /// Returns the body for the object of this epoch. The body of the single object has the field
-    /// `expires_at`, by the wall clock, for peers that follow the If-Match post. In a seal,
-    /// `expires_at` is 0.
+    /// Returns the body for the object of this epoch. With [`Layout::SingleObject`] the body has
+    /// the field `expires_at`, by the wall clock, for peers that follow the If-Match post. In a
+    /// seal, `expires_at` is 0.
     pub fn encode(&self, layout: Layout, epoch: Epoch, expires_at: Duration) -> Vec<u8> {
         match layout {
             Layout::EpochFiles => self.to_bytes(),
@@ -170,7 +174,8 @@ impl Record {
         body
     }
 
-    /// Returns the seal of this record, without `data` and without fields unknown to this version.
+    /// Returns the sealed form of this record. The seal has no `data`, and no fields that this
+    /// version does not know.
     pub fn sealed(&self, ended: EpochEnd, heartbeat: u64, by: &str, at: DateTime<Utc>) -> Record {
         let cut = |name: &String| name[..name.floor_char_boundary(MAX_SEALED_NAME)].to_owned();
         Record {
@@ -191,8 +196,8 @@ impl Record {
     }
 
     /// Returns this seal as an operator's seal. With `force` the operator asserts that the holder
-    /// is dead. If `before` is a seal, its time and its author stay. Its reason also stays, unless
-    /// `reason` replaces it.
+    /// is dead. If the record `before` is already sealed, the new seal keeps its time and its
+    /// author. The new seal also keeps the reason, unless `reason` replaces it.
     pub fn ordered(self, before: &Record, force: bool, reason: Option<&str>) -> Record {
         let mut seal = self;
         seal.forced_by = seal.sealed_by.clone().filter(|_| force);
@@ -206,7 +211,7 @@ impl Record {
         seal
     }
 
-    /// Returns the end of the epoch for people, or `None` while the epoch is unsealed.
+    /// Returns the end of the epoch, for display, or `None` if the epoch is unsealed.
     pub fn end(&self) -> Option<EpochEnd> {
         match self.seen().ended {
             Some(EpochEnd::Lapsed) if self.forced_by.is_some() => Some(EpochEnd::DeposedDead),
@@ -214,13 +219,13 @@ impl Record {
         }
     }
 
-    /// Returns whether an unfinished restore holds this epoch. A held epoch has no leader, and
-    /// candidates wait.
+    /// Returns true if an unfinished restore holds this epoch. A held epoch has no leader, and
+    /// candidates wait for the end of the restore.
     pub fn is_held(&self) -> bool {
         !self.expired && self.ended == Some(EpochEnd::Restored)
     }
 
-    /// Returns the validity of the lease; `None` if the lease never lapses.
+    /// Returns the validity of the lease, or `None` if the lease never lapses.
     pub fn validity(&self) -> Option<Duration> {
         match self.validity_ms {
             Validity::Millis(ms) if ms <= MAX_VALIDITY_MS => Some(Duration::from_millis(ms)),
@@ -228,11 +233,11 @@ impl Record {
         }
     }
 
-    /// Returns the end of the lease by the writer's wall clock, or `None` if the record is sealed
-    /// or not of a single object.
+    /// Returns the end of the lease by the writer's wall clock. Returns `None` if the record is
+    /// sealed, or is not in the object of [`Layout::SingleObject`].
     pub fn lasts_until(&self) -> Option<DateTime<Utc>> {
         let seconds = self.expires_at.filter(|_| !self.expired)?;
-        // The cast of the float saturates, and a date out of range becomes `None`.
+        // The cast of a float saturates. If the date is out of range, this method returns `None`.
         DateTime::from_timestamp_millis((seconds * 1e3) as i64)
     }
 
@@ -243,7 +248,7 @@ impl Record {
     }
 }
 
-/// Returns the body as text, after checks of its length and its format.
+/// Checks the length and the format of a body, and returns the body as text.
 fn checked_text(body: &[u8]) -> Result<&str, BadRecord> {
     if body.is_empty() {
         return Err(BadRecord::Empty);
@@ -251,7 +256,7 @@ fn checked_text(body: &[u8]) -> Result<&str, BadRecord> {
     if body.len() > MAX_READ_BYTES {
         return Err(BadRecord::TooLarge(body.len() as u64));
     }
-    // serde_json does not check whether an ignored field is UTF-8, so check the whole body first.
+    // serde_json does not check that ignored fields are UTF-8, so check the whole body first.
     let text = std::str::from_utf8(body).map_err(|error| {
         BadRecord::Malformed(format!("it is not UTF-8, at byte {}", error.valid_up_to()))
     })?;
@@ -271,7 +276,7 @@ fn checked_text(body: &[u8]) -> Result<&str, BadRecord> {
     Ok(text)
 }
 
-/// Reads the fields of `T` from a body. Other fields are ignored.
+/// Reads the fields of `T` from a body, and ignores other fields.
 fn fields<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, BadRecord> {
     serde_json::from_str(text).map_err(|error| BadRecord::Malformed(where_not_what(&error)))
 }
@@ -280,8 +285,8 @@ fn first_format() -> u64 {
     1
 }
 
-/// Returns the position and the kind of an error. The message of serde_json can quote the body,
-/// which must not reach a log.
+/// Returns the position and the kind of an error, for a log. serde_json's own message can contain a
+/// part of the body, and no log may contain the body.
 fn where_not_what(error: &serde_json::Error) -> String {
     let kind = match error.classify() {
         serde_json::error::Category::Syntax => "it is not JSON",

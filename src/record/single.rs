@@ -1,5 +1,5 @@
-//! The body of the single object: the two fields of the post *Leader election with S3 and
-//! If-Match*, and then the record (SO1 to SO3 in docs/design/protocol.md).
+//! The body of the object of `Layout::SingleObject`. The two fields of the post *Leader election
+//! with S3 and If-Match* come first, and then the record (SO1 to SO3 in docs/design/protocol.md).
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use super::{BadRecord, Record, checked_text, fields, where_not_what};
 use crate::epoch::Epoch;
 use crate::protocol::message::EpochEnd;
 
-/// The first fields of the body of the single object.
+/// The first fields in the body of the object of `Layout::SingleObject`.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SingleHead {
-    /// Seconds since the Unix epoch; 0 once released. Candidates use this time only if the body has
-    /// only the two fields of the post.
+    /// End of the lease in seconds since the Unix epoch, or 0 after a release. A candidate uses
+    /// this time only if the body has only the two fields of the post.
     expires_at: f64,
     token: u64,
-    /// Repeats the token. If a peer raises the token and copies unknown fields, the two numbers
-    /// differ, and the copied fields are ignored.
+    /// The same number as `token`. A peer that does not use tenure may raise `token` and copy all
+    /// other fields. The two numbers then differ, and tenure ignores the copied fields.
     #[serde(default)]
     epoch: Option<u64>,
 }
@@ -30,8 +30,8 @@ impl SingleHead {
     }
 }
 
-/// Reads a body. The error does not quote the body. A lock without a token, or with a token above
-/// the last epoch, is never treated as free.
+/// Reads a body. The message of an error does not contain parts of the body. A body without a
+/// token, or with a token above the last epoch, is an error, so no candidate takes over its lock.
 pub(super) fn parse(body: &[u8]) -> Result<(Epoch, Record), BadRecord> {
     let text = checked_text(body)?;
     let head: SingleHead =
@@ -52,8 +52,8 @@ pub(super) fn parse(body: &[u8]) -> Result<(Epoch, Record), BadRecord> {
     Ok((token, Record { expired, expires_at: Some(head.expires_at), ..record }))
 }
 
-/// Describes the fault of a body without quoting the body. A missing field is named, because the
-/// first version of the post has no token.
+/// Describes why a body cannot be read, without any part of the body. The message names a missing
+/// field, because the first version of the post has no token.
 fn wrong(text: &str, error: &serde_json::Error) -> String {
     let missing = match serde_json::from_str(text) {
         Ok(Value::Object(fields)) => {

@@ -91,16 +91,16 @@ fn absent_fields_are_not_written() {
     }
 }
 
-/// serde_json does not check whether an ignored field is UTF-8. Before the fix, a body with an
-/// ignored field that was not UTF-8 was read as a record. Fuzzing found this defect.
+/// serde_json does not check that ignored fields are UTF-8. Before the fix, a body was read as a
+/// record even if an ignored field was not UTF-8. Fuzzing found this defect.
 #[test]
 fn regression_a_body_that_is_not_text_is_not_a_record() {
     let error = Record::parse(b"{\"expired\":true,\"later\":\"\xff\"}").unwrap_err();
     assert_eq!(error.to_string(), "its body is not a record: it is not UTF-8, at byte 25");
 }
 
-/// Before the fix, if the length of a record was just below the limit, the length of its seal was
-/// above the limit. No process could read the seal, so the election stopped. Fuzzing found this
+/// Before the fix, the seal of a record with a long name could be longer than the maximum length of
+/// a readable body. No process could read the seal, so the election stopped. Fuzzing found this
 /// defect.
 #[test]
 fn regression_the_seal_of_a_record_with_a_long_name_can_be_read() {
@@ -124,8 +124,8 @@ fn an_invalid_successor_is_ignored() {
     }
 }
 
-/// Without its feature `float_roundtrip`, serde_json reads some floats with a wrong last bit.
-/// Fuzzing found this defect.
+/// Before the fix, the last bit of some floats in `data` was wrong after a read, because the
+/// feature `float_roundtrip` of serde_json was disabled. Fuzzing found this defect.
 #[test]
 fn regression_a_float_is_read_without_a_change() {
     let body = r#"{"expired":false,"data":118446744073709551615}"#;
@@ -153,7 +153,8 @@ fn a_seal_keeps_the_candidate_and_drops_the_data() {
     assert_eq!(read.candidate.as_deref(), Some("a"));
     assert_eq!(read.sealed_by.as_deref(), Some("b"));
     assert_eq!(read.sealed_at, Some(DateTime::<Utc>::UNIX_EPOCH));
-    // Only the seal of a resignation names a successor, so the seal after a lapse drops the name.
+    // Only the seal of a resignation has the field `successor`, so the seal after a lapse omits
+    // this field.
     assert_eq!(read.successor, None);
     let ended = Some(EpochEnd::Lapsed);
     assert_eq!(read.seen(), Seen { nonce: Some(nonce), heartbeat: 5, ended, reclaimable: false });

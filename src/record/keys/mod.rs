@@ -11,7 +11,8 @@ use crate::protocol::layout::Layout;
 const EPOCH: &str = "lock-";
 const MAX_PREFIX_BYTES: usize = 900;
 
-/// The key prefix of an election, normalised: empty, or ending in one slash.
+/// The key prefix of an election. This type adds a missing slash at the end of a prefix that is not
+/// empty.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Keys {
     prefix: Arc<str>,
@@ -19,18 +20,19 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Returns the keys of the election under `prefix`. `app` and `app/` name the same election;
-    /// the empty prefix is the root of the store.
+    /// Returns the keys of the election under `prefix`. `app` and `app/` are the prefix of the same
+    /// election. The empty prefix is the root of the store.
     pub fn new(prefix: &str) -> Result<Keys, Error> {
         Keys::numbered_with(prefix, EPOCH)
     }
 
-    /// Returns whether the objects are epochs, and not other numbered objects.
+    /// Returns true if these are the keys of epoch objects, and not of other numbered objects.
     pub fn are_epochs(&self) -> bool {
         self.epoch_prefix.ends_with(EPOCH)
     }
 
-    /// Returns the keys of objects that are numbered like epochs, with `stem` before the number.
+    /// Returns the keys of other numbered objects. The keys are like the keys of epoch objects, but
+    /// have `stem` before the number.
     pub fn numbered_with(prefix: &str, stem: &str) -> Result<Keys, Error> {
         let trimmed = prefix.strip_suffix('/').unwrap_or(prefix);
         let invalid = |why: String| Err(Error::new(ErrorKind::InvalidInput, why));
@@ -61,12 +63,13 @@ impl Keys {
         &self.prefix
     }
 
-    /// Returns the common start of the keys of all epoch objects.
+    /// Returns the first part of the key of every epoch object: the prefix of the election and
+    /// `lock-`.
     pub fn epoch_prefix(&self) -> &str {
         &self.epoch_prefix
     }
 
-    /// Returns the key of the object that holds an epoch.
+    /// Returns the key of the object that has the record of this epoch.
     pub fn of(&self, layout: Layout, epoch: Epoch) -> String {
         match layout {
             Layout::EpochFiles => self.epoch(epoch),
@@ -74,7 +77,7 @@ impl Keys {
         }
     }
 
-    /// Returns the key of the single object. This key does not start with
+    /// Returns the key of the one object of `Layout::SingleObject`. This key does not start with
     /// [`epoch_prefix`](Keys::epoch_prefix).
     pub fn lock(&self) -> String {
         format!("{}lock.json", self.prefix)
@@ -85,8 +88,8 @@ impl Keys {
         self.numbered(epoch.get())
     }
 
-    /// Returns the key of an epoch object for any number of up to ten digits, such as the 0 from
-    /// which a listing starts.
+    /// Returns the key of an epoch object with any number of up to ten digits. The number may be 0,
+    /// which is not an epoch, for the start of a listing.
     pub fn numbered(&self, number: u64) -> String {
         let mut key = String::with_capacity(self.epoch_prefix.len() + 15);
         key.push_str(&self.epoch_prefix);
@@ -96,13 +99,13 @@ impl Keys {
     }
 
     /// Returns the key of the object that a check of the store writes. The random number selects
-    /// one of 256 keys. The key sorts before the keys of epochs and of the single object.
+    /// one of 256 keys. These keys sort before the keys of epoch objects and before `lock.json`.
     pub fn store_check(&self, random: u128) -> String {
         format!("{}.tenure-check-{:02x}", self.prefix, random & 0xff)
     }
 
-    /// Returns the epoch of a key, or `None` for the key of another object. Other objects are
-    /// ignored and never deleted.
+    /// Returns the epoch in the key of an epoch object, or `None` for another key. An election
+    /// ignores objects with other keys, and never deletes them.
     pub fn parse(&self, key: &str) -> Option<Epoch> {
         let digits = key.strip_prefix(&*self.epoch_prefix)?.strip_suffix(".json")?;
         if digits.len() != 10 || !digits.bytes().all(|b| b.is_ascii_digit()) {

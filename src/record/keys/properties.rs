@@ -7,7 +7,7 @@ fn any_epoch() -> impl Strategy<Value = Epoch> {
     any_epoch_number().prop_map(|number| Epoch::new(number).expect("the number of an epoch"))
 }
 
-/// Generates prefixes that the configuration accepts, with or without a final slash.
+/// Generates valid prefixes of elections, with and without a final slash.
 fn prefix() -> impl Strategy<Value = String> {
     let parts = proptest::collection::vec("[a-zA-Z0-9 ä_-][a-z.ä-]{0,6}", 0..4);
     (parts, any::<bool>()).prop_map(|(parts, slash)| {

@@ -21,21 +21,22 @@ impl AnyObjectStore {
     ///
     /// # Errors
     ///
-    /// The errors of [`azure`](AnyObjectStore::azure).
+    /// This function returns the same errors as [`azure`](AnyObjectStore::azure).
     pub fn azure_from_env(container: impl Into<String>) -> Result<AnyObjectStore, StoreError> {
         AnyObjectStore::azure(MicrosoftAzureBuilder::from_env().with_container_name(container))
     }
 
     /// Creates a store for a container of Azure Blob Storage, with a client of these settings. This
-    /// function disables the client's retries and replaces its connector: rustls with ring, the
-    /// system's root certificates, no redirects, 3.1 s to connect. A call has no timeout: the
-    /// caller must bound it.
+    /// function disables the client's retries and replaces its connector. The new connector uses
+    /// rustls with ring and the system's root certificates. It follows no redirects, and waits at
+    /// most 3.1 s for a connection. A call has no timeout, so the caller must bound it.
     ///
-    /// Conditions compare the ETag, which is different for each write. The dates of the responses
-    /// are the store's clock. The account needs the role *Storage Blob Data Contributor* on the
-    /// container, or a SAS with the permissions `rcwl`. With a SAS, a compactor also needs `d`.
+    /// Conditional writes compare the ETag, which is different after each write. The store's clock
+    /// is the date in each response. The account needs the role *Storage Blob Data Contributor* on
+    /// the container, or a SAS with the permissions `rcwl`. With a SAS, a compactor also needs `d`.
     ///
-    /// Sends no request. The first call returns an error if the credentials are missing or wrong.
+    /// This function sends no request. If the credentials are missing or wrong, the first call of
+    /// the store returns an error.
     ///
     /// # Errors
     ///

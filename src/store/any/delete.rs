@@ -1,4 +1,4 @@
-//! Deletions. object_store returns an outcome for each key, or one error for many keys.
+//! Deletes objects. object_store returns an outcome for each key, or one error for many keys.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +12,12 @@ use super::failure::missing_key;
 use crate::store::StoreError;
 use crate::store::request_context::Verb;
 
-/// Number of keys in one call. Azure accepts at most 256 keys in a request, and with 250 keys a
-/// compactor deletes 1,000 keys in four calls. In each call, clients without batch deletion send
-/// ten concurrent requests.
+/// Number of keys in one call of the client. Azure accepts at most 256 keys in a request. With 250
+/// keys a compactor deletes 1,000 keys in exactly four calls. In each call, a client without batch
+/// deletion sends ten concurrent requests.
 const AT_ONCE: usize = 250;
 
-/// The outcome of one call.
+/// The outcome of one call of the client: the deleted keys, and the last error.
 #[derive(Default)]
 struct DeleteResult {
     gone: BTreeSet<String>,
@@ -42,7 +42,7 @@ pub(super) async fn all(
         failed.extend(left.map(|key| (key.clone(), error.clone())));
     }
     match calls.iter().find_map(|call| call.error.as_ref()) {
-        // The whole request failed, so no key has a known outcome.
+        // No key was deleted, so the whole request failed.
         Some(error) if failed.len() == keys.len() => Err(request.failed(error)),
         _ => Ok(failed),
     }

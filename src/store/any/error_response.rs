@@ -9,7 +9,7 @@ use crate::store::redact::printable;
 /// Prefix of the message with which object_store's clients report an error response.
 const STATUS: &str = "Server returned non-2xx status code: ";
 
-/// An error response of the store.
+/// The status and the code of an error response of the store.
 pub(super) struct ErrorResponse {
     pub(super) status: u16,
     pub(super) code: String,
@@ -54,7 +54,7 @@ impl ErrorResponse {
     }
 }
 
-/// Returns the error and its sources.
+/// Returns the error, then its source, then the source of this source, and so on.
 pub(super) fn chain<'e>(
     error: &'e (dyn StdError + 'static),
 ) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {

@@ -1,5 +1,4 @@
-//! Classifies a failed call: the kind of the failure, and whether the request may have taken
-//! effect.
+//! Determines the kind of a failed call, and whether its request may have taken effect.
 //!
 //! The error type of object_store reports 409 as "already exists" and omits the status of most
 //! other responses. So this module reads the status and the code from the sources of the error.
@@ -17,7 +16,7 @@ use crate::store::{Determinacy, GetOutcome, PutOutcome, StoreError, StoreErrorKi
 /// Message with which object_store's clients report a response without an ETag.
 const NO_ETAG: &str = "ETag Header missing from response";
 
-/// Codes of responses for a missing bucket, container or account.
+/// Error codes with which a store reports that a bucket, container or account is missing.
 const NO_STORE: [&str; 5] = [
     "NoSuchBucket",
     "InvalidBucketName",
@@ -26,11 +25,11 @@ const NO_STORE: [&str; 5] = [
     "AccountNotFound",
 ];
 
-/// Codes of responses for an invalid or expired access token.
+/// Error codes with which a store reports an invalid or expired access token.
 const REFUSED_TOKEN: [&str; 2] = ["AuthenticationFailed", "InvalidAuthenticationInfo"];
 
-/// Returns the kind and the remedy for Azure's codes. A status 409 or 412 without one of these
-/// codes means a concurrent writer.
+/// Returns the kind and the remedy for some error codes of Azure. With any other code, the status
+/// 409 or 412 means that another process wrote concurrently.
 fn meaning(code: &str) -> Option<(StoreErrorKind, &'static str)> {
     match code {
         // Another program holds an Azure lease on the blob, and may release this lease at any time.
@@ -53,14 +52,14 @@ fn meaning(code: &str) -> Option<(StoreErrorKind, &'static str)> {
 }
 
 impl RequestContext<'_, AnyObjectStore> {
-    /// Returns the outcome of a failed write. A refused condition is a value; any other failure is
-    /// an error.
+    /// Returns the outcome of a failed write. If the store refused the condition, the outcome is a
+    /// value. Any other failure is an error.
     pub(super) fn write_failed(self, error: Error) -> Result<PutOutcome, StoreError> {
         let answer = ErrorResponse::of(&error);
         let (status, code) = answer.as_ref().map_or((0, ""), |answer| answer.pair());
         let refused = match (&error, self.verb) {
-            // On S3 and Cloud Storage 409 means a concurrent write, not an existing key. On Azure
-            // 409 means an existing key, but only with the code `BlobAlreadyExists`.
+            // On S3 and Cloud Storage, the status 409 means a concurrent write, not an existing
+            // key. On Azure, 409 with the code `BlobAlreadyExists` means an existing key.
             (Error::AlreadyExists { .. }, Verb::Create) => {
                 (matches!(status, 0 | 412) && meaning(code).is_none())
                     || (status == 409 && code == "BlobAlreadyExists")
@@ -68,12 +67,12 @@ impl RequestContext<'_, AnyObjectStore> {
             (Error::Precondition { .. }, _) => matches!(status, 0 | 412) && meaning(code).is_none(),
             _ => false,
         };
-        // If the object to replace is missing, the S3 client reports a failed precondition.
+        // If the object to replace is missing, the S3 client returns the error `Precondition`.
         let missing = matches!(error, Error::NotFound { .. } | Error::Precondition { .. })
             && self.verb == Verb::Replace
             && matches!(status, 0 | 404)
             && !NO_STORE.contains(&code);
-        // The status was 2xx, but no ETag identifies the written version.
+        // The write succeeded, but the response has no ETag of the written version.
         if without_etag(&error) {
             return Ok(PutOutcome::Done { etag: None });
         }
@@ -125,8 +124,8 @@ impl RequestContext<'_, AnyObjectStore> {
             _ if never_connected(error) => (Transient, Determinacy::Determinate),
             _ => (Transient, self.maybe()),
         };
-        // A client that retries may report the last of several attempts, and an earlier one may
-        // have taken effect. An error without a status was raised before the first attempt.
+        // If the client retries, it reports only the last attempt, and an earlier attempt may have
+        // taken effect. If such an error has no status, the client has sent no request.
         let unsent = matches!((kind, status), (Unsupported | Invalid, 0));
         let determinacy = if self.store.sent_once || unsent { determinacy } else { self.maybe() };
         let why = match (&answer, meant) {
@@ -141,7 +140,7 @@ impl RequestContext<'_, AnyObjectStore> {
 
 #[cfg(any(feature = "azure", feature = "gcs"))]
 impl RequestContext<'_, AnyObjectStore> {
-    /// Returns an error if the request was not sent because no access token was available.
+    /// Returns an error if the client had no access token, so it did not send the request.
     fn without_token(self, error: &Error) -> Option<StoreError> {
         let error = chain(error).find_map(|error| error.downcast_ref::<TokenError>())?;
         let kind = match error.refused {
@@ -165,13 +164,13 @@ fn without_etag(error: &Error) -> bool {
     chain(error).any(|error| error.to_string() == NO_ETAG)
 }
 
-/// Returns true if the key is missing, and false if the bucket is missing.
+/// Returns true if the error means that the key is missing, and false if the bucket is missing.
 pub(super) fn missing_key(error: &Error) -> bool {
     let code = || ErrorResponse::of(error).map(|answer| answer.code).unwrap_or_default();
     matches!(error, Error::NotFound { .. }) && !NO_STORE.contains(&&*code())
 }
 
-/// Returns true if the request was not sent because no connection could be opened.
+/// Returns true if the client could not open a connection, so it did not send the request.
 #[cfg(feature = "cloud")]
 fn never_connected(error: &Error) -> bool {
     use object_store::client::{HttpError, HttpErrorKind};

@@ -13,15 +13,16 @@ impl AnyObjectStore {
     /// Creates a store for a bucket of Google Cloud Storage, with settings from the environment.
     /// The credentials come from `GOOGLE_APPLICATION_CREDENTIALS`, `GOOGLE_SERVICE_ACCOUNT` (a
     /// file) or `GOOGLE_SERVICE_ACCOUNT_KEY` (its text), `GOOGLE_BEARER_TOKEN`, the file of `gcloud
-    /// auth application-default login`, or the machine's service account. `GOOGLE_BASE_URL`,
-    /// `STORAGE_EMULATOR_HOST`, or `gcs_base_url` in the service account's key selects another
-    /// server, in this order (docs/reference/stores.md has the settings for emulators).
+    /// auth application-default login`, or the machine's service account. The first of these values
+    /// that is set selects another server: `GOOGLE_BASE_URL`, `STORAGE_EMULATOR_HOST`,
+    /// `gcs_base_url` in the service account's key. docs/reference/stores.md has the settings for
+    /// emulators.
     ///
     /// In all other respects this function equals [`gcs`](AnyObjectStore::gcs).
     ///
     /// # Errors
     ///
-    /// The errors of [`gcs`](AnyObjectStore::gcs).
+    /// This function returns the same errors as [`gcs`](AnyObjectStore::gcs).
     pub fn gcs_from_env(bucket: impl Into<String>) -> Result<AnyObjectStore, StoreError> {
         let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
         let emulator = std::env::var("STORAGE_EMULATOR_HOST").ok().filter(|host| !host.is_empty());
@@ -40,13 +41,12 @@ impl AnyObjectStore {
     }
 
     /// Creates a store for a bucket of Google Cloud Storage, with a client of these settings. This
-    /// function disables the client's retries and replaces its connector: rustls with ring, the
-    /// system's root certificates, no redirects, 3.1 s to connect. A call has no timeout: the
-    /// caller must bound it.
+    /// function disables the client's retries and replaces its connector. The new connector uses
+    /// rustls with ring and the system's root certificates. It follows no redirects, and waits at
+    /// most 3.1 s for a connection. A call has no timeout, so the caller must bound it.
     ///
-    /// Conditions use the object's generation. The dates of the responses are the store's clock.
-    /// Each write has `Cache-Control: no-store`, because caches would otherwise keep public
-    /// objects.
+    /// Conditional writes compare the object's generation. The store's clock is the date in each
+    /// response. Each write has `Cache-Control: no-store`, so that no cache keeps a public object.
     ///
     /// The account needs `storage.objects.get`, `list`, `create`, and `delete`. The role *Storage
     /// Object User* has these permissions. Cloud Storage requires `delete` to overwrite an object.
@@ -97,8 +97,8 @@ fn base_url(builder: &GoogleCloudStorageBuilder) -> Option<String> {
     let of = |key| setting(builder, key);
     let of_key = || {
         let key = match of(GoogleConfigKey::ServiceAccount) {
-            // An unreadable file is ignored here. The construction of the client reports this
-            // error.
+            // This function ignores an unreadable file, because the client reports this error when
+            // it is created.
             Some(path) => std::fs::read_to_string(path).ok()?,
             None => of(GoogleConfigKey::ServiceAccountKey)?,
         };

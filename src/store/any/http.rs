@@ -1,5 +1,5 @@
-//! The HTTP client of object_store's clients. This client sends each request once, and keeps the
-//! date of each response.
+//! The HTTP client that object_store's clients use. It sends each request once, and keeps the date
+//! of each response.
 
 use std::sync::LazyLock;
 
@@ -14,8 +14,8 @@ use rustls::ClientConfig;
 use super::ServedAt;
 use crate::store::http::{Http, system_roots, tls};
 
-/// Disables retries. A repeated write could be refused because the first attempt took effect (E20).
-/// So the client never retries. Only the driver retries.
+/// Returns settings without retries. If a client repeated a write, the store could refuse the
+/// second attempt because the first attempt took effect (E20). So only the driver retries.
 pub(super) fn no_retries() -> RetryConfig {
     RetryConfig { max_retries: 0, ..RetryConfig::default() }
 }
@@ -43,8 +43,7 @@ struct Dated(Http);
 #[async_trait]
 impl HttpService for Dated {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        // The HTTP client assumes that every URI is a URL with a host. So a URI without a host is
-        // refused here.
+        // The HTTP client assumes that every URI has a host, so refuse a URI without a host.
         let Some(host) = request.uri().host() else {
             let why = std::io::Error::other("the URL names no host");
             return Err(HttpError::new(HttpErrorKind::Unknown, why));

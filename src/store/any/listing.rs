@@ -1,4 +1,4 @@
-//! Listings, from object_store's stream of the objects in a folder, or by pages.
+//! Lists objects, from object_store's stream of the objects in a folder, or page by page.
 
 use futures::StreamExt as _;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
@@ -9,7 +9,7 @@ use super::{AnyObjectStore, ServedAt, tag};
 use crate::store::request_context::RequestContext;
 use crate::store::{EMPTY_PAGES, Entry, Page, StoreError, out_of_order, read_past_a_page};
 
-/// Maximum number of keys of a page, as in one response of the services.
+/// Maximum number of keys in a page. The cloud services have the same maximum for one response.
 const MOST: usize = 1_000;
 
 /// Collects the entries of one page, and checks their order.
@@ -21,12 +21,12 @@ struct Gathered<'a> {
     entries: Vec<Entry>,
 }
 
-/// The position of one key relative to the page.
+/// The position of one listed key, relative to the page that is collected.
 #[derive(PartialEq, Eq)]
 enum ListStart {
     Before,
     Taken,
-    /// The key and all later keys sort after the keys with the prefix.
+    /// This key and all later keys sort after all keys with the prefix.
     Past,
     /// The page is full, and more keys exist.
     More,
@@ -37,7 +37,8 @@ impl<'a> Gathered<'a> {
         Gathered { prefix, after, limit, previous: String::new(), entries: Vec::new() }
     }
 
-    /// Adds a key. A key out of order is an error, because keys with the prefix could follow it.
+    /// Adds a listed key. A wrong order of keys is an error, because the end of the keys with the
+    /// prefix is then unknown.
     fn see(&mut self, meta: ObjectMeta) -> Result<ListStart, StoreError> {
         let key = String::from(meta.location);
         if key <= self.previous && !is_after_by_parts(&self.previous, &key) {
@@ -60,8 +61,9 @@ impl<'a> Gathered<'a> {
     }
 }
 
-/// Returns true if the keys are in the order of their parts between slashes. Azure lists a
-/// hierarchical namespace in this order. Within one folder this order equals the order of bytes.
+/// Returns true if `key` sorts after `previous` by a comparison of the parts between slashes. Azure
+/// lists a hierarchical namespace in this order. Within one folder, this order is the same as the
+/// order of bytes.
 fn is_after_by_parts(previous: &str, key: &str) -> bool {
     previous.split('/').lt(key.split('/'))
 }
@@ -89,7 +91,7 @@ pub(super) async fn stream(
     while let Some(meta) = stream.next().await {
         match page.see(meta.map_err(|error| request.failed(&error))?)? {
             ListStart::Before => read_past_a_page(),
-            // The page is full, and the next key would cost another request.
+            // The page has the maximum number of keys, and the next key would cost another request.
             ListStart::Taken if page.entries.len() == MOST => {
                 truncated = true;
                 break;
@@ -105,21 +107,21 @@ pub(super) async fn stream(
     Ok(store.page(page.entries, truncated, None))
 }
 
-/// Returns the start of the stream: a key that object_store allows and that is not after the first
-/// requested key.
+/// Returns the start of the stream: a key that object_store allows. No requested key sorts before
+/// it.
 fn start(prefix: &str, after: &str) -> Option<Path> {
     let exact = |key: &str| Path::parse(key).ok().filter(|path| path.as_ref() == key);
     let whole_folder = prefix.is_empty() || prefix.ends_with('/');
     let last = prefix.chars().next_back().filter(|_| !whole_folder);
     let before = last.and_then(|last| exact(&prefix[..prefix.len() - last.len_utf8()]));
-    // If `after` is below the prefix, it skips no key with the prefix. In this case, or if
-    // object_store does not allow `after`, the stream starts at the prefix without its last
-    // character, or at the start of the folder.
+    // An `after` below the prefix skips no key with the prefix. In this case, or if object_store
+    // does not allow the key `after`, the stream starts at the prefix without its last character.
+    // If object_store does not allow that key either, the stream starts at the start of the folder.
     Some(after).filter(|after| !after.is_empty() && *after >= prefix).and_then(exact).or(before)
 }
 
-/// Lists with the client's interface for pages. This interface accepts any prefix, and its
-/// responses have a date.
+/// Lists page by page, with the client's `PaginatedListStore`. This interface accepts any prefix,
+/// and its responses have a date.
 pub(super) async fn pages(
     store: &AnyObjectStore,
     pages: &dyn PaginatedListStore,
@@ -176,11 +178,12 @@ mod tests {
     use crate::store::request_context::Verb;
     use crate::store::{StoreErrorKind, listed_within};
 
-    /// Parameters of one page: the prefix, the offset, the maximum number of keys, the token.
+    /// Parameters of one requested page: the prefix, the offset, the maximum number of keys, and
+    /// the token of the page.
     type Request = (Option<String>, Option<String>, Option<usize>, Option<String>);
 
-    /// Returns one of these pages for each call. Each page except the last has its number as the
-    /// token.
+    /// A client that answers each call with the next of these pages. Each page except the last has
+    /// a token, which is the number of the page.
     #[derive(Default)]
     struct Pages {
         left: Mutex<VecDeque<&'static [&'static str]>>,
@@ -216,7 +219,8 @@ mod tests {
         }
     }
 
-    /// Returns the keys of the page, whether it is truncated, and its parameters.
+    /// Lists one page. Returns its keys, whether it is truncated, and the parameters of the last
+    /// request.
     async fn page(
         (prefix, after, limit): (&str, &str, usize),
         answers: &[&'static [&'static str]],
@@ -253,7 +257,7 @@ mod tests {
         assert_eq!((keys.len(), truncated, asked.len()), (1, true, 1));
     }
 
-    /// A client whose pages contain no key. Each page arrives after `time`.
+    /// A client that answers only with pages without keys. Each page arrives after `time`.
     struct NoKeys {
         pages: Mutex<usize>,
         time: Duration,

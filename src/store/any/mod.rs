@@ -46,22 +46,22 @@ mod token;
 /// check before the first campaign verifies that the store supports conditions.
 ///
 /// **The client's retries** may stay enabled, for example in a client that other code shares. But
-/// after a retry, only the response to the last attempt is visible. So every failed write may have
-/// taken effect, even after a 403 or a refused connection. Candidates read the object back, and
-/// retry in cases that would otherwise end the campaign. If a retry is refused because the first
-/// attempt took effect, the candidate recognises its nonce with one read. Keep the client's
-/// timeouts below the renewal interval.
+/// the client reports only the response to its last attempt. So every failed write may have taken
+/// effect, even after a 403 or a refused connection. Candidates read the object back. They also
+/// retry after errors that usually end a campaign. If a retry is refused because the first attempt
+/// took effect, the candidate recognises its nonce with one read. Keep the client's timeouts below
+/// the renewal interval.
 ///
 /// **Cost.** Each call is one request, with two exceptions. A deletion sends one request for each
 /// key on Cloud Storage, and one for each 250 keys elsewhere. A listing reads pages of the client
-/// until it has up to 1,000 keys. Cloud Storage limits the writes of an object to about one a
-/// second: use a validity of at least 5 s.
+/// until it has up to 1,000 keys. Cloud Storage limits the writes of one object to about one a
+/// second, so use a validity of at least 5 s.
 ///
 /// **The store's clock.** The interface of object_store omits the dates of responses, so this store
 /// uses the newest `last_modified` that it has seen. This time is never ahead of the store's clock.
-/// So an object can seem younger than it is, but never older. While no leader renews, a compactor
-/// in a separate process also keeps each object that was written less than `min_age` before the
-/// newest object.
+/// So an object can seem younger than it is, but never older. If no leader renews, the time of a
+/// compactor in a separate process stops at the newest object. This compactor also keeps each
+/// object that was written less than `min_age` before the newest object.
 ///
 /// **Keys** follow the rules of object_store: no part between slashes is empty, `.` or `..`. If the
 /// key of another object under the election's prefix violates these rules, every listing fails.
@@ -85,17 +85,17 @@ mod token;
 /// ```
 pub struct AnyObjectStore {
     store: Arc<dyn ObjectStore>,
-    /// The client's interface for listings by any prefix, or `None` if the caller created the
+    /// The client's interface for listings with any prefix, or `None` if the caller created the
     /// client.
     pages: Option<Arc<dyn PaginatedListStore>>,
     name: String,
-    /// True if the client sends each write only once, as clients that tenure created do. A response
-    /// then belongs to the only attempt of the write.
+    /// True if the client sends each write only once, so a response belongs to the only attempt.
+    /// Clients that tenure created do this.
     sent_once: bool,
     etag_form: ETagForm,
     #[cfg(any(feature = "azure", feature = "gcs"))]
     tokens: Option<Arc<dyn token::ForgetToken>>,
-    /// Date of the newest object seen, in microseconds since 1970.
+    /// Date of the newest object that this store has seen, in microseconds since 1970.
     newest: AtomicI64,
 }
 
@@ -106,9 +106,10 @@ struct ServedAt(DateTime<Utc>);
 impl AnyObjectStore {
     /// Wraps an object store for elections.
     ///
-    /// This function tries a replacement that names no version. The clients of object_store refuse
-    /// this replacement without a request. A client without conditional replacement reports that it
-    /// lacks this feature.
+    /// This function tests whether the client can replace an object conditionally. It requests the
+    /// replacement of a new key, without a version to compare. The clients of the crate
+    /// object_store refuse this replacement, and send no request. A client without conditional
+    /// replacement reports that it lacks this feature.
     ///
     /// # Errors
     ///
@@ -116,7 +117,7 @@ impl AnyObjectStore {
     ///
     /// - The client cannot replace conditionally. Examples are HTTP, an S3 client with conditional
     ///   puts disabled, and `LocalFileSystem` (use [`DirStore`](super::DirStore)).
-    /// - The client replaces without a condition.
+    /// - The client replaces an object without a comparison of its version.
     /// - The store is a directory bucket (S3 Express One Zone): its listings have no order.
     pub async fn new(store: Arc<dyn ObjectStore>) -> Result<AnyObjectStore, StoreError> {
         let name = printable(&store.to_string());
@@ -172,8 +173,8 @@ impl AnyObjectStore {
         let options = PutOptions::from(PutMode::Update(nothing));
         match self.store.put_opts(&probe, PutPayload::new(), options).await {
             Ok(_) => {
-                // If the deletion fails, the error is ignored, because the caller gets the more
-                // important error below.
+                // Ignore an error of the deletion, because the caller gets the more important error
+                // below.
                 let _ = self.delete(vec![probe.into()]).await;
                 refuse("it replaces an object without comparing its version")
             }
@@ -229,7 +230,7 @@ impl AnyObjectStore {
         mode: PutMode,
     ) -> Result<PutOutcome, StoreError> {
         let path = self.path(request, request.key)?;
-        // By default Cloud Storage lets caches keep public objects for an hour.
+        // Without this attribute, Cloud Storage lets caches keep public objects for an hour.
         let mut attributes = Attributes::from_iter([(Attribute::CacheControl, "no-store")]);
         if request.key.ends_with(".json") {
             attributes.insert(Attribute::ContentType, "application/json".into());
@@ -291,8 +292,8 @@ impl Store for AnyObjectStore {
         }
     }
 
-    /// One request. If the ETag depends only on the content, as on Cloud Storage, it does not
-    /// reveal that an object was deleted and created again with the same body.
+    /// Sends one GET. On Cloud Storage the ETag depends only on the content. So this ETag does not
+    /// show that an object was deleted and created again with the same body.
     async fn get(
         &self,
         key: &str,

@@ -1,16 +1,16 @@
-//! Encodes both names that object_store has for an object's version in one [`ETag`]: its `e_tag`,
-//! and its `version` (the generation on Cloud Storage).
+//! Encodes the two identifiers of an object's version in one [`ETag`]. object_store calls them
+//! `e_tag` and `version`. On Cloud Storage, `version` is the generation.
 //!
-//! An ETag without a version is encoded unchanged. Otherwise a bar separates the two names:
-//! `"etag"|1700000000000001`. A backslash escapes bars and backslashes in both names, so different
-//! pairs have different encodings.
+//! An `e_tag` without a `version` is encoded unchanged. With a `version`, a bar separates the two
+//! identifiers: `"etag"|1700000000000001`. A backslash escapes bars and backslashes in both, so
+//! different pairs have different encodings.
 
 use object_store::UpdateVersion;
 
 use crate::store::ETag;
 
-/// Encodes both names of a version. Returns `None` if both are absent. An empty name counts as
-/// absent.
+/// Encodes both identifiers of a version. Returns `None` if both are absent. An empty identifier
+/// counts as absent.
 pub(super) fn encode(e_tag: Option<&str>, version: Option<&str>) -> Option<ETag> {
     let given = |name: Option<&str>| name.filter(|name| !name.is_empty()).map(escaped);
     match (given(e_tag), given(version)) {
@@ -22,7 +22,7 @@ pub(super) fn encode(e_tag: Option<&str>, version: Option<&str>) -> Option<ETag>
     }
 }
 
-/// Returns both names of the version that [`encode`] has encoded.
+/// Returns both identifiers that [`encode`] has encoded in this tag.
 pub(super) fn decode(tag: &ETag) -> UpdateVersion {
     let mut names = [String::new(), String::new()];
     let mut part = 0;

@@ -1,9 +1,9 @@
-//! A cache of access tokens for slow or failing token services.
+//! A cache of access tokens, for use with slow or failing token services.
 //!
 //! Without this cache object_store fetches a token within the request that needs it. A leader
-//! cancels the request after a fraction of its lease. The cancelled request also cancels the fetch,
-//! so a slow token service never delivers a token. object_store also rejects a token that has
-//! minutes left, even if no other token can be fetched.
+//! cancels the request after a fraction of its lease. This also cancels the fetch, so a slow token
+//! service never delivers a token. In addition, object_store stops using a token minutes before its
+//! end, even if no other token can be fetched.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -19,15 +19,15 @@ use crate::env::mutex::unpoisoned;
 use crate::store::fetch::{self, Fetching, PATIENCE, SLOW};
 use crate::store::redact::printable;
 
-/// Interval of the background refresh. The source returns the same token, without a request, while
-/// the token has at least 5 min left.
+/// Interval of the background refresh. If the token is valid for at least another 5 min, the source
+/// returns the same token and sends no request.
 const REFRESH_EVERY: Duration = Duration::from_secs(60);
 /// Wait after a failed refresh.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 pub(super) type Source<C> = Arc<dyn CredentialProvider<Credential = C>>;
 
-/// Caches a source's token until the store refuses the token. Clones share the cache.
+/// Caches the token of a source until the store refuses this token. All clones share one cache.
 pub(super) struct TokenCache<C>(Arc<Mutex<TokenState<C>>>);
 
 struct TokenState<C> {
@@ -41,7 +41,7 @@ struct TokenState<C> {
     fetching: Option<Fetching<Arc<C>, TokenError>>,
 }
 
-/// The error after a failed fetch of a token.
+/// The error of a failed attempt to fetch a token.
 #[derive(Debug, Clone)]
 pub(super) struct TokenError {
     why: String,
@@ -69,7 +69,7 @@ impl<C: Send + Sync + fmt::Debug + 'static> TokenCache<C> {
         })))
     }
 
-    /// Returns the token, or the running fetch of a token.
+    /// Returns the cached token. If the cache has no token, returns the fetch that is under way.
     fn have(&self) -> Result<Arc<C>, Fetching<Arc<C>, TokenError>> {
         let mut state = self.state();
         let token = state.token.clone();
@@ -198,8 +198,8 @@ mod tests {
     use super::*;
     use crate::store::timed;
 
-    /// A token service for tests. Each element of `takes` is the time, in seconds, until the
-    /// response to one request, or `None` for a failure. Later requests hang.
+    /// A token service for tests. Each element of `takes` is for one request: the time in seconds
+    /// until the response, or `None` for a failure. All later requests never get a response.
     #[derive(Debug)]
     struct TokenService {
         takes: &'static [Option<u64>],

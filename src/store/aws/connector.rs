@@ -20,15 +20,15 @@ use rustls::pki_types::pem::PemObject as _;
 use crate::store::http::{Http, system_roots, tls};
 use crate::store::timed;
 
-/// File of root certificates that are used instead of the machine's certificates: `AWS_CA_BUNDLE`,
-/// or `ca_bundle` in the profile.
+/// File of root certificates that replaces the machine's certificates. The file comes from
+/// `AWS_CA_BUNDLE`, or from `ca_bundle` in the profile.
 pub(super) static CA_BUNDLE: OnceLock<Option<String>> = OnceLock::new();
 
 #[derive(Debug, Clone)]
 struct AwsConnector {
     http: Arc<Http>,
-    /// Timeout until the head of a response. The SDK sets this timeout for services that issue
-    /// credentials.
+    /// Maximum time until the head of a response arrives. The SDK sets this timeout for services
+    /// that issue credentials.
     limit: Option<Duration>,
 }
 
@@ -36,8 +36,9 @@ struct AwsConnector {
 #[derive(Debug, Clone)]
 pub(super) struct NotSendable(String);
 
-/// Returns a connector. All connectors share one pool, which the first request creates: loading the
-/// system's root certificates takes 20 ms or more, on some machines seconds.
+/// Returns a connector. The first call creates the pool of connections. All connectors share this
+/// pool, because loading the system's root certificates takes 20 ms or more, on some machines
+/// seconds.
 pub(super) fn connector(settings: &HttpConnectorSettings) -> SharedHttpConnector {
     static HTTP: OnceLock<Result<Arc<Http>, NotSendable>> = OnceLock::new();
     let limit = settings
@@ -125,7 +126,8 @@ fn converted(request: HttpRequest) -> Result<Request, NotSendable> {
     let uri = request.uri().clone();
     let mut request = Request::try_from(request.map(Body::wrap))
         .map_err(|error| NotSendable(format!("{uri} is not a URL: {error}")))?;
-    // Parsing as a URL removes `.` and `..` between slashes, and lowers the case of the host.
+    // A `Request` parses the URI as a URL. This removes `.` and `..` between slashes, and changes
+    // the host to lower case.
     if request.url().path() != uri.path() {
         return Err(NotSendable(format!(
             "a key must not have `.` or `..` between slashes, got {}",
@@ -141,8 +143,8 @@ fn converted(request: HttpRequest) -> Result<Request, NotSendable> {
 }
 
 /// Returns a placeholder for the connection of a request. After a 5xx the SDK tries to close the
-/// connection, and logs an error if the connection is unknown. Closing the placeholder has no
-/// effect, because [`Http::answered`] replaces the real connections.
+/// connection, and logs an error if it does not know the connection. A close of this placeholder
+/// has no effect: [`Http::answered`] replaces the real connections.
 fn connection() -> ConnectionMetadata {
     ConnectionMetadata::builder().proxied(false).poison_fn(|| {}).build()
 }
