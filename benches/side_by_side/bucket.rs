@@ -16,8 +16,8 @@ const MEDIAN: Duration = Duration::from_millis(20);
 /// requests then take less than 64 ms.
 const SIGMA: f64 = 0.5;
 /// Share of slow requests in a bucket with a long tail. Their durations have a Pareto distribution
-/// with a minimum of 1 s. Of all requests, 4 % take more than 6 s, which is the request timeout at
-/// a validity of 30 s. Requests to S3 are rarely this slow.
+/// with a minimum of 1 s. Of all requests, 4 % take more than 6 s. With a validity of 30 s, 6 s is
+/// the timeout of a request. Requests to S3 are rarely this slow.
 const TAIL_SHARE: f64 = 0.1;
 const TAIL_ALPHA: f64 = 0.5;
 const LONGEST: f64 = 3_600.0;
@@ -25,7 +25,7 @@ const LONGEST: f64 = 3_600.0;
 const LIST_OR_PUT: f64 = 5.0;
 const GET: f64 = 0.4;
 
-/// Number of requests of each kind, except deletions, which are free.
+/// Number of requests of each kind. Deletions are not counted, because they are free.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counts {
     pub list: u64,

@@ -102,7 +102,7 @@ fn quantile(values: &[f64], share: f64) -> f64 {
     values[rank.saturating_sub(1)]
 }
 
-/// Returns a runtime that advances its time while all tasks wait.
+/// Returns a runtime with paused time. Its time advances only when all tasks wait.
 fn paused() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()

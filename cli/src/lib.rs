@@ -64,8 +64,8 @@ fn run_line() -> u8 {
     let (levels, quiet) = (args.log_levels(), args.quiet);
     print::choose_colours(args.color);
     let outcome = match args.verb {
-        // In the standby, the guard and the gate, no logs and no runtime are started, because a
-        // failure of the logs or of the runtime would end the process.
+        // The standby, the guard and the gate run without logs and without a runtime. A failure of
+        // the logs or of the runtime would end these processes.
         Verb::Standby(args) => run_guard(&args, guard::run_standby),
         Verb::Guard(args) => run_guard(&args, guard::run_guard),
         Verb::Gate(gate) => Err(guard::run_gate(gate.parent, &gate.command)),

@@ -1,9 +1,9 @@
 //! The environment variables whose names begin with `TENURE_`. Some are settings of the command,
 //! and `tenure` sets others for CMD. The command warns of unknown variables.
 //!
-//! A flag that is a setting has a variable, which applies if the flag is not given. A flag for a
-//! single action, such as `depose --force`, has no variable. `restore --epoch` has no variable,
-//! because in the environment of CMD `TENURE_EPOCH` means the epoch of the leader.
+//! A flag that is a setting has a variable. The variable applies if the flag is not given. A flag
+//! for a single action, such as `depose --force`, has no variable. `restore --epoch` has no
+//! variable, because in the environment of CMD `TENURE_EPOCH` means the epoch of the leader.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -131,8 +131,8 @@ fn is_off(value: &OsStr) -> bool {
     ["0", "f", "false", "n", "no", "off"].iter().any(|off| value == *off)
 }
 
-/// Returns whether the variable of this setting was set for an outer `tenure` process, whose CMD
-/// started this process.
+/// Returns whether the variable of this setting was set for an outer `tenure` process. The CMD of
+/// the outer process has then started this process.
 fn is_of_the_outer_process(name: &OsStr) -> bool {
     let is_set = |name| env::var_os(name).is_some();
     OF_RUN.iter().any(|one| name == *one) && is_set(INSIDE_RUN)

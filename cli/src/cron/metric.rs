@@ -39,8 +39,8 @@ pub async fn follow(place: RecordPlace) {
         match place.read().await {
             Ok(record) => set(&place, record.and_then(|record| record.last_completed)),
             Err(failure) if failure.code != exit::UNAVAILABLE && !is_logged => {
-                // Without a record, no warning is necessary: an election that is not a job has no
-                // record of periods, so its observers need no permission to read one.
+                // Without a record, no warning is necessary. An election that is not a job has no
+                // record of periods, so its observers need no permission to read a record.
                 is_logged = failures.is_multiple_of(READS_PER_LIST) && place.exists().await;
                 failures = failures.wrapping_add(1);
                 if is_logged {

@@ -70,7 +70,7 @@ impl RecordPlace {
         })
     }
 
-    /// Returns the location of the election, which is the value of the label `election` in metrics.
+    /// Returns the location of the election. In metrics, this is the value of the label `election`.
     pub fn election(&self) -> String {
         let store = self.store.describe();
         let store = store.split_once(" at ").map_or(store.as_str(), |(store, _)| store);

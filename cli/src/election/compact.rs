@@ -129,7 +129,7 @@ impl RunReport {
         }
     }
 
-    /// Sets the report's field `interrupted`, because a signal stopped the compaction.
+    /// Records in the report that a signal has interrupted the compaction.
     fn interrupted(mut self) -> RunReport {
         match &mut self {
             RunReport::Election(report) => report.interrupted = true,

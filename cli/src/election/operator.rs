@@ -41,7 +41,7 @@ pub fn up_to_seconds(wait: Duration) -> Option<Duration> {
     waits.then(|| Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)))
 }
 
-/// Returns the error for an epoch without a validity, which only `depose --force` can end.
+/// Returns the error for an epoch without a validity. Only `depose --force` can end such an epoch.
 pub fn needs_force(leader: &Leader) -> String {
     format!(
         "the record of epoch {} does not contain the validity of its lease; if its holder is \

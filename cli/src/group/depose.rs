@@ -80,7 +80,7 @@ pub async fn depose(args: GroupDeposeArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Returns the prefix of a session, which is itself an election.
+/// Returns the prefix of the election that a session is.
 fn session_prefix(prefix: &str, session: &str) -> String {
     match prefix.strip_suffix('/').unwrap_or(prefix) {
         "" => format!("members/{session}"),

@@ -136,7 +136,7 @@ impl GroupStatus<'_> {
         self.epoch.is_some() && self.unattended == Some(0) && restored
     }
 
-    /// Returns a summary, for people, of how many partitions have live owners.
+    /// Returns a text for people that says how many partitions have live owners.
     pub fn summary(&self) -> String {
         let (all, ownerless) = (self.partitions.len(), self.ownerless());
         let owned = match (ownerless, self.unattended.unwrap_or(ownerless)) {

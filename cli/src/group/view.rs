@@ -122,8 +122,8 @@ impl<'a> PartitionStatus<'a> {
         }
     }
 
-    /// Describes, for people, the marks that operators have set on the partition, and its
-    /// reservation.
+    /// Returns a text for people about the partition's reservation and the marks that operators
+    /// have set on it.
     pub fn marks(&self) -> String {
         let marks = [
             self.pinned.map(|name| format!("pinned to {}", plain(name))),

@@ -71,10 +71,11 @@ pub fn kill_own(group: Option<GroupId>) -> bool {
 
 /// Sends SIGKILL to these processes. Returns whether any process got the signal.
 ///
-/// The caller has read the process numbers in `living` immediately before. The kernel assigns
-/// process numbers in sequence, so it has not reused these numbers. The signal also goes to the
-/// whole group, because a process may fork during the call. The group gets the signal only if it
-/// has a member in `living`, because the kernel does not reuse the number of a group with a member.
+/// The caller has read the process numbers in `living` immediately before the call. The kernel
+/// assigns process numbers in sequence, so it has not reused these numbers. The signal also goes to
+/// the whole group, because a process may fork during the call. The group gets the signal only if
+/// it has a member in `living`. While a group has a member, the kernel does not reuse the number of
+/// the group.
 pub fn kill_all(living: &[Living], group: Option<GroupId>) -> bool {
     let group = group.filter(|group| living.iter().any(|one| one.group == group.leader()));
     let by_group = group.is_some_and(|group| killpg(group.leader(), Signal::SIGKILL).is_ok());
@@ -83,7 +84,7 @@ pub fn kill_all(living: &[Living], group: Option<GroupId>) -> bool {
 }
 
 /// Returns the living descendants of `ancestor`. If /proc cannot be read, returns only the leader
-/// of the group, provided that the group exists.
+/// of the group, or nothing if the group does not exist.
 ///
 /// The result may miss a process whose parent ends during the call. An empty result does not prove
 /// that no descendant lives.
@@ -135,8 +136,8 @@ mod proc {
         Some(processes.filter_map(stat).collect())
     }
 
-    /// Returns the living children of the first thread of this process, which adopts the orphans.
-    /// Returns an empty list if the kernel was built without lists of children.
+    /// Returns the living children of the first thread of this process. The first thread adopts the
+    /// orphans. Returns an empty list if the kernel was built without lists of children.
     pub fn children() -> Vec<Pid> {
         let list = format!("/proc/self/task/{}/children", Pid::this());
         let list = std::fs::read_to_string(list).unwrap_or_default();

@@ -43,9 +43,9 @@ pub enum GuardMessage {
 }
 
 impl GuardProcess {
-    /// Starts the standby, which starts the guard. Both run in a new process group, so that the
-    /// signals of a terminal do not reach them. They keep the standard files open, because CMD
-    /// inherits these files.
+    /// Starts the standby, which starts the guard. The standby and the guard run in a new process
+    /// group, so that the signals of a terminal do not reach them. Both keep the standard files
+    /// open, because CMD inherits these files.
     pub fn spawn(
         tenure: &Tenure,
         command: &[OsString],
@@ -88,7 +88,7 @@ impl GuardProcess {
         })
     }
 
-    /// Returns the process ID of the standby, which is the ancestor of the guard and of CMD.
+    /// Returns the process ID of the standby. The guard and CMD are descendants of the standby.
     pub fn standby(&self) -> Option<Pid> {
         self.standby.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw)
     }
@@ -99,8 +99,8 @@ impl GuardProcess {
         self.orders.write_all(format!("{order}\n").as_bytes()).await
     }
 
-    /// Returns the next message of the guard or the standby. Cancel-safe. After this function has
-    /// returned both `Silence` and `Exit`, it waits forever.
+    /// Returns the next message of the guard or the standby. Cancel-safe. Calls after both
+    /// `Silence` and `Exit` were returned wait forever.
     pub async fn recv(&mut self) -> GuardMessage {
         tokio::select! {
             biased;

@@ -62,7 +62,7 @@ pub use resignation::{ResignTask, Resignation};
 pub use standby::run as run_standby;
 pub use tenure_binary::{Tenure, own_binary};
 
-/// Optional tasks of a guard. The main task, which every guard has, is to end CMD at the deadlines.
+/// Optional tasks of a guard. The main task of every guard is to end CMD at the deadlines.
 #[derive(Debug, Clone, Default)]
 pub struct Extras {
     /// Time from the deadline for SIGKILL to the end of the lease. A guard that has not acted after
@@ -97,7 +97,7 @@ impl Group {
     /// carries out `extras`.
     ///
     /// Returns a group even if CMD cannot be executed: CMD then ends with 126 or 127, as in a
-    /// shell. If the future is dropped, all processes that the future has started end.
+    /// shell. Dropping the future ends all processes that it has started.
     pub async fn start(
         tenure: &Tenure,
         command: &[OsString],

@@ -1,4 +1,4 @@
-//! The standby: the parent of the guard, which takes over if the guard dies.
+//! The standby is the parent of the guard, and takes over if the guard dies.
 
 use std::io;
 

@@ -50,10 +50,10 @@ pub struct Supervisor {
     killed: bool,
     guard_lost: bool,
     standby_lost: bool,
-    /// True while the guard has not answered the last order with deadlines. At most one order with
-    /// deadlines and few signals are unanswered at any time, so the pipe to a suspended guard never
-    /// fills. A full pipe would block this task, and this task must kill CMD if the guard is
-    /// suspended.
+    /// True while the guard has not answered the last order with deadlines. At any time, the guard
+    /// has at most one unanswered order with deadlines and a few unanswered signals, so the pipe to
+    /// a suspended guard never fills. A full pipe would block this task, and this task must kill
+    /// CMD if the guard is suspended.
     unanswered: bool,
     /// Number of `Signal` orders that the guard has not answered.
     signals: u32,

@@ -1,6 +1,6 @@
 //! A small HTTP server for probes, load balancers, scrapers, and the applications of a sidecar.
 //!
-//! The server shares the runtime with the renewals and cannot delay them: at most
+//! The server shares the runtime with the renewals, but cannot delay them. At most
 //! [`MOST_CONNECTIONS`] tasks and [`MOST_STREAMS`] streams exist, and each stage of a connection
 //! has a time limit. A further connection waits until another connection ends. The server does not
 //! delay the exit: dropping [`Serving`], or the end of the runtime, closes all connections.

@@ -93,8 +93,8 @@ impl Listener {
 async fn accept(listener: Listener, server: Server) {
     let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let streams = Arc::new(Streams::default());
-    // When the task of this function is aborted, it drops this set, which ends the tasks of all
-    // connections.
+    // When the task of this function is aborted, this set is dropped, and the tasks of all
+    // connections end.
     let mut tasks = JoinSet::new();
     loop {
         let permit = Arc::clone(&permits).acquire_owned().await;

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use super::{CONNECTION_LIMIT, HANDLER_LIMIT, REQUEST_LIMIT};
 use crate::process::timer::pause;
 
-/// The stage of a connection, which determines its time limit.
+/// The stage of a connection. Each stage has a time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The server has not received the whole request.

@@ -25,8 +25,9 @@ pub fn fit(text: &str, columns: usize) -> String {
     if shown.width() <= columns {
         return text.to_owned();
     }
-    // The width of an emoji sequence differs from the sum of its characters, so each prefix is
-    // measured. A limit of `4 * columns` prefixes bounds the work for characters without a width.
+    // The width of an emoji sequence differs from the sum of the widths of its characters, so each
+    // prefix is measured. A limit of `4 * columns` prefixes bounds the work for characters without
+    // a width.
     let ends = shown.char_indices().map(|(end, _)| end).take(4 * columns);
     let end = ends.take_while(|end| shown[..*end].width() < columns).last().unwrap_or(0);
     let kept = shown[..before_escape(&shown, end)].chars().count();

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 
 /// Bounds for the lead of the store's clock over the local clock, in seconds. The bounds are
 /// computed from one answer: the store reads its clock after the request is sent and before the
-/// answer is received. A date in whole seconds may be up to one second too old.
+/// answer is received. If the date has whole seconds, it may be up to one second too old.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sighting {
     least: f64,

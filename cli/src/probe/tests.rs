@@ -1,4 +1,4 @@
-//! Whole probes of correct and faulty stores in memory.
+//! Tests that run whole probes on correct and faulty stores in memory.
 
 use tenure::Compactor;
 use tenure::store::{MemoryStore, Store};

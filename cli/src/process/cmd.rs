@@ -66,8 +66,8 @@ pub fn look_up(program: &OsStr, path: Option<&OsStr>) -> Result<(), Failure> {
     let candidates: Vec<PathBuf> = if by_path {
         vec![program.into()]
     } else {
-        // If PATH is not set, the system searches a default path, which is unknown here, so the
-        // check is omitted.
+        // If PATH is not set, the system searches a default path. This process does not know that
+        // path, so the check is omitted.
         let Some(path) = path else { return Ok(()) };
         std::env::split_paths(path).map(|directory| directory.join(program)).collect()
     };

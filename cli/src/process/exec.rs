@@ -52,7 +52,7 @@ pub struct ExecChange {
     /// Short description of the change for log lines.
     pub what: String,
     pub environment: Vec<(&'static str, String)>,
-    /// JSON of the change, which CMD gets on its standard input.
+    /// JSON of the change. CMD gets it on its standard input.
     pub json: String,
 }
 

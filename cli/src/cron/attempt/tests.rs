@@ -1,4 +1,4 @@
-//! Attempts in paused time, on stores whose dates are right, wrong or missing.
+//! Tests of attempts in paused time, on stores whose dates are right, wrong or missing.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ impl Scene {
         Scene { clock, store }
     }
 
-    /// Returns the election as a new process sees it.
+    /// Returns the election for a new process with this name.
     fn election(&self, name: &str, seed: u64) -> Election {
         Election::builder(Arc::new(Layered(self.store.clone())), "p")
             .name(name)

@@ -7,7 +7,7 @@ use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 
 use super::*;
 
-/// The clock of a store, which is behind the clock of this host by this duration.
+/// The clock of a store. It is behind the clock of this host by this duration.
 #[derive(Debug)]
 struct Behind(Duration);
 
@@ -70,8 +70,8 @@ async fn a_host_with_a_clock_too_far_ahead_is_refused() {
 }
 
 /// Before the fix, a host that booted with its clock one day ahead chose the period of the next
-/// day. If its clock was corrected while the host waited, it ran the job of the next day one day
-/// early, and no host ran this job on its day.
+/// day. If the clock was corrected while the host waited, the host ran the next day's job one day
+/// early. No host then ran this job on its day.
 #[tokio::test]
 async fn regression_a_period_that_has_not_begun_is_not_run() {
     const DAY: Duration = Duration::from_secs(86_400);
@@ -161,7 +161,7 @@ async fn a_lost_lease_completes_no_period() {
     assert!(!read(&store).await.expect("a record").is_completed());
 }
 
-/// The requests of a job in one period, which docs/how-to/cron.md states.
+/// Counts the requests of a job in one period. The numbers are also in docs/how-to/cron.md.
 #[tokio::test]
 async fn requests_of_a_period() {
     use Call::{Create, Get, Replace};

@@ -15,7 +15,7 @@ pub const SHORTEST: Duration = Duration::from_secs(1);
 /// The rules that decide when CMD runs. They are made from flags that were already checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeriodRules {
-    /// The length of a period, which `--once-per` sets.
+    /// The length of a period: the value of `--once-per`.
     pub period: Duration,
     /// Start of the first period, as the time since 1970-01-01T00:00:00Z.
     pub offset: Duration,

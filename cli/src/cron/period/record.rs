@@ -28,7 +28,7 @@ pub struct PeriodRecord {
     /// Exit code of the last attempt; 0 if the period is completed. Null while CMD runs. The field
     /// remains null if the host died or lost its lease, and the attempt then counts as failed.
     pub exit_code: Option<u8>,
-    /// Start of the last completed period, which may be this period.
+    /// Start of the last completed period. This period may be the last completed one.
     pub last_completed: Option<DateTime<Utc>>,
     /// The newest periods that were begun before this one, in ascending order. At most
     /// [`MOST_EARLIER`] are kept.

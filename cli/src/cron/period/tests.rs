@@ -83,7 +83,7 @@ fn a_host_with_a_clock_behind_skips_the_period() {
     for record in [begun(&rules, now, 1), begun(&rules, now, 1).ended(0, now)] {
         let decision = rules.decide(Some(&record), rules.period_at(behind), behind);
         assert_eq!(decision, Decision::Skip(SkipReason::Past));
-        // The two clocks differ by an hour, which is more than the rules allow, so one of them is
+        // The two clocks differ by an hour. This is more than the rules allow, so one clock is
         // wrong.
         let behind = now - s(HOUR);
         let decision = rules.decide(Some(&record), rules.period_at(behind), behind);
@@ -284,8 +284,8 @@ fn a_record_keeps_the_last_29_earlier_periods() {
     assert_eq!((last.attempts, last.exit_code, last.candidate.len()), (2, Some(0), 64));
 }
 
-/// Before the fix, if another program had written the record, `tenure history` and the page of
-/// `tenure ui` showed all its periods, and names of any length.
+/// Before the fix, `tenure history` and the page of `tenure ui` showed all periods of a record that
+/// another program had written, and names of any length.
 #[test]
 fn regression_a_foreign_record_shows_at_most_30_short_rows() {
     let mut record = begun(&hourly(), s(HOUR), 1);

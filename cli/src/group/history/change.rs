@@ -89,7 +89,7 @@ pub enum PartitionEvent {
     Reserved,
     /// The reservation has ended, and the partition has no owner.
     Unreserved,
-    /// The owner must release the partition, which another member then gets.
+    /// The owner must release the partition. Another member then gets the partition.
     Revoked,
     /// A revocation was withdrawn: the owner keeps the partition.
     Kept,

@@ -104,7 +104,7 @@ struct Guard<S> {
     /// True after the group of CMD got a signal that asks CMD to end. SIGHUP does not count: many
     /// daemons reload their settings at SIGHUP.
     asked: bool,
-    /// True after the order `EndRest`, so that descendants of CMD get SIGTERM.
+    /// True after the order `EndRest`. Descendants of CMD then get SIGTERM.
     ending: bool,
     hung_up: bool,
     /// Signals that the guard has to forward to CMD. A signal that several orders request is listed

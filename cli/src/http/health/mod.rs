@@ -19,7 +19,7 @@ pub fn recent(longest_pause: Duration, request_timeout: Duration) -> Duration {
 }
 
 /// Returns the 503 reply of `/readyz` for a failure that an operator must correct. Returns `None`
-/// for a temporary failure, which [`answered_lately`] reports.
+/// for a temporary failure, because [`answered_lately`] reports temporary failures.
 pub fn denied(failure: Option<&Error>) -> Option<Reply> {
     let failure = failure.filter(|error| error.kind() != ErrorKind::Unavailable)?;
     Some(Reply::text(503, &plain(&failure.to_string())))
