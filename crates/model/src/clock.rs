@@ -1,5 +1,5 @@
-//! The clocks of one simulated machine, with offsets, a rate, slewing, steps, and the effects of
-//! suspends.
+//! The clocks of one simulated machine. They have offsets and a rate, can be slewed and stepped,
+//! and show the effects of suspends.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +13,7 @@ const MILLION: u64 = 1_000_000;
 /// Default maximum slew rate of chrony (`maxslewrate`), in millionths.
 pub const MOST_SLEWED: i64 = 83_333;
 
-/// All clocks of one machine.
+/// All clocks of one simulated machine.
 #[derive(Debug)]
 pub struct SimClock {
     state: Mutex<ClockState>,
@@ -25,27 +25,27 @@ pub enum Power {
     Runs,
     /// The machine sleeps. After the machine wakes, all clocks include the time of the sleep.
     Suspended,
-    /// The host has stopped the machine. Afterwards only the wall clock includes the time of the
-    /// stop.
+    /// The host has stopped the machine. After the machine continues, only the wall clock includes
+    /// the time of the stop.
     Paused,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct ClockState {
-    /// Simulated time at which the following three readings were taken.
+    /// Simulated time of the readings `boot`, `raw` and `wall`.
     at: Duration,
     boot: Duration,
     raw: Duration,
     wall: Duration,
-    /// Rate of the oscillator: millionths of a local second per simulated second.
+    /// Rate of the oscillator: the number of local microseconds per simulated second.
     rate: u64,
     /// Rate that a time daemon adds to the boot clock and the wall clock, in millionths.
     slew: i64,
     power: Power,
     /// Duration by which the readings of a broken process are too early.
     behind: Duration,
-    /// For a broken process: an instant, and the duration by which a reading at this instant is too
-    /// early.
+    /// For a broken process: an instant, and the error of a reading at exactly this instant. The
+    /// reading is too early by this duration.
     behind_at: Option<(Duration, Duration)>,
     /// Total duration of the suspends during which the clocks of this machine did not run.
     asleep: Duration,
@@ -118,7 +118,8 @@ impl ClockState {
     fn show(&self, now: Duration) -> Moment {
         let local = scale(now - self.at, self.rate);
         let slewed = scale(local, MILLION.saturating_add_signed(self.slew));
-        // The kernel slews clocks only while the machine runs, and not during a suspend or a stop.
+        // The kernel slews clocks only while the machine runs. It slews no clock during a suspend,
+        // or while the host has stopped the machine.
         let (boot, raw, wall) = match self.power {
             Power::Runs => (slewed, local, slewed),
             Power::Suspended => (local, local, local),
@@ -145,8 +146,8 @@ impl Clock for SimClock {
 /// Returns `duration` multiplied by `millionths` / 1,000,000.
 pub fn scale(duration: Duration, millionths: u64) -> Duration {
     let nanos = u64::try_from(duration.as_nanos()).expect("a simulation lasts hours");
-    // Every reading of a clock calls this function. Two products in 64 bits are faster than one
-    // product in 128 bits.
+    // Every reading of a clock calls this function, so it must be fast. Two products in 64 bits are
+    // faster than one product in 128 bits.
     let (whole, rest) = (nanos / MILLION, nanos % MILLION);
     Duration::from_nanos(whole * millionths + rest * millionths / MILLION)
 }

@@ -1,10 +1,10 @@
-//! The faults of processes. The simulations of elections and of groups draw them from this list.
+//! The faults that the simulations of elections and groups inject, chosen at random.
 
 use fastrand::Rng;
 
 use crate::clock::{MOST_SLEWED, Power};
 
-/// A fault of a process, of its machine, or of all processes.
+/// A fault of one process, of the machine of a process, of all processes, or of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     Pause,
@@ -22,18 +22,18 @@ pub enum Fault {
     Slew,
     /// An operator deposes the leader.
     Depose,
-    /// Other programs delete assignments.
+    /// Other programs delete assignments of a group.
     DeleteAssignments,
-    /// Other programs delete a session.
+    /// Other programs delete the session of a member.
     DeleteSession,
     /// An operator restores the election or the group.
     Restore,
-    /// The store fails for one object or one process for minutes.
+    /// For minutes, the store fails the requests for one object or of one process.
     Trouble,
 }
 
 impl Fault {
-    /// Returns the power state of the machine during this fault.
+    /// Returns the power state of the affected machine during this fault.
     pub fn power(self) -> Power {
         match self {
             Fault::Suspend => Power::Suspended,
@@ -43,7 +43,7 @@ impl Fault {
     }
 }
 
-/// Relative frequency of each fault.
+/// The relative frequency of each fault.
 #[derive(Debug, Clone, Default)]
 pub struct Frequencies {
     pub pause: u32,
@@ -95,7 +95,8 @@ impl Frequencies {
     }
 }
 
-/// Returns a random slew rate in millionths, often one of the greatest rates of a time daemon.
+/// Returns a random slew rate in millionths. Often it is the greatest rate of a time daemon,
+/// forward or backward.
 pub fn draw_slew(rng: &mut Rng) -> i64 {
     match rng.u32(0..6) {
         0 | 1 => MOST_SLEWED,

@@ -1,5 +1,5 @@
-//! A gate stops or kills a process. While the gate is closed, the futures of the process are not
-//! polled.
+//! A gate that can stop or kill a simulated process. While the gate is closed, the futures of the
+//! process are not polled.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-/// The gate of a process. Its tasks run only while the gate is open.
+/// The gate of a process. The tasks of the process run only while the gate is open.
 #[derive(Debug, Default)]
 pub struct Gate(Mutex<GateState>);
 
@@ -53,13 +53,14 @@ impl GateState {
     }
 }
 
-/// A task of a process. Its output tells whether the task returned, panicked, or was killed.
+/// A task of a process. The output of this future shows whether the task returned, panicked, or was
+/// killed.
 pub struct Pausable {
     gate: Arc<Gate>,
     inner: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-/// The end of a task.
+/// The way in which a task ended.
 #[derive(Debug)]
 pub enum TaskEnd {
     Returned,

@@ -1,4 +1,4 @@
-//! A value for one part of a state. Successive states share the parts that do not change.
+//! A value for one part of a model's state. Successive states share the parts that do not change.
 
 use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 /// A value with its hash. Clones share the value until one of the clones changes it.
 ///
-/// A step changes only a few parts of a state. An unchanged part is shared with the previous state,
-/// and keeps its hash.
+/// A step of the model changes only a few parts of a state. The next state shares the unchanged
+/// parts and their hashes.
 #[derive(Debug, Clone)]
 pub struct HashedArc<T> {
     value: Arc<T>,
@@ -77,9 +77,8 @@ fn hash(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// A hasher that multiplies and folds, as the fastest hashers do. The hashes determine the order of
-/// the parts of a state, and this order determines the path of a random walk. The seed is constant,
-/// so a walk can be repeated.
+/// A hasher that multiplies and folds, as the fastest hashers do. The hashes affect the path of a
+/// random walk through the states. The seed of the hasher is constant, so a walk can be repeated.
 struct Folding(u64);
 
 // Digits of pi.

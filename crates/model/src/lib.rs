@@ -1,4 +1,4 @@
-//! The common part of the models and the simulations in `tests`.
+//! The code that the models and the simulations in `tests` share.
 
 pub mod clock;
 pub mod faults;

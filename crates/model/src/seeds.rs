@@ -1,9 +1,10 @@
-//! Runs many seeds on all cores.
+//! Runs a simulation with many seeds, on all cores.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Runs these seeds in order, up to the first failing seed.
+/// Calls `run` with these seeds in ascending order. After a seed has failed, starts no further
+/// seed.
 pub fn run_all<T: Send>(
     seeds: Range<u64>,
     run: impl Fn(u64) -> T + Sync,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Begins a run on this thread.
+/// Begins a run on this thread: its simulated time is zero now.
 pub fn start() {
     START.with(|start| start.set(Some(instant())));
 }

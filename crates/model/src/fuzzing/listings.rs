@@ -1,6 +1,6 @@
-//! Checks pages of listings, from stores that list keys in order and from stores that do not. As in
-//! a driver or a compactor, each page becomes an [`EpochsOfPage`], and a [`Search`] or a
-//! [`Compaction`] takes its epochs.
+//! Checks pages of listings. Some stores list their keys in order, and other stores do not. As in a
+//! driver or a compactor, each page is converted to an [`EpochsOfPage`], and a [`Search`] or a
+//! [`Compaction`] receives its epochs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -17,12 +17,12 @@ use tenure::record::listing::{EpochsOfPage, key_of};
 use tenure::store::{Entry, Page, StoreErrorKind};
 
 const PREFIX: &str = "app";
-/// Maximum number of requests of a search. A search leaps at most 25 times, and then bisects an
-/// interval of numbers of up to ten digits.
+/// Maximum number of requests of a search in a store without foreign objects. A search leaps at
+/// most 25 times, and then bisects an interval of numbers with up to ten digits.
 const MAX_QUESTIONS: usize = 64;
 
-/// A store that lists its keys in order. Each key has an optional age in seconds. `page_sizes` has
-/// the lengths of consecutive pages.
+/// A store that lists its keys in order. The value of each key is the age of its object in seconds,
+/// if the store shows an age. `page_sizes` contains the lengths of consecutive pages.
 #[derive(Debug, Clone)]
 pub struct Shelf {
     pub keys: Keys,
@@ -90,7 +90,7 @@ pub fn check_search(shelf: &mut Shelf, known: Option<Epoch>) {
     assert_eq!(found, expected, "known: {known:?}, epochs: {epochs:?}");
 }
 
-/// Lists all pages of a compaction. Returns the deletable epochs.
+/// Lists all pages for a compaction. Returns the epochs that the compaction may delete.
 pub fn compact(shelf: &mut Shelf, plan: &mut Compaction) -> Vec<Listed> {
     let mut deletable = Vec::new();
     let mut next = Some(After::Number(0));
@@ -109,8 +109,8 @@ pub fn compact(shelf: &mut Shelf, plan: &mut Compaction) -> Vec<Listed> {
     deletable
 }
 
-/// Asserts that a page with a defect is refused, and that the result for any other page has exactly
-/// the epochs of the page.
+/// Asserts that [`EpochsOfPage`] refuses a page with a defect, and that it contains exactly the
+/// epochs of any other page.
 pub fn check_page(keys: &Keys, after: &After, page: &Page) -> Option<EpochsOfPage> {
     let start = key_of(keys, after);
     let mut order = vec![&start];
@@ -143,7 +143,8 @@ pub fn check_page(keys: &Keys, after: &After, page: &Page) -> Option<EpochsOfPag
     Some(judged)
 }
 
-/// Checks listings that the fuzzer's bytes describe: a store in order, or arbitrary pages.
+/// Checks the listings that the fuzzer's bytes describe: pages of a store that lists its keys in
+/// order, or arbitrary pages.
 pub fn listing(bytes: &[u8]) {
     let mut reader = Reader(bytes);
     let mode = reader.byte();
@@ -186,8 +187,8 @@ fn of_any_kind(mut reader: Reader<'_>, known: Option<Epoch>, mut plan: Compactio
     while !reader.is_empty() {
         let flags = reader.byte();
         let mut names: Vec<String> = (0..flags >> 3).map(|_| key(&mut reader, &keys)).collect();
-        // Sort about half of the pages. Without the sort, the checks would rarely get past the
-        // first page.
+        // Sort about half of the pages. Random pages are rarely in order, so without the sort the
+        // checks would rarely reach the second page.
         if flags & 1 == 0 {
             names.sort_unstable();
         }
@@ -201,8 +202,8 @@ fn of_any_kind(mut reader: Reader<'_>, known: Option<Epoch>, mut plan: Compactio
         }
         let Some(judged) = check_page(&keys, &after, &page) else { continue };
         for listed in &judged.epochs {
-            // The keys of a page may be in order, and still be smaller than the keys of the page
-            // before. In this case the plan refuses the epoch.
+            // The keys of a page may be in order, but smaller than the keys of the previous page.
+            // In this case the plan must refuse the epoch.
             let before = plan.newest();
             match plan.handle_listed(*listed) {
                 Ok(handed) => assert!(handed.map(|handed| handed.epoch) < plan.newest(), "I3"),
@@ -213,7 +214,7 @@ fn of_any_kind(mut reader: Reader<'_>, known: Option<Epoch>, mut plan: Compactio
     }
 }
 
-/// Parses the epoch of a key, independently of the checked code.
+/// Parses the epoch of a key. This function does not use the code that the checks test.
 pub fn number_of(key: &str) -> Option<Epoch> {
     let bytes = key.strip_prefix("app/lock-")?.as_bytes();
     let (digits, tail) = bytes.split_at_checked(10)?;

@@ -23,9 +23,9 @@ pub use lock::lock;
 /// Maximum length of a name in the configuration.
 const LONGEST_NAME: usize = 256;
 
-/// Asserts that reading the body gives a record or a typed error. For a record, asserts that only
-/// `expired: true` frees the epoch, that the written record can be read back, and that every peer
-/// can read its seal. Also checks the body as the body of a single object.
+/// Asserts that reading the body gives a record or a typed error. In a record, only `expired: true`
+/// must free the epoch. The record must be readable after it is written again, and every peer must
+/// be able to read its seal. Also runs the checks of [`lock`] on the body.
 pub fn record(body: &[u8]) {
     lock(body);
     let record = match Record::parse(body) {
@@ -34,16 +34,17 @@ pub fn record(body: &[u8]) {
     };
     let text = std::str::from_utf8(body).expect("JSON is UTF-8");
     assert!(text.trim_start().starts_with('{'), "a record is a JSON object");
-    // `Value` cannot represent every number and every escape of an ignored field. If the body has
-    // such a field, `Value` cannot parse it, and the check of `expired` has no effect.
+    // `Value` cannot represent every number and every escape. If a field that a record ignores
+    // contains such a value, `Value` cannot parse the body, and this check of `expired` has no
+    // effect.
     let expired = match serde_json::from_str::<Value>(text) {
         Ok(value) => value["expired"].as_bool().expect("a record has the field `expired`"),
         Err(_) => record.expired,
     };
     assert_eq!(record.seen().ended.is_some(), expired, "only `expired: true` frees an epoch");
     let written = record.to_bytes();
-    // The written body has other whitespace than the body that was read, so its length may exceed
-    // the limit.
+    // The written body has other whitespace than the body that was read. So the written body may be
+    // longer than the limit for reads.
     if written.len() <= MAX_READ_BYTES {
         assert_eq!(
             Record::parse(&written).as_ref(),
@@ -57,8 +58,8 @@ pub fn record(body: &[u8]) {
     check_seal(&record, EpochEnd::Deposed, record.heartbeat.saturating_add(1));
 }
 
-/// Asserts that the message, apart from its numbers, is one of `MESSAGES`. Messages reach logs, so
-/// they must not quote the body.
+/// Asserts that the error message, apart from its numbers, is one of `MESSAGES`. Error messages
+/// reach logs, so they must not quote the body.
 fn check_message(why: &BadRecord) {
     const MESSAGES: [&str; 12] = [
         "its body is empty",
@@ -87,7 +88,8 @@ fn check_message(why: &BadRecord) {
     assert!(MESSAGES.contains(&shape.as_str()), "an unknown message: {message}");
 }
 
-/// Returns the seal that a candidate writes over this record after its lease has lapsed.
+/// Returns the end and the heartbeat of the seal that a candidate writes over this record after the
+/// lease has lapsed. Returns `None` if the candidate writes no seal.
 fn seal_of(record: &Record) -> Option<(EpochEnd, u64)> {
     let rules = Rules { observer: false, verify_renewals: false, takeover_delay: false };
     let mut candidate = Candidate::new(rules, None);

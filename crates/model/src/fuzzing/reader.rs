@@ -18,7 +18,7 @@ impl Reader<'_> {
         (0..bytes).fold(0, |number, _| number << 8 | u64::from(self.byte()))
     }
 
-    /// Reads up to `most` bytes as text.
+    /// Reads up to `most` of the fuzzer's bytes as text.
     pub fn text(&mut self, most: usize) -> String {
         let (text, rest) = self.0.split_at(most.min(self.0.len()));
         self.0 = rest;

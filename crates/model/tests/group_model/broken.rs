@@ -1,4 +1,5 @@
-//! The false records that a broken variant reads and writes.
+//! The wrong records that a process of a broken variant reads and writes. A broken variant of the
+//! model omits one rule.
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use super::store::Object;
 use super::world::World;
 
 impl Group {
-    /// Returns the record of a session's object as the process reads it.
+    /// Returns the record that the process reads from a session's object. In a broken variant, this
+    /// record can be wrong.
     pub fn read(&self, world: &World, who: usize, id: SessionId, object: &Object) -> SessionRecord {
         let mut record = object.record();
         let knows = |it: &Participant| it.known().is_some();
@@ -40,7 +42,7 @@ impl Group {
         record
     }
 
-    /// Returns the answer that a member gets if its read of this session fails.
+    /// Returns the answer that the machine of process `who` gets if the read of this session fails.
     pub fn unread(&self, world: &World, who: usize, id: SessionId) -> SessionAnswer {
         let known = world.processes[who].participant.as_ref().and_then(|it| it.known());
         if known.and_then(|known| known.session(id)).is_some() {
@@ -52,7 +54,7 @@ impl Group {
         }
     }
 
-    /// Returns the assignment that a broken writer creates.
+    /// Returns the assignment that a writer of a broken variant creates instead of `assignment`.
     pub fn distorted(&self, world: &World, assignment: Arc<Assignment>) -> Arc<Assignment> {
         let Some(newest) = world.store.newest() else { return assignment };
         let mut other = Assignment::clone(&assignment);

@@ -1,4 +1,4 @@
-//! The invariants of docs/design/groups.md, and the events that must be possible.
+//! The invariants of docs/design/groups.md, and the events that must occur on at least one path.
 
 use stateright::Property;
 use tenure_groups::protocol::{PartitionNumber, Release};
@@ -54,8 +54,8 @@ impl World {
         self.processes.iter().filter(believes).count()
     }
 
-    /// Returns whether every partition has an owner that believes in its ownership, and the numbers
-    /// of partitions per member differ by at most one.
+    /// Returns whether every partition has an owner that believes that it owns the partition, and
+    /// each member owns the same number of partitions, or one more.
     fn settled(&self, group: &Group) -> bool {
         let owns = |it: &Process| {
             let partitions = (0..u32::from(group.partitions)).map(PartitionNumber);

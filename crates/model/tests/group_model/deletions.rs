@@ -1,22 +1,22 @@
-//! Deletions by other programs, and restores: settings that check rules D1 to D12 of
-//! docs/design/groups.md.
+//! Settings that check rules D1 to D12 of docs/design/groups.md. Other programs delete objects, and
+//! an operator restores the group.
 
 use super::setting::{Broken, Budget, Group};
 use super::{CALM, broken, explore, group, missed, more};
 
-/// The invariants that hold although other programs delete assignments. A deletion breaks G3, and
-/// members report the deletion.
+/// The invariants that hold even if other programs delete assignments. A deletion of the newest
+/// assignment breaks G3, so G3 is not in this list.
 const DELETED: &[&str] = &["G1", "G2", "G5"];
 
-/// Returns a group in which member 1 owns all partitions by assignment 2. Other programs may then
-/// delete objects.
+/// Returns a group in which member 1 owns all partitions by assignment 2. From then on, other
+/// programs may delete objects.
 fn deleted(members: u8, last: u64, budget: Budget) -> Group {
     let group = group(members, 1, last, budget);
     Group { assigned: true, always: DELETED.into(), ..group }
 }
 
-/// Returns a group that must recover from a deletion: a member that has read the deleted assignment
-/// creates the next assignment from it.
+/// Returns a group that must recover from a deletion. On at least one path, each partition must
+/// have an owner after the deletion.
 fn repaired(members: u8, last: u64, budget: Budget) -> Group {
     Group { sometimes: vec!["GS1 after a deletion"], ..deleted(members, last, budget) }
 }
@@ -35,7 +35,8 @@ fn other_programs_delete_all_assignments() {
     explore("all deleted, a crash", repaired(2, 3, Budget { crashes: 1, ..budget }));
 }
 
-/// An operator changes the group, and a compactor deletes sessions, while assignments are deleted.
+/// Other programs delete assignments while an operator changes the group, or while a compactor
+/// deletes sessions.
 #[test]
 fn operators_and_compactors_act_during_deletions() {
     let leaves = more(0, 1);
@@ -70,7 +71,7 @@ fn broken_seal_that_forgets() {
     broken(Broken::SealsForget, deleted(2, 2, budget), "G1");
 }
 
-/// The sessions are deleted, but the restarted process has read assignment 2. If the process
+/// All sessions are deleted, but the process that joins again has read assignment 2. If the process
 /// forgets this assignment, it can create assignment 2 again.
 #[test]
 fn broken_process_that_forgets() {
@@ -118,39 +119,40 @@ fn broken_compactor_that_deletes_evidence() {
     broken(Broken::CompactsEvidence, deleted(2, 2, budget), "G1");
 }
 
-/// An operator restores the group, and its hold gets the number of the lost assignment. A member
-/// still believes in the lost assignment.
+/// An operator restores the group, and the first assignment of the restore gets the number of the
+/// deleted assignment. A member still owns its partitions by the deleted assignment.
 #[test]
 fn broken_restoring_below_the_greatest_assignment() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, leaves: 1, ..CALM };
     broken(Broken::RestoresBelow, deleted(2, 4, budget), "G5");
 }
 
-/// If no session is deposed, the former owner renews its lease during the wait, and still believes
-/// in its ownership after the wait.
+/// If the restore deposes no session, the former owner renews its lease during the wait. After the
+/// wait it still believes that it owns its partitions.
 #[test]
 fn broken_restoring_without_a_sweep() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, leaves: 1, ..CALM };
     broken(Broken::NoSweep, deleted(2, 5, budget), "G5");
 }
 
-/// If the restore never releases the partitions, members can never assign a partition again.
+/// If the restore never creates its second assignment, members can never assign a partition again
+/// (D12).
 #[test]
 fn broken_restoring_that_never_releases() {
     let budget = Budget { wipes: 1, restores: 1, crashes: 1, ahead: 1, ..CALM };
     missed(Broken::NeverReleases, repaired(1, 5, budget));
 }
 
-/// If members plan from the hold (rule D9 of docs/design/groups.md), they assign partitions
-/// although the former owner has not read the hold.
+/// The first assignment of a restore is the hold (D9). If members plan from the hold, they grant
+/// partitions although the former owner has not read the hold and still works.
 #[test]
 fn broken_restoring_with_a_hold_that_members_plan_from() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, ..CALM };
     broken(Broken::HoldsNothing, deleted(2, 4, budget), "G5");
 }
 
-/// Deposed members believe in their ownership until their leases end. So the restore must wait
-/// for these leases.
+/// Deposed members believe that they own their partitions until their leases end. So the restore
+/// must wait for the end of these leases.
 #[test]
 fn broken_restoring_without_a_wait() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, ..CALM };

@@ -1,4 +1,4 @@
-//! Explores the real machines of partition groups exhaustively within bounds
+//! Explores all states of the real state machines of partition groups, within bounds
 //! (docs/design/checks.md). `TENURE_MODEL=large` sets greater bounds.
 
 mod broken;
@@ -32,7 +32,8 @@ fn group(members: u8, partitions: u8, last: u64, budget: Budget) -> Group {
     }
 }
 
-/// Explores all states. Asserts that no invariant breaks, and that each required event occurs.
+/// Explores all states of the group. Asserts that no invariant breaks, and that each required event
+/// occurs.
 fn explore(name: &'static str, group: Group) {
     let clock = tenure::Process::system();
     let start = clock.now().boot;
@@ -43,7 +44,8 @@ fn explore(name: &'static str, group: Group) {
     checker.assert_properties();
 }
 
-/// Asserts that the broken rule breaks the invariant, and prints the shortest path.
+/// Asserts that the invariant breaks if the model omits the rule `group.broken`. Prints the
+/// shortest path to the broken invariant.
 fn caught(group: Group, invariant: &'static str) {
     let broken = group.broken;
     let checker = Group { always: vec![invariant], ..group }.checker().spawn_bfs().join();
@@ -58,7 +60,8 @@ fn caught(group: Group, invariant: &'static str) {
     }
 }
 
-/// Asserts that the event occurs with the rule, and never without the rule.
+/// Asserts that the required event of the group occurs, and that it never occurs if the model omits
+/// the rule `broken`.
 fn missed(broken: Broken, group: Group) {
     let property = group.sometimes[0];
     let search = |broken| {
@@ -168,7 +171,8 @@ fn operators_change_the_group() {
     explore("operators", group(2, 1, 5, budget));
 }
 
-/// A create that arrives after the compaction of its session does not bring the session back.
+/// If the create of a session takes effect late, after the session was compacted, the session does
+/// not become a member again.
 #[test]
 fn sessions_are_compacted() {
     let budget = Budget { leaves: 1, swept: 1, twice: 1, ahead: more(0, 1), ..CALM };
@@ -195,7 +199,8 @@ fn broken_release_of_any_token() {
     broken(Broken::AnyToken, group(1, 1, 6, budget), "G4");
 }
 
-/// Without a seal, a member may renew its session after another member has seen its lapse.
+/// If members do not seal a lapsed session, its member may renew the session after another member
+/// has noticed the lapse.
 #[test]
 fn broken_lapse_without_a_seal() {
     let budget = Budget { ahead: 1, ..CALM };
@@ -203,7 +208,7 @@ fn broken_lapse_without_a_seal() {
 }
 
 /// A deposed member may continue its work until it learns of its deposition. So the next owner must
-/// wait for the lease.
+/// wait for the end of that member's lease.
 #[test]
 fn broken_deposition_without_a_wait() {
     let budget = Budget { depositions: 1, ..CALM };
@@ -211,28 +216,30 @@ fn broken_deposition_without_a_wait() {
 }
 
 /// A member may continue its work until it learns that its session was deleted. So the next owner
-/// must wait for the lease.
+/// must wait for the end of that member's lease.
 #[test]
 fn broken_vanished_session_without_a_wait() {
     let budget = Budget { vanish: 1, ahead: 1, ..CALM };
     broken(Broken::NoWaitForGone, group(2, 1, 4, budget), "G5");
 }
 
-/// The broken grant gives the token of the previous owner to the next owner.
+/// The broken grant does not set a new token, so the next owner gets the token of the previous
+/// owner.
 #[test]
 fn broken_grant_that_keeps_the_token() {
     let budget = Budget { ends: 1, ..CALM };
     broken(Broken::KeepsToken, group(2, 1, 4, budget), "G1");
 }
 
-/// An assignment that is based on v and created as v+2 loses the decisions of assignment v+1.
+/// A writer that makes an assignment from v and creates it as v+2 loses the changes of assignment
+/// v+1.
 #[test]
 fn broken_assignment_based_on_an_older_assignment() {
     let budget = Budget { ends: 1, ahead: 1, ..CALM };
     broken(Broken::SkipsNumber, group(2, 1, 5, budget), "G4");
 }
 
-/// If the newest assignment is deleted, the numbers of assignments start again at 1.
+/// If the compactor deletes the newest assignment, the numbers of assignments start again at 1.
 #[test]
 fn broken_compactor_that_deletes_the_newest() {
     let budget = Budget { compactions: 1, ..CALM };
@@ -241,7 +248,7 @@ fn broken_compactor_that_deletes_the_newest() {
 
 /// While a writer is paused, another member creates the assignment with the number that the writer
 /// intends to use, and a compactor deletes this assignment. The create of the paused writer then
-/// succeeds. Only the confirming LIST shows that a greater assignment exists.
+/// succeeds. Only the LIST that confirms this assignment shows that a greater assignment exists.
 #[test]
 fn broken_assignment_that_is_not_confirmed_by_a_list() {
     let budget = Budget { compactions: 1, ends: 1, ahead: 1, ..CALM };
@@ -256,31 +263,32 @@ fn broken_release_before_the_work_has_stopped() {
     broken(Broken::ReleasesFirst, group(2, 2, 5, budget), "G5");
 }
 
-/// The PUT of a release got no answer, and may have taken effect. A member that withdraws the
-/// release may work although the partition has another owner.
+/// The PUT of a release got no answer, and may have taken effect. If the member withdraws the
+/// release, it may work on the partition although the partition has another owner.
 #[test]
 fn broken_release_that_is_withdrawn() {
     let budget = Budget { lost: 1, leaves: 1, ..CALM };
     broken(Broken::TakesBack, group(2, 1, 4, budget), "G5");
 }
 
-/// If only the id identifies a session, a restarted member with the same id uses the partitions of
-/// its predecessor.
+/// If only the id identifies a session, a restarted member with the same id believes that it owns
+/// the partitions of its predecessor.
 #[test]
 fn broken_sessions_identified_only_by_id() {
     let budget = Budget { crashes: 1, vanish: 1, ..CALM };
     broken(Broken::IdsAlone, Group { reuses_ids: true, ..group(2, 1, 5, budget) }, "G1");
 }
 
-/// If a create alone makes a session join, a late create brings a compacted session back.
+/// If a session may join after its create alone, a late create makes a compacted session a member
+/// again.
 #[test]
 fn broken_session_that_joins_by_its_create() {
     let budget = Budget { leaves: 1, swept: 1, twice: 1, ..CALM };
     broken(Broken::JoinsByCreate, group(2, 1, 5, budget), "R3");
 }
 
-/// If a member follows assignments while it seals its session, it may believe in partitions that
-/// the next assignment gives to another member.
+/// A member that reads assignments while it seals its session may believe that it owns partitions
+/// that the next assignment grants to another member.
 #[test]
 fn broken_member_that_follows_during_its_seal() {
     let budget = Budget { lost: 1, leaves: 1, ..CALM };

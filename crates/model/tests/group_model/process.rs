@@ -1,5 +1,5 @@
-//! One member: the real machines of its session and of its membership, and the part of the driver
-//! that affects the model.
+//! One member in the model: the real state machines of its session and its membership, and the
+//! parts of the driver that affect the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
@@ -21,7 +21,8 @@ use super::store::{Data, Object};
 
 const RULES: Rules = Rules { observer: false, verify_renewals: false, takeover_delay: false };
 
-/// The machines of a member.
+/// The state machines of a membership: they read and plan assignments, and keep the owned
+/// partitions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Machines {
     participant: Participant,
@@ -60,26 +61,29 @@ impl DerefMut for Machines {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Process {
     pub id: SessionId,
-    /// The machine of the member's session. A session is the leadership of a separate election.
+    /// The state machine of the member's session. A session is the leadership of a separate
+    /// election.
     pub lease: SingleCandidate,
     /// Number of nonces that the process has drawn.
     drawn: u8,
     /// Nonces of the attempts to create the session.
     sent: Vec<Nonce>,
-    /// Heartbeat of the write that extended the lease. `None` after the end of the lease.
+    /// Heartbeat of the last write that extended the lease. `None` before the session was granted,
+    /// and after the end of the lease.
     pub runs: Option<u64>,
-    /// Nonce of the session, after the session was granted.
+    /// Nonce of the session. `None` before the session was granted.
     pub nonce: Option<Nonce>,
-    /// Broken: the process treats sessions with the same id as the same session.
+    /// True in a broken variant: the process treats sessions with the same id as the same session.
     pub ids_alone: bool,
-    /// The machines of the membership, after the session was granted.
+    /// The state machines of the membership. `None` before the session was granted.
     pub participant: Option<Machines>,
-    /// The last contents that the process knows to be in the session's object.
+    /// The contents that the store has confirmed last for the session's object.
     pub written: Option<Data>,
-    /// Contents of the session's object that the process has sent, each with its heartbeat.
+    /// Contents of the session's object that the process has sent, each with the heartbeat of the
+    /// write.
     wrote: Vec<(u64, Data)>,
-    /// Broken: the state of the machines before the last release. The process can return to this
-    /// state.
+    /// The state of the membership before the last release. In a broken variant, the process can
+    /// return to this state.
     before: Option<Box<Machines>>,
     pub leaving: bool,
     /// The greatest assignment that this process has seen in former sessions.
@@ -113,7 +117,7 @@ impl Process {
         process
     }
 
-    /// Returns the restarted process, which uses this id.
+    /// Returns the process after a restart. Its next session uses this id.
     pub fn again(&self, id: SessionId) -> Process {
         let mut next = Process::new(0, self.drawn);
         (next.id, next.ids_alone) = (id, self.ids_alone);
@@ -132,14 +136,15 @@ impl Process {
         self.written.as_ref().and_then(|it| it.seen) == self.data().seen
     }
 
-    /// Draws a nonce that no other process draws.
+    /// Draws a nonce that no process has drawn before.
     pub fn draw(&mut self) -> Nonce {
         self.drawn += 1;
         let id = self.id.bits() % 4;
         Nonce::from_bits(id * 100 + u128::from(self.drawn))
     }
 
-    /// Skips waits of the lease's machine that have no effect in this model.
+    /// Skips the steps of the lease's machine that have no effect in this model: the draw of a
+    /// nonce, and the pause before a retry.
     fn settle(&mut self) {
         loop {
             match self.lease.step() {
@@ -180,7 +185,7 @@ impl Process {
         self.settle();
     }
 
-    /// Returns the request of the lease's machine.
+    /// Returns the request that the machine of the session's lease sends next.
     pub fn request(&self) -> Option<Request> {
         match self.lease.step() {
             Step::Request(request) => Some(request),
@@ -188,12 +193,13 @@ impl Process {
         }
     }
 
-    /// Returns whether the lease's machine waits for an input.
+    /// Returns whether the lease runs and no request for it is in progress, so that the process may
+    /// renew.
     pub fn may_renew(&self) -> bool {
         self.lease.step() == Step::Wait(Wait::Lead)
     }
 
-    /// Returns the contents that the session should have.
+    /// Returns the contents that the next write of the session must have.
     pub fn data(&self) -> Data {
         let Some(participant) = &self.participant else { return Data::default() };
         let releases = participant.holdings().releasing().iter().map(|(it, _)| *it).collect();
@@ -209,7 +215,8 @@ impl Process {
         data
     }
 
-    /// Releases a partition after the work has stopped.
+    /// Releases a partition after the work has stopped. `takes_back` is true in a broken variant,
+    /// in which the member can withdraw the release.
     pub fn stop(&mut self, release: Release, takes_back: bool) {
         if takes_back {
             self.before = self.participant.clone().map(Box::new);
@@ -219,13 +226,14 @@ impl Process {
         }
     }
 
-    /// Restores the state before the last release.
+    /// Withdraws the last release: restores the state before it.
     pub fn take_back(&mut self) {
         self.participant = self.before.take().map(|it| *it).or_else(|| self.participant.take());
     }
 
-    /// Returns whether the process must write its session, because the session's object lacks a
-    /// release or the end of the membership. A newly seen assignment alone does not cause a write.
+    /// Returns whether the process must write its session, because the session's object does not
+    /// yet contain a release or the wish to leave. A newly seen assignment alone does not cause a
+    /// write.
     pub fn has_news(&self) -> bool {
         let said = |it: &Data| (it.releases.clone(), it.leaving);
         self.written.as_ref().map(said) != Some(said(&self.data()))
@@ -236,8 +244,8 @@ impl Process {
         self.runs.is_some() && self.participant.as_ref().and_then(owns) == Some(release.token)
     }
 
-    /// Plans an assignment after a round. If `any_token` is true, the plan treats the release of
-    /// any token as the release of the newest token.
+    /// Plans an assignment after a round. `any_token` is true in a broken variant, in which the
+    /// plan treats a release under any token as a release under the newest token.
     pub fn plan(&mut self, partitions: u8, any_token: bool) {
         let nonce = self.draw();
         let Some(participant) = &mut self.participant else { return };
@@ -251,7 +259,7 @@ impl Process {
         }
         let names = || (0..partitions).map(|it| it.to_string().into()).collect();
         let planned = participant.plan(&planner, &evidence, names, nonce);
-        // Without a plan the nonce is unused, so the next call may draw it.
+        // If no assignment was planned, the nonce is unused, so the next call may draw it again.
         if !planned {
             self.drawn -= 1;
         }
@@ -276,7 +284,8 @@ impl Process {
         participant.known().is_none_or(|known| next(known).is_some())
     }
 
-    /// Returns the sessions with a changed tag. The process reads each of them in the round.
+    /// Returns the sessions with a tag that has changed since the process read them. The process
+    /// reads these sessions in the round.
     pub fn due(&self, sessions: &BTreeMap<SessionId, HashedArc<Object>>) -> BTreeSet<SessionId> {
         let Some(participant) = &self.participant else { return BTreeSet::new() };
         let changed = |(id, object): &(&SessionId, &HashedArc<Object>)| {

@@ -13,17 +13,18 @@ use super::setting::{Broken, Group};
 use super::store::Wire;
 use super::world::{Action, Serving, World};
 
-/// A restore in progress.
+/// A restore that an operator has begun and must still complete.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Restoring {
     held: HashedArc<Assignment>,
-    /// Sessions that were listed after the hold (rule D9 of docs/design/groups.md).
+    /// Sessions that existed when the hold was confirmed. The hold is the first assignment of the
+    /// restore (rule D9 of docs/design/groups.md).
     listed: BTreeSet<Session>,
 }
 
 impl Group {
-    /// Lets all members join. The first member assigns the partitions, and its session shows this
-    /// assignment.
+    /// Lets all members join. The first member then assigns the partitions, and writes the number
+    /// of its assignment into its session.
     pub fn assign(&self, world: &mut World) {
         for who in 0..world.processes.len() {
             while world.processes[who].written.is_none() {
@@ -80,8 +81,9 @@ impl Group {
         let left = restoring.listed.iter().filter(live).filter(|it| !knows(it) && !spares);
         let left: Vec<_> = left.collect();
         actions.extend(left.iter().map(|it| Action::Swept(it.id)));
-        // In these two broken variants, the restore continues although leases run. One ignores the
-        // leases. The other deposes no member, so the members renew their leases during the wait.
+        // In these two broken variants, the restore continues although leases run. In the variant
+        // `NoWaitForOwners` it ignores the leases. In `NoSweep` it deposes no member, so the
+        // members renew their leases during the wait.
         let ends = [Broken::NoWaitForOwners, Broken::NoSweep].contains(&self.broken);
         let over = |it: &Session| world.runs(*it).is_none() || knows(it) || ends;
         let releases = self.broken != Broken::NeverReleases;
@@ -108,7 +110,8 @@ impl Group {
         }
         let held = HashedArc::new(held);
         self.serve_write(world, Wire::Assignment(held.clone()), serving);
-        // After any answer to the write, the operator reads the hold back and confirms it.
+        // After any answer to the write, the operator reads the hold and confirms it. So only the
+        // state of the store counts here.
         if world.store.newest().is_some_and(|it| **it == *held) {
             world.left.restores -= 1;
             let sessions = world.store.sessions.iter();
@@ -130,9 +133,9 @@ impl Group {
 }
 
 impl World {
-    /// Returns whether all processes knew the newest assignment when they began their actions. Only
-    /// then must members detect a deletion of this assignment (rules D1 to D12 of
-    /// docs/design/groups.md).
+    /// Returns whether members must detect a deletion of the newest assignment now (D1 to D12).
+    /// Each process must know this assignment, or must not have begun to read sessions or to create
+    /// an assignment. No late write of an assignment may be pending.
     fn is_settled(&self) -> bool {
         let knows = |it: &Participant| it.known().map(|it| it.epoch) == self.ghost.greatest;
         let has_read = |it: &Participant| {

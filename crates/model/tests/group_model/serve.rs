@@ -1,4 +1,5 @@
-//! The store's answers to requests, and the changes that a broken process makes to these answers.
+//! The store's answers to the requests of a process. In a broken variant, the process changes some
+//! of these answers.
 
 use tenure::protocol::message::Answer;
 use tenure_groups::protocol::Assignment;
@@ -41,7 +42,7 @@ impl Group {
         }
     }
 
-    /// Serves the request about an assignment or a session.
+    /// Serves the request of process `who` about an assignment or a session.
     pub fn ask(&self, world: &mut World, who: usize, serving: Serving) {
         let Some(participant) = &world.processes[who].participant else { return };
         match participant.step() {

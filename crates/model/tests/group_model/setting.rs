@@ -1,6 +1,6 @@
-//! The settings of a run of the checker.
+//! The settings with which the model checker explores a group.
 
-/// The setting of a run, which the checker explores completely.
+/// One setting. The model checker explores all states of a group with this setting.
 #[derive(Debug, Clone)]
 pub struct Group {
     pub members: u8,
@@ -8,47 +8,49 @@ pub struct Group {
     /// The greatest number of an assignment in the model.
     pub last: u64,
     pub budget: Budget,
-    /// True if a restarted member uses its old id again after the object with this id was deleted.
+    /// True if a restarted member uses the id of its old session again, after the object of that
+    /// session was deleted.
     pub reuses_ids: bool,
-    /// True if a restarted member is the same process and remembers the assignments that it read.
+    /// True if a restarted member remembers the assignments that it has read, because its process
+    /// still runs.
     pub remembers: bool,
-    /// True if member 1 owns all partitions by assignment 2 at the start. The other members have
-    /// then joined, and have read no assignment.
+    /// True if at the start member 1 owns all partitions by assignment 2. The other members have
+    /// joined, but have read no assignment.
     pub assigned: bool,
     pub broken: Broken,
     pub always: Vec<&'static str>,
     pub sometimes: Vec<&'static str>,
 }
 
-/// Number of events of each kind.
+/// The number of events of each kind that may occur on a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Budget {
-    /// Writes with a lost answer. They arrive later, or never.
+    /// Writes that get no answer. Such a write takes effect later, or never.
     pub lost: u8,
-    /// Writes with a copy that arrives later.
+    /// Writes that the store answers and may apply a second time later.
     pub twice: u8,
     /// Leases that end although their members run.
     pub ends: u8,
     pub crashes: u8,
     pub leaves: u8,
-    /// Partitions that their owners release without a revocation.
+    /// Releases of partitions without a revocation.
     pub gives: u8,
     pub depositions: u8,
-    /// Sessions that other programs delete.
+    /// Deletions of sessions by other programs.
     pub vanish: u8,
-    /// Assignments that are compacted.
+    /// Deletions of assignments by a compactor.
     pub compactions: u8,
-    /// Ended sessions that are compacted.
+    /// Deletions of ended sessions by a compactor.
     pub swept: u8,
-    /// Members that plan although another member is the coordinator.
+    /// Decisions of a member to plan although another member is the coordinator.
     pub ahead: u8,
-    /// Changes by an operator.
+    /// Changes of the group by an operator.
     pub operations: u8,
     /// Deletions of the newest assignment by other programs.
     pub deletions: u8,
     /// Deletions of all assignments by other programs.
     pub wipes: u8,
-    /// Deletions of the whole prefix.
+    /// Deletions of all objects of the group by other programs.
     pub losses: u8,
     /// Failed reads of sessions.
     pub unread: u8,
@@ -57,43 +59,43 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Returns whether other programs may delete assignments.
+    /// Returns whether other programs may still delete assignments.
     pub fn deletes(&self) -> bool {
         self.deletions + self.wipes + self.losses > 0
     }
 }
 
-/// A rule that the model omits.
+/// A broken variant of the model: the rule that it omits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Broken {
     Nothing,
     /// Sessions are identified only by their ids.
     IdsAlone,
-    /// Members treat the release of another token as the release of the current token.
+    /// Members treat a release under another token as a release under the current token.
     AnyToken,
     /// Members treat a lapsed session as ended without a seal.
     NoSeal,
-    /// Members do not wait for the lease of a deposed session.
+    /// Members do not wait until the lease of a deposed session has ended.
     NoWaitForDeposed,
-    /// Members do not wait for the lease of a deleted session.
+    /// Members do not wait until the lease of a deleted session has ended.
     NoWaitForGone,
-    /// A grant keeps the token of the previous owner.
+    /// A grant does not change the token of the partition.
     KeepsToken,
-    /// An assignment based on v is created as v+2.
+    /// A writer makes an assignment from assignment v, and creates it as v+2.
     SkipsNumber,
     /// The compactor deletes the newest assignment.
     CompactsNewest,
-    /// Members treat an assignment as confirmed without the LIST.
+    /// Members treat an assignment as confirmed without a LIST.
     NoConfirm,
-    /// A release is written before the work has stopped.
+    /// A member writes a release before its work on the partition has stopped.
     ReleasesFirst,
     /// A member withdraws a release whose PUT got no answer.
     TakesBack,
-    /// A member treats its session as joined after the create.
+    /// A session may join after its create alone, without the second write.
     JoinsByCreate,
     /// A member follows assignments while it seals its session.
     FollowsItsSeal,
-    // The following variants break rules about deletions, D1 to D12.
+    // The following variants break rules D1 to D12, about deletions and restores.
     /// A seal drops the greatest assignment that the member has seen.
     SealsForget,
     /// A process that joins again forgets the greatest assignment that it has seen.
@@ -108,20 +110,23 @@ pub enum Broken {
     OperatesBlindly,
     /// The compactor deletes sessions that show a greater assignment than the newest existing one.
     CompactsEvidence,
-    /// The numbers of a restore continue below the greatest seen assignment.
+    /// The first assignment of a restore does not get a number above the greatest assignment that
+    /// was seen.
     RestoresBelow,
-    /// Members plan from the hold of a restore (rule D9 of docs/design/groups.md).
+    /// Members plan from the hold, the first assignment of a restore (rule D9 of
+    /// docs/design/groups.md).
     HoldsNothing,
-    /// A restore deposes no session (omits D10, the sweep).
+    /// A restore deposes no session, so it omits the sweep (D10).
     NoSweep,
-    /// A restore waits for no lease.
+    /// A restore does not wait until the leases of deposed members have ended (omits D11).
     NoWaitForOwners,
-    /// A restore ends with its hold, and never releases the partitions.
+    /// A restore never creates the assignment after its hold (omits D12).
     NeverReleases,
 }
 
 impl Broken {
-    /// Returns whether a round may give new information although no session changes.
+    /// Returns whether a round may give new information although no session has changed since the
+    /// last read.
     pub fn looks_anew(self) -> bool {
         self != Broken::Nothing && self < Broken::SealsForget
     }

@@ -80,7 +80,7 @@ impl Group {
         }
     }
 
-    /// Applies an action that involves only the store.
+    /// Applies an action that changes only the store, and no process of the group.
     fn elsewhere(&self, world: &mut World, action: Action) {
         match action {
             Action::Depose(id) => {
@@ -148,7 +148,7 @@ impl Group {
         }
     }
 
-    /// Applies a write, and checks the changes that it causes.
+    /// Applies a write to the store, and checks the invariants of the resulting change.
     pub fn write(&self, world: &mut World, wire: Wire) -> bool {
         let newest = world.store.newest().cloned();
         let created = match &wire {
@@ -210,7 +210,7 @@ impl Group {
         }
     }
 
-    /// Serves the request of the lease.
+    /// Serves the request that the machine of the session's lease sends.
     fn lease(&self, world: &mut World, who: usize, serving: Serving) {
         let process = &mut world.processes[who];
         let Some(request) = process.request() else { return };
@@ -259,8 +259,8 @@ impl Group {
         });
     }
 
-    /// Lets each process continue while it has only one possible step, and drops the pending writes
-    /// that can never take effect.
+    /// Lets each process continue as long as it has only one possible step. Drops the pending
+    /// writes that can never take effect.
     fn settle(&self, world: &mut World) {
         for who in 0..world.processes.len() {
             loop {
@@ -271,8 +271,9 @@ impl Group {
                     }
                     Some(ParticipantStep::Pause) => participant(world, who, Participant::resume),
                     Some(ParticipantStep::Failed(_)) => {
-                        // Another program deleted the newest assignment. The member may try again,
-                        // because a greater assignment exists.
+                        // The member has failed, because another program deleted the newest
+                        // assignment. The member may start again if a greater assignment exists
+                        // now.
                         let greatest = world.processes[who].greatest();
                         if world.store.newest().map(|it| it.epoch) <= greatest {
                             world.ghost.broken.insert("failed");
@@ -285,8 +286,8 @@ impl Group {
             }
         }
         let store = &world.store;
-        // A late create can write the number of an assignment again only after the compaction of
-        // that assignment.
+        // A late create of an existing assignment can take effect only after a compactor has
+        // deleted this assignment.
         let compacts = world.left.compactions > 0;
         world.wires.retain(|wire| match wire {
             Wire::Assignment(_) => compacts || store.accepts(wire),

@@ -27,7 +27,7 @@ pub struct Object {
     etag: ETag,
 }
 
-/// The ends that a session's object can show.
+/// The ways in which a session can end, as its object shows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum End {
     Resigned,
@@ -43,12 +43,12 @@ pub struct Data {
     pub seen: Option<Epoch>,
 }
 
-/// A pending write that its sender has abandoned. The write may arrive later.
+/// A pending write. Its sender no longer waits for the answer, and the write may take effect later.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Wire {
     Assignment(HashedArc<Assignment>),
-    /// Write of a session's object. The condition of the write is this ETag, or `None` for the
-    /// absence of the object.
+    /// A write of a session's object. It takes effect only if the object has this ETag, or if the
+    /// ETag is `None` and no object exists.
     Session(SessionId, Option<ETag>, Object),
 }
 
@@ -77,7 +77,8 @@ impl Object {
         }
     }
 
-    /// Returns the greatest assignment that the member of the session has seen.
+    /// Returns the greatest assignment that the session's member has seen, according to this
+    /// object.
     pub fn seen(&self) -> Option<Epoch> {
         self.data.as_ref().and_then(|data| data.seen)
     }
@@ -88,8 +89,8 @@ impl Object {
         Sighting { epoch: Epoch::FIRST, etag: self.etag(), seen }
     }
 
-    /// Returns the sealed object, with the greatest assignment that its member has seen. If
-    /// `forgets` is true, the sealed object does not show this assignment.
+    /// Returns the object after its seal. The seal keeps the greatest assignment that the member
+    /// has seen, unless `forgets` is true.
     pub fn sealed(&self, ended: End, forgets: bool) -> Object {
         let seen = self.seen().filter(|_| !forgets);
         let data = seen.map(|seen| Data { seen: Some(seen), ..Data::default() });

@@ -1,4 +1,4 @@
-//! The state that the checker explores, and its possible actions.
+//! The states that the model checker explores, and the actions that are possible in each state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use super::store::{End, Object, Store, Wire};
 pub struct World {
     pub store: Store,
     pub processes: Vec<HashedArc<Process>>,
-    /// Pending writes that their senders have abandoned.
+    /// Pending writes. Their senders no longer wait for the answers.
     pub wires: Vec<Wire>,
     pub left: Budget,
     /// The newest assignment that an operator has read.
@@ -29,33 +29,34 @@ pub struct World {
     pub ghost: HashedArc<Ghost>,
 }
 
-/// Facts about the path of the model so far. No process knows them.
+/// Facts about the path to this state, for the checks of invariants. No process knows these facts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Ghost {
-    /// Owner of each token, recorded at the first LIST that confirmed the grant.
+    /// The session that was granted a partition under a token. Recorded at the first LIST that
+    /// confirmed the grant.
     pub granted: BTreeMap<(PartitionNumber, Epoch), Session>,
-    /// The first session that believed in each token. Recorded only in models whose broken rule
-    /// lets a member take another session for its own.
+    /// The first session that believed that it owns a partition under a token. Needed only if the
+    /// broken rule lets a member mistake another session for its own.
     pub believed: BTreeMap<Release, Nonce>,
     /// Releases of partitions, recorded after the work of the owner has stopped.
     pub stopped: BTreeSet<(Session, Release)>,
     /// Ended sessions, with the newest assignment at the time of their end. Recorded only if
     /// sessions are compacted.
     pub ended: BTreeMap<Session, Option<Epoch>>,
-    /// The greatest assignment ever created.
+    /// The greatest assignment that was ever created.
     pub greatest: Option<Epoch>,
     pub broken: BTreeSet<&'static str>,
     pub seen: BTreeSet<&'static str>,
 }
 
-/// A possible action. Each `usize` is an index into a list of [`World`].
+/// A possible action. Each `usize` is an index into `processes` or, for `Arrives`, into `wires`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// The store applies and answers the request of the lease's machine. If this machine waits, it
-    /// first starts a renewal.
+    /// The store applies and answers the request of the lease's machine of a process. If the
+    /// machine has no request, it first starts a renewal.
     Lease(usize, Serving),
     Resign(usize, Serving),
-    /// The store applies and answers the request of the membership's machine.
+    /// The store applies and answers the request of the membership's machine of a process.
     Ask(usize, Serving),
     Poll(usize),
     List(usize),
@@ -75,11 +76,12 @@ pub enum Action {
     OperatorReads,
     OperatorWrites(operation::Mark, Serving),
     OperatorAdds,
-    /// Other programs delete the newest assignment, all assignments, or the whole prefix.
+    /// Other programs delete the newest assignment (`Delete`), all assignments (`Wipe`), or all
+    /// objects (`Lose`).
     Delete,
     Wipe,
     Lose,
-    /// The steps of a restore.
+    /// The three steps of a restore: the hold, the deposition of a session, and the release.
     Hold(Serving),
     Swept(SessionId),
     Release(Serving),
@@ -140,7 +142,7 @@ impl Group {
         }
         let runs = process.runs.is_some();
         // A restore waits until the leases of deposed members have ended. So these leases may end
-        // even if the budget for ends of leases is used up.
+        // even if no other lease may end any more.
         let waited = world.restoring.is_some() && world.is_over(process);
         if runs && (world.left.ends > 0 || waited) {
             actions.push(Action::LeaseEnds(who));
@@ -157,8 +159,8 @@ impl Group {
     pub fn group_actions(&self, world: &World, who: usize, actions: &mut Vec<Action>) {
         let process = &world.processes[who];
         let Some(participant) = &process.participant else { return };
-        // A member acts only after its session shows the join. After the member has sent the seal
-        // of its session, it does not act, because the session may have ended.
+        // A member acts only after the second write of its session, with which it joins. It does
+        // not act after it has sent the seal of its session, because the session may have ended.
         let over = process.resigning && self.broken != Broken::FollowsItsSeal;
         if process.written.is_none() || over {
             return;
@@ -208,7 +210,8 @@ impl Group {
             }
             return;
         }
-        // A broken process may get new information from contents that it has already read.
+        // In a broken variant, a process may draw new conclusions from sessions that it has already
+        // read.
         if self.broken.looks_anew() || process.has_to_look(&world.store.sessions) {
             actions.push(Action::Round(who));
         }
@@ -217,8 +220,8 @@ impl Group {
         }
     }
 
-    /// Returns the action that becomes possible for `session` because time passes. The clock rates
-    /// stay within the drift bound.
+    /// Returns the action for `session` that becomes possible because time passes. The model
+    /// assumes that the rates of the clocks stay within the drift bound.
     fn time_actions(&self, world: &World, who: usize, session: Session) -> Option<Action> {
         let participant = world.processes[who].participant.as_ref()?;
         if participant.sessions().has_ended(session) {
@@ -306,8 +309,8 @@ impl World {
         object.is_none_or(|it| Some(it.nonce) != process.nonce || it.ended.is_some())
     }
 
-    /// Returns the heartbeat of the write that extended the lease of this session, if the lease
-    /// runs.
+    /// Returns the heartbeat of the last write that extended the lease of this session. Returns
+    /// `None` if the lease does not run.
     pub fn runs(&self, session: Session) -> Option<u64> {
         let own = |it: &&HashedArc<Process>| {
             it.participant.as_ref().is_some_and(|it| it.own_session() == session)
@@ -315,7 +318,8 @@ impl World {
         self.processes.iter().find(own)?.runs
     }
 
-    /// If the broken rule confuses sessions, checks that each token belongs to one session (G1).
+    /// Checks that under each token only one session believes that it owns the partition (G1).
+    /// Needed only if the broken rule confuses sessions.
     pub fn note_beliefs(&mut self) {
         for process in &self.processes {
             let (Some(participant), Some(nonce)) = (&process.participant, process.nonce) else {
@@ -329,8 +333,8 @@ impl World {
         }
     }
 
-    /// Records the newest assignment at the end of each session. Rule R3 of docs/design/groups.md
-    /// forbids that a later assignment adds an ended session.
+    /// Records each newly ended session with the newest assignment. By rule R3 of
+    /// docs/design/groups.md, no later assignment may add that session.
     pub fn note_ends(&mut self) {
         let ends = |it: &Object| matches!(it.ended, Some(End::Resigned | End::Lapsed));
         let ended = self.store.sessions.iter().filter(|(_, it)| ends(it));
