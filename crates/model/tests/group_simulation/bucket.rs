@@ -1,4 +1,5 @@
-//! The bucket of a run. The bucket behaves correctly, unless the plan breaks it on purpose.
+//! The simulated bucket of a run. It behaves correctly, unless the plan of the run breaks it on
+//! purpose.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -34,7 +35,7 @@ pub enum Reply {
 }
 
 impl Bucket {
-    /// Returns the newest assignment.
+    /// Returns the epoch of the newest existing assignment.
     pub fn newest(&self) -> Option<Epoch> {
         self.objects.keys().filter_map(|key| epoch_of(key)).max()
     }

@@ -1,5 +1,5 @@
-//! The invariants and rules of docs/design/groups.md, according to the true state of the bucket and
-//! the processes.
+//! Checks the invariants and rules of docs/design/groups.md. The checks use the true state of the
+//! bucket and the processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,22 +26,23 @@ pub const PREFIX: &str = "app/";
 pub struct Book {
     /// Sealed sessions.
     ended: BTreeSet<Session>,
-    /// Live sessions that other programs deleted. Each value is the time of the deletion and the
-    /// validity of the session.
+    /// Live sessions that other programs deleted, with the time of the deletion and the validity of
+    /// the session.
     gone: BTreeMap<Session, (Duration, Duration)>,
     released: BTreeSet<(Session, Release)>,
-    /// Process of each session.
+    /// The process that created each session.
     pub holders: BTreeMap<SessionId, Who>,
-    /// For each partition, the greatest token that a process believed in, and the process.
+    /// For each partition, the greatest token under which a process believed that it owned the
+    /// partition, and that process.
     believed: BTreeMap<u32, (Epoch, Who)>,
-    /// The greatest assignment ever created, and its body.
+    /// The greatest assignment that was ever created, and its body.
     pub greatest: Option<(Epoch, Bytes)>,
     /// The greatest assignment that other programs deleted.
     pub deleted: Option<Epoch>,
 }
 
 impl Book {
-    /// Records that other programs deleted the object at `key`, if it is a live session.
+    /// If the object at `key` is a live session, records that other programs have deleted it.
     pub fn vanished(&mut self, key: &str, body: &[u8]) {
         let read = session_of(key).and_then(|id| session_in(id, body));
         if let Some((session, None, _)) = read {
@@ -51,7 +52,8 @@ impl Book {
         }
     }
 
-    /// Returns whether rule R1 allows another session to receive a partition that `session` owns.
+    /// Returns whether `session` may lose the partition of `release` to another session, by rule
+    /// R1.
     fn may_leave(&self, session: Session, release: Release) -> bool {
         let waited = |(at, validity): &(Duration, Duration)| now() - *at >= *validity;
         self.ended.contains(&session)
@@ -67,12 +69,14 @@ impl State {
         decode(&key, &self.bucket.objects[&key].0)
     }
 
-    /// Returns whether the newest existing assignment is greater than all deleted ones.
+    /// Returns whether the newest existing assignment is greater than each assignment that other
+    /// programs have deleted.
     pub fn is_repaired(&self) -> bool {
         self.book.deleted.is_none_or(|deleted| self.bucket.newest() > Some(deleted))
     }
 
-    /// Returns whether an existing session records that its member has seen this assignment.
+    /// Returns whether an existing session shows that its member has seen this assignment or a
+    /// greater one.
     pub fn sessions_show(&self, epoch: Epoch) -> bool {
         self.bucket.objects.iter().any(|(key, (body, _))| {
             let data = session_of(key).and_then(|id| session_in(id, body)).map(|it| it.2);
@@ -82,8 +86,8 @@ impl State {
     }
 
     /// Returns whether a read of this session must succeed. If other programs deleted the newest
-    /// assignments, members detect the deletion only by a session that records a greater assignment
-    /// than the newest remaining one. So reads of sessions must not fail then.
+    /// assignments, only a session that shows a greater assignment lets members detect the
+    /// deletion. So during this time the reads of sessions must succeed.
     pub fn must_be_read(&self, key: &str) -> bool {
         session_of(key).is_some() && !self.is_repaired() && self.bucket.newest().is_some()
     }
@@ -112,7 +116,8 @@ pub fn decode(key: &str, body: &[u8]) -> Option<Assignment> {
     Some(AssignmentRecord::decode(epoch_of(key)?, body).ok()?.assignment)
 }
 
-/// Returns the session of a body, its end if it has ended, and its data.
+/// Returns the session that an object contains, the end of the session if it has ended, and its
+/// data.
 fn session_in(id: SessionId, body: &[u8]) -> Option<(Session, Option<String>, Value)> {
     let body: Value = serde_json::from_slice(body).ok()?;
     let nonce = u128::from_str_radix(body["nonce"].as_str()?, 16).ok()?;
@@ -121,7 +126,7 @@ fn session_in(id: SessionId, body: &[u8]) -> Option<(Session, Option<String>, Va
     Some((Session { id, nonce: Nonce::from_bits(nonce) }, ended, body["data"].clone()))
 }
 
-/// Checks a write of an object. `before` is the previous content.
+/// Checks the write of an object by a process.
 pub fn written(world: &Arc<World>, process: Who, key: &str, body: &[u8]) {
     if let Some(id) = session_of(key) {
         session_written(world, process, id, body);
@@ -170,7 +175,8 @@ fn assignment_written(world: &Arc<World>, key: &str, body: &[u8]) {
     let mut state = world.state();
     let before = after.epoch.get().checked_sub(1).map(assignment_key);
     let before = before.and_then(|key| Some((state.bucket.objects.get(&key)?.0.clone(), key)));
-    // If other programs deleted the previous assignment, the check takes its body from the book.
+    // If other programs deleted the previous assignment, the check uses the body that it has
+    // recorded in `book`.
     let before = before.or_else(|| {
         let (epoch, body) = state.book.greatest.clone()?;
         (epoch.next() == Some(after.epoch)).then(|| (body, assignment_key(epoch.get())))
@@ -178,7 +184,7 @@ fn assignment_written(world: &Arc<World>, key: &str, body: &[u8]) {
     if state.book.greatest.as_ref().is_none_or(|(epoch, _)| *epoch <= after.epoch) {
         state.book.greatest = Some((after.epoch, Bytes::copy_from_slice(body)));
     }
-    // If a greater assignment exists, the writer based this assignment on a compacted assignment.
+    // If a greater assignment exists, a compactor deleted the assignment with this number earlier.
     // No member will confirm the new assignment, so the check ignores it.
     if state.bucket.newest() != Some(after.epoch) {
         return;
@@ -187,8 +193,8 @@ fn assignment_written(world: &Arc<World>, key: &str, body: &[u8]) {
         drop(state);
         return world.fail("D2", format!("{key} was deleted and created again"));
     }
-    // A restore takes each partition from its owner without a release, and waits for the lease of
-    // the owner afterwards. So rule R1 does not apply to the assignment of a restore.
+    // A restore takes each partition from its owner without a release, and then waits until the
+    // owner's lease has ended. So rule R1 does not apply to the first assignment of a restore.
     let before = before.filter(|_| after.restoring.is_none());
     let Some(before) = before.and_then(|(body, before)| decode(&before, &body)) else { return };
     let book = &state.book;
@@ -201,7 +207,8 @@ fn assignment_written(world: &Arc<World>, key: &str, body: &[u8]) {
     }
 }
 
-/// Checks a deletion of these keys before it takes effect.
+/// Checks before a deletion of these keys takes effect that it does not delete the newest
+/// assignment (G3).
 pub fn deleting(world: &World, keys: &[String]) {
     let newest = {
         let state = world.state();
@@ -212,8 +219,8 @@ pub fn deleting(world: &World, keys: &[String]) {
     }
 }
 
-/// Checks the write of a process that believes that it owns the partition. The process writes with
-/// the token of the partition.
+/// Checks a write of the application of `process`, with the token of a partition that the process
+/// believes it owns.
 pub fn believes(world: &World, process: Who, partition: &Partition) {
     let (number, token) = (partition.number().0, partition.token());
     for (other, its) in world.running(|it| it.who != process && it.number == number) {

@@ -13,7 +13,7 @@ use super::plan::Broken;
 use super::process::{Slot, spawn, start_on};
 use super::world::{Who, World};
 
-/// The keys that other programs delete.
+/// The objects that other programs delete in one fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Deletion {
     Newest,
@@ -21,8 +21,9 @@ enum Deletion {
     Prefix,
 }
 
-/// Deletes assignments, but only if a remaining object shows that an assignment is missing (rules
-/// D1 to D12 of docs/design/groups.md). No process starts during the deletion.
+/// Deletes assignments as another program would. Does so only if members must detect the deletion
+/// by a remaining object or their memory (rules D1 to D12 of docs/design/groups.md). No process
+/// starts during the deletion.
 pub async fn delete_assignments(world: &Arc<World>, slots: &mut [Slot]) {
     let deletion = match world.state().rng.u32(0..5) {
         0 | 1 => Deletion::Newest,
@@ -41,8 +42,8 @@ pub async fn delete_assignments(world: &Arc<World>, slots: &mut [Slot]) {
         Deletion::Prefix => "deletions of the prefix",
     });
     if deletion == Deletion::Prefix && !careless {
-        // The deletion removed all objects. A process that remembers the deleted assignment must
-        // record it in its new session before a process without this knowledge starts.
+        // The deletion removed all objects, so only running processes know the deleted assignment.
+        // One of them must write it into its new session before another process starts.
         let rejoined = |world: &World| {
             let state = world.state();
             state.sessions_show(newest) || state.is_repaired()
@@ -81,8 +82,8 @@ fn delete(world: &World, deletion: Deletion) -> Option<Epoch> {
     Some(newest)
 }
 
-/// Deletes one session. Does nothing while the sessions are needed to show a deletion of
-/// assignments.
+/// Deletes one session as another program would. Does nothing while members need the sessions to
+/// detect a deletion of assignments.
 pub fn delete_session(world: &World) {
     let state = &mut *world.state();
     if !state.is_repaired() {
@@ -100,7 +101,8 @@ pub fn delete_session(world: &World) {
     }
 }
 
-/// Waits up to four validities for the condition. Returns whether the condition became true.
+/// Waits for up to four validities until the condition is true. Returns whether the condition
+/// became true.
 async fn wait_until(world: &World, what: impl Fn(&World) -> bool) -> bool {
     let until = now() + world.plan.validity * 4;
     while !what(world) {
@@ -112,8 +114,8 @@ async fn wait_until(world: &World, what: impl Fn(&World) -> bool) -> bool {
     true
 }
 
-/// The operator restores the group up to two epochs above its greatest epoch. Sometimes the
-/// operator is killed during the restore.
+/// The operator restores the group above an epoch. This epoch is the greatest epoch of the group,
+/// or up to two numbers higher. Sometimes the operator is killed during the restore.
 pub fn restore_for_a_while(world: &Arc<World>, (who, group): &(Who, Group)) {
     let beyond = world.state().rng.u64(0..3);
     let patience = match world.chance(0.5) {
@@ -135,15 +137,15 @@ pub fn restore_for_a_while(world: &Arc<World>, (who, group): &(Who, Group)) {
 
 async fn restore(world: &World, group: &Group, beyond: u64) {
     let Some(above) = world.to_restore(beyond) else { return };
-    // The restore waits for the validity of the plan, because a deleted session may still be
-    // valid.
+    // The restore waits for the validity in the plan, because the lease of a deleted session may
+    // still run.
     if let Ok(GroupRestored::Restored(_)) = group.restore(above, world.plan.validity).await {
         world.count("restorings");
     }
 }
 
-/// Lets the operator restore the group until an assignment exists above all deleted assignments,
-/// and no restore is unfinished. Returns whether the operator succeeded in time.
+/// Lets the operator restore the group until no restore is unfinished, and an assignment above all
+/// deleted assignments exists. Returns whether the operator succeeded in time.
 pub async fn repair(world: &Arc<World>, restorer: Option<&(Who, Group)>) -> bool {
     let Some(restorer) = restorer else { return true };
     let until = now() + world.plan.validity * 30;
@@ -161,9 +163,9 @@ pub async fn repair(world: &Arc<World>, restorer: Option<&(Who, Group)>) -> bool
 }
 
 impl World {
-    /// Returns whether all processes would detect a deletion of the newest assignment. For this,
-    /// each member must have read the assignment, and a session must record it. Also, no pending
-    /// request may create an assignment of the same number, or delete this session.
+    /// Returns whether all processes would detect a deletion of the newest assignment. Each member
+    /// must have read the assignment, and a session must show it. Also, no pending request may
+    /// create an assignment up to this number, or create or delete a session.
     fn shows_the_newest(&self) -> bool {
         let state = self.state();
         let Some(newest) = state.bucket.newest() else { return false };
@@ -175,8 +177,8 @@ impl World {
             && state.sessions_show(newest)
     }
 
-    /// Returns the epoch above which the operator restores, or `None` if no partition was ever
-    /// assigned.
+    /// Returns the epoch that the operator passes to `restore`. Returns `None` if the group never
+    /// had an assignment.
     fn to_restore(&self, beyond: u64) -> Option<Epoch> {
         let state = self.state();
         let greatest = state.book.greatest.as_ref()?.0;

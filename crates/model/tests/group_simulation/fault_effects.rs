@@ -1,4 +1,5 @@
-//! The faults of processes, and the calm phase afterwards.
+//! The phase of a run in which faults occur, and the calm phase after it, in which no new fault
+//! occurs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use super::process::{Slot, start_another, start_on};
 use super::trouble::{self, Trouble, Whose};
 use super::world::{Who, World};
 
-/// Injects faults for the duration of the plan.
+/// Injects random faults until the time in the plan has passed.
 pub async fn inject(world: &Arc<World>, slots: &mut [Slot], restorer: Option<&(Who, Group)>) {
     while now() < world.plan.length {
         sleep(world.part(world.plan.every * 2)).await;
@@ -40,7 +41,8 @@ pub async fn inject(world: &Arc<World>, slots: &mut [Slot], restorer: Option<&(W
                     slot.group.leave_for(world.part(world.plan.validity * 2));
                 }
                 sleep(world.part(world.plan.validity)).await;
-                // If the old process is still leaving, the new member starts on another machine.
+                // If the old process still runs because it is leaving, start the new member on
+                // another machine.
                 let alive = world.state().machines[slot.who.0].alive;
                 *slot = match alive {
                     true => start_another(world),
@@ -122,7 +124,8 @@ fn cut_off(world: &Arc<World>, whom: Vec<Who>) {
     });
 }
 
-/// Deletes assignments, including the newest assignment.
+/// Deletes all assignments from time to time, including the newest. A correct compactor keeps the
+/// newest assignment.
 pub async fn compact_wrongly(world: Arc<World>) {
     loop {
         sleep(world.part(world.plan.validity * 6)).await;
@@ -135,7 +138,7 @@ pub async fn compact_wrongly(world: Arc<World>) {
     }
 }
 
-/// Writes an assignment that gives all partitions to the first member, without a plan.
+/// Writes an assignment that grants all partitions to the first member, against rule R1.
 fn take(world: &Arc<World>) {
     use tenure_groups::assignment_record::AssignmentRecord;
     let (key, body) = {
@@ -159,19 +162,22 @@ fn take(world: &Arc<World>) {
     checks::written(world, Who(0), &key, &body);
 }
 
-/// Ends all faults. Asserts that the group becomes balanced, and makes only necessary moves.
+/// Ends all faults. Then asserts that the group becomes balanced, and that a join, a restart, a
+/// death and a leave move only the necessary partitions.
 pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(Who, Group)>) {
     {
         let mut state = world.state();
         state.faults = false;
         state.troubles.clear();
     }
-    // Wait for stopped processes, outages and delayed requests. A delayed request may renew an
-    // abandoned session, which then counts as a member until it lapses.
+    // Wait until stopped processes run again, outages have ended and delayed requests have arrived.
+    // A delayed request may renew a session without a process, and this session then counts as a
+    // member until it lapses.
     let held_up = world.state().held_up_until.saturating_sub(now());
     sleep(held_up + world.plan.validity * 3).await;
     if world.plan.fails {
-        // After a failure, a member does not get the failed partition again for ten minutes.
+        // For ten minutes after failures of the work on partitions, the group may not be balanced
+        // (GC8).
         sleep(Duration::from_secs(600)).await;
     }
     if !repair(world, restorer).await {
@@ -219,8 +225,8 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
             );
         }
         let plan = &world.plan;
-        // Members check a silent session after half a validity. The other terms allow for the
-        // polls, the stop of the work, and the listings that follow.
+        // Members read a session that has not changed for half a validity. The other terms are the
+        // times for the polls, the stop of the work, and the listings.
         let soon = plan.validity / 2 + plan.poll * 10 + plan.stopping + listing(world) * 6;
         let had = before.values().any(|who| *who == gone.who);
         if !dies && had && now() - began > soon + plan.validity / 2 {
@@ -247,7 +253,8 @@ async fn unmarked(world: &Arc<World>) -> bool {
     true
 }
 
-/// Restarts a member while its partitions are reserved. Only this member may receive them.
+/// Restarts a member with `leave_for`, so its partitions are reserved. Asserts that this member
+/// gets them back, and that no other partition moves.
 async fn restarted(world: &Arc<World>, slots: &mut [Slot]) -> bool {
     let chosen = world.state().rng.usize(..slots.len());
     let before = world.owners();
@@ -289,7 +296,8 @@ fn moved(before: &BTreeMap<u32, Who>, world: &World) -> Vec<(u32, Who)> {
     moved.map(|(number, who)| (*number, *who)).collect()
 }
 
-/// Makes the session of `stays` unreadable. Other members must not wait for this session.
+/// Makes the session of the live member `stays` unreadable. The other members must not wait until
+/// they can read it.
 fn unread(world: &World, stays: &Slot) -> Option<u64> {
     let mut state = world.state();
     if world.plan.faults.trouble == 0 {
@@ -311,7 +319,8 @@ fn listing(world: &World) -> Duration {
     world.plan.rtt * (pages + 4)
 }
 
-/// Returns whether `members` live members share the partitions, and no move is pending.
+/// Returns whether the assignment has exactly `members` members, all of them are alive, and no
+/// partition must move.
 fn settled(world: &World, members: usize) -> bool {
     let state = world.state();
     let lives = |id| state.book.holders.get(&id).is_some_and(|who| state.machines[who.0].alive);
@@ -322,13 +331,15 @@ fn settled(world: &World, members: usize) -> bool {
     })
 }
 
-/// Waits until each partition has an owner and all members own equal numbers of partitions.
+/// Waits until each partition has an owner, and the numbers of partitions per member differ by at
+/// most one.
 async fn balanced(world: &Arc<World>, slots: &[Slot], when: &str) -> bool {
     let plan = &world.plan;
     let bound = plan.validity * 4 + plan.poll * 20 + plan.stopping + Duration::from_secs(65);
     let bound = bound + listing(world) * 20;
     let until = now() + bound;
-    // During a move, the numbers may be equal by chance. So two checks in a row must succeed.
+    // During a move, the group may seem to be balanced by chance. So two checks in a row must
+    // succeed.
     let mut seen = 0;
     loop {
         let owners = world.owners();

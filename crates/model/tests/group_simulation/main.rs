@@ -1,5 +1,5 @@
-//! Deterministic simulation of groups: the real driver of a group's members on one thread, with
-//! paused time, a seeded store and separate clocks.
+//! Deterministic simulation of groups. The real driver of each member runs on one thread, in paused
+//! time. The seed determines the faults of the store, and each machine has its own clocks.
 //!
 //! `SEEDS=2000 cargo test -p tenure-model --test group_simulation` runs 2,000 seeds from 0.
 //! `SEED=7` runs one seed and prints its timeline.
@@ -22,7 +22,7 @@ use tenure_model::seeds;
 use world::{Outcome, run};
 
 const DEFAULT_SEEDS: u64 = 100;
-/// Number of seeds that together must show every event.
+/// The number of seeds, from seed 0, that must together show every event of [`world::ALL_HAPPEN`].
 const ENOUGH_SEEDS: u64 = 100;
 
 #[test]
@@ -38,7 +38,8 @@ fn the_invariants_hold_under_faults() {
     }
     println!("seeds {} to {}:", seeds.start, seeds.end - 1);
     counts.iter().for_each(|(event, many)| println!("    {many} {event}"));
-    // Check only the first seeds for rare events, because other seeds may miss a rare event.
+    // Only a run of all first seeds must show every event, because other seeds may miss a rare
+    // event.
     if seeds.start == 0 && seeds.end >= ENOUGH_SEEDS {
         for event in world::ALL_HAPPEN {
             assert!(counts.contains_key(event), "no {event}");
@@ -57,7 +58,7 @@ fn a_seed_has_one_timeline() {
     }
 }
 
-// The following tests show that each checker can fail.
+// Each of the following tests breaks one part of the system, and asserts that a checker reports it.
 
 #[test]
 fn broken_store_that_creates_again_is_caught() {
@@ -114,8 +115,8 @@ fn broken_writer_that_needs_no_etag_is_caught() {
     caught(Broken::EtagNotNeeded, 100, &["G1", "G5", "G6", "GS1", "R1", "R2"]);
 }
 
-/// If no remaining object shows a deletion, members cannot detect it, and the group assigns the
-/// partitions again.
+/// If no remaining object shows a deletion of assignments, members cannot detect the deletion, and
+/// grant tokens again.
 #[test]
 fn broken_expiry_without_evidence_is_caught() {
     caught(Broken::DeletedUnseen, 100, &["D2", "G1", "G5"]);
@@ -141,8 +142,8 @@ fn broken_round_that_waits_for_each_session_is_caught() {
     caught(Broken::UnreadStopsRound, 200, &["GS1"]);
 }
 
-/// Runs the broken variant with the seeds below `within`. Asserts that a run fails, and that the
-/// first failure comes from one of the checkers `by`.
+/// Runs the broken variant with the seeds below `within`. Asserts that a run fails, and that one of
+/// the checkers in `by` reports the first failure.
 fn caught(broken: Broken, within: u64, by: &[&str]) {
     let outcomes = run_all(0..within, |seed| Plan::draw(seed, broken));
     let Some(caught) = outcomes.iter().find(|outcome| outcome.violation.is_some()) else {
@@ -176,7 +177,7 @@ fn run_all(seeds: Range<u64>, plan: impl Fn(u64) -> Plan + Sync) -> Vec<Outcome>
     seeds::run_all(seeds, |seed| run(plan(seed)), |outcome| outcome.violation.is_some())
 }
 
-/// Runs the seed again, prints its timeline, and fails.
+/// Runs the seed of a failed run again with a timeline, prints the timeline, and panics.
 fn explain(outcome: &Outcome) -> ! {
     let violation = outcome.violation.as_ref().expect("only failures are explained");
     let again = run(Plan { traced: true, ..outcome.plan.clone() });

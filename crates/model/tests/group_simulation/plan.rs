@@ -1,11 +1,11 @@
-//! The plan of one run, drawn from its seed.
+//! The plan of one run: its settings, its faults and their frequencies, drawn from the seed.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 use tenure_model::faults::Frequencies;
 
-/// The part of the system that is wrong on purpose.
+/// A broken variant of the simulation: the part of the system that is wrong on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
     Nothing,
@@ -14,18 +14,18 @@ pub enum Broken {
     /// The store ignores `If-Match`.
     ReplacesBlindly,
     ClockStopsInSuspend,
-    /// The application works with a token that it does not check.
+    /// The application continues to write with its token although the check of its ownership fails.
     TokenKept,
     /// The application releases a partition and continues its work on the partition.
     ReleasesEarly,
     NewestCompacted,
     /// The clocks of one machine run at four times the correct rate.
     ClockRuns,
-    /// No process can end the session of another process.
+    /// The store refuses each seal of a lapsed session.
     SealsRefused,
-    /// A writer assigns all partitions to one member, without a plan.
+    /// A writer grants all partitions to one member, against rule R1.
     Takes,
-    /// Work ignores the request to stop.
+    /// The work on a partition ignores the request to stop.
     NeverReturns,
     /// The library treats a write that is answered without an ETag as done.
     EtagNotNeeded,
@@ -51,35 +51,36 @@ pub struct Plan {
     pub validity: Duration,
     pub poll: Duration,
     pub rebalance_delay: Duration,
-    /// Duration from the request to stop until the work has stopped.
+    /// The time that work needs to stop after the request to stop.
     pub stopping: Duration,
     pub rtt: Duration,
-    /// Probabilities of the outcomes of a request.
+    /// Probabilities of faults of a request: it is lost, late or applied twice, or it fails.
     pub lost: f64,
     pub late: f64,
     pub twice: f64,
     pub failing: f64,
     /// Probability that a write has one of the write faults of the testkit.
     pub spoiled: f64,
-    /// Relative frequency of each kind of fault.
+    /// The relative frequency of each kind of fault.
     pub faults: Frequencies,
     pub every: Duration,
     pub length: Duration,
-    /// True if listings lack tags.
+    /// True if the listings of the store contain no tags.
     pub tagless: bool,
     pub page: usize,
     pub compacts: bool,
     pub operates: bool,
     /// True if the work on a partition sometimes fails.
     pub fails: bool,
-    /// True if the names of living processes are unique, and the processes know this.
+    /// True if the processes know that the names of live processes are unique (`name_is_unique`).
     pub unique: bool,
-    /// True if the settings of the members differ. The settings in this plan are then the maxima.
+    /// True if the settings of the members differ. The settings in this plan are then the greatest
+    /// settings of a member.
     pub mixed: bool,
 }
 
 impl Plan {
-    /// Returns whether an operator takes part and restores the group.
+    /// Returns whether the run has an operator that restores the group.
     pub fn has_restorer(&self) -> bool {
         self.faults.delete_assignments + self.faults.restore > 0
     }
@@ -114,8 +115,8 @@ impl Plan {
             faults.crash = 10;
         }
         if faults.machine_pause > 0 {
-            // While the host pauses a machine, only its wall clock continues and can end a lease.
-            // So the plan must not set this clock back.
+            // While the host has stopped a machine, only the machine's wall clock continues and can
+            // end a lease. So the plan must not slew this clock or set it back.
             (faults.wall_back, faults.slew) = (0, 0);
         }
         let mut part = |most: f64| if rng.u32(0..3) == 0 { 0.0 } else { rng.f64() * most };
@@ -158,7 +159,8 @@ impl Plan {
     }
 }
 
-/// Returns the frequencies of the faults of objects.
+/// Returns the frequencies of the faults that affect objects: deletions, restores, and failing
+/// requests for one object or one process.
 fn faults_of_objects(rng: &mut Rng, broken: Broken) -> Frequencies {
     let mut some = |most: u32| if rng.u32(0..3) == 0 { rng.u32(1..=most) } else { 0 };
     let mut faults = Frequencies {

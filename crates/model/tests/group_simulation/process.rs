@@ -14,7 +14,7 @@ use super::plan::Broken;
 use super::store::SimStore;
 use super::world::{Handle, Machine, Who, World};
 
-/// A machine that runs members with one name, one after another.
+/// A machine that runs members with one name, one member after another.
 #[derive(Debug, Clone)]
 pub struct Slot {
     pub name: String,
@@ -42,7 +42,7 @@ pub fn machine(world: &World, number: usize) -> Arc<SimClock> {
     let mut state = world.state();
     let boot = Duration::from_millis(state.rng.u64(0..10_000_000));
     let wall = Duration::from_millis(1_800_000_000_000 + state.rng.u64(0..200_000_000));
-    // The rates of any two machines differ by less than 1 %.
+    // The rates of the clocks of any two machines differ by less than 1 %.
     let rate = 1_000_000 + state.rng.u64(0..9_000) - 4_500;
     let runs = world.plan.broken == Broken::ClockRuns && number == 0;
     SimClock::new(boot, wall, if runs { rate * 4 } else { rate })
@@ -104,7 +104,7 @@ pub fn start(world: &Arc<World>, number: usize) -> Slot {
     start_on(world, &format!("m{number}"), machine(world, number))
 }
 
-/// Starts a member with an unused name.
+/// Starts a member with an unused name, on a new machine.
 pub fn start_another(world: &Arc<World>) -> Slot {
     let number = 100 + world.state().machines.len();
     start(world, number)
@@ -129,7 +129,7 @@ pub fn start_on(world: &Arc<World>, name: &str, clock: Arc<SimClock>) -> Slot {
 
 type Worked = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// Works on one partition until the request to stop, and then needs a random time to stop.
+/// Works on one partition until the request to stop. Then it needs the time in the plan to stop.
 async fn work(world: Arc<World>, who: Who, partition: Partition) -> Worked {
     let partition = Arc::new(partition);
     world.count("grants");
@@ -140,7 +140,8 @@ async fn work(world: Arc<World>, who: Who, partition: Partition) -> Worked {
     let kept = world.plan.broken == Broken::TokenKept;
     let mut stop_at = None;
     loop {
-        // The write follows the check without a wait, so a successful check must mean ownership.
+        // The write of the application follows the check without a wait. So if the check succeeds,
+        // the member must own the partition.
         match partition.check() {
             Ok(_) => checks::believes(&world, who, &partition),
             Err(_) if kept => checks::believes(&world, who, &partition),
@@ -155,8 +156,8 @@ async fn work(world: Arc<World>, who: Who, partition: Partition) -> Worked {
         }
         let stops = stop_at.is_some_and(|at| now() >= at);
         if stops && world.plan.broken == Broken::ReleasesEarly {
-            // The broken application continues with its partition after the release. Another
-            // process may own the partition by now.
+            // The broken application continues its writes after the release, although another
+            // process may already own the partition.
             let token_kept = Arc::clone(&partition);
             let its_world = Arc::clone(&world);
             spawn(&world, who, 0, async move {
@@ -179,9 +180,10 @@ async fn work(world: Arc<World>, who: Who, partition: Partition) -> Worked {
     Ok(())
 }
 
-/// Starts a compactor that repeatedly deletes all deletable objects, with a `min_age` of 0. Without
-/// a minimum age, a compactor can delete an assignment before a member has read it, and so delays
-/// the member. So no compactor runs in the calm phase, in which durations are checked.
+/// Starts a compactor that repeatedly deletes all deletable objects, with a `min_age` of 0. With
+/// this minimum age, the compactor can delete an assignment before a member has read it, which
+/// delays the member. The checks of the calm phase measure durations, so no compactor runs in this
+/// phase.
 pub fn start_compactor(world: &Arc<World>) {
     let who = join(world, false);
     let store = Arc::new(SimStore { world: Arc::clone(world), who });
@@ -214,7 +216,8 @@ pub fn start_compactor(world: &Arc<World>) {
     });
 }
 
-/// Changes marks and partitions periodically, and removes the marks before the calm phase.
+/// Starts an operator that changes the marks of partitions again and again, and removes all marks
+/// at the start of the calm phase.
 pub fn start_operator(world: &Arc<World>) {
     let (who, group) = operator(world, "operator");
     let (its_world, most) = (Arc::clone(world), world.plan.partitions);
@@ -230,8 +233,8 @@ pub fn start_operator(world: &Arc<World>) {
             let all: Vec<&str> = all.iter().map(String::as_str).collect();
             its_world.call_begins(who);
             let changed = if calm {
-                // In the calm phase, the operator removes its marks by three calls. If a call
-                // fails, the operator repeats all three.
+                // In the calm phase, the operator removes all marks by three calls. If one call
+                // fails, the operator repeats all three calls.
                 match (group.pause(&all, false).await, group.pin(&all, None).await) {
                     (Ok(_), Ok(_)) => group.bar(&all, None).await,
                     (failed, Ok(_)) | (_, failed) => failed,

@@ -1,5 +1,5 @@
-//! The store of one process. The store passes requests to the bucket, and adds latency, loss,
-//! repetition and errors.
+//! The store as one process accesses it. The store passes requests to the bucket of the run, and
+//! adds latency, lost requests, repeated requests and errors.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct SimStore {
     pub who: Who,
 }
 
-/// Delays and faults of one request.
+/// The delays and the faults of one request.
 #[derive(Debug, Clone)]
 pub struct Course {
     pub there: Duration,
@@ -33,11 +33,13 @@ pub struct Course {
     pub again: Option<Duration>,
     pub applied: bool,
     pub answered: Result<bool, Determinacy>,
-    /// If set, this write fault applies instead of the other fields.
+    /// If this write fault is set, it determines the effect and the answer of the write, instead of
+    /// `again`, `applied` and `answered`.
     pub spoiled: Option<WriteCourse>,
 }
 
-/// Registers a request in the world while the request may still take effect.
+/// The entry of a request in `under_way` of the world. It exists as long as the request may still
+/// take effect.
 struct UnderWay(Arc<World>, u64);
 
 impl UnderWay {
@@ -126,14 +128,14 @@ impl SimStore {
                 self.note_seen(&request, &answer);
                 self.taken(&request, answer)
             }
-            // The request is lost, and no answer ever arrives.
+            // The request or its answer is lost, so no answer ever arrives.
             Err(_) => std::future::pending().await,
         }
     }
 }
 
 impl SimStore {
-    /// If the answer shows an assignment to this process, records that the process knows it.
+    /// If the process learns of an assignment from this answer, records the assignment's epoch.
     fn note_seen(&self, request: &Request, answer: &Answer) {
         let seen = match (request, answer) {
             (Request::Get { key, .. }, Ok(Reply::Got(GetOutcome::Found(_))))
@@ -146,7 +148,8 @@ impl SimStore {
         machine.seen = machine.seen.max(seen);
     }
 
-    /// Returns the answer as a broken process interprets it.
+    /// Returns the answer that the process acts on. In a broken variant, this answer can differ
+    /// from the store's answer.
     fn taken(&self, request: &Request, answer: Answer) -> Answer {
         match (self.world.plan.broken, request, answer) {
             (Broken::EtagNotNeeded, _, Ok(Reply::Put(PutOutcome::Done { etag: None }))) => {
@@ -181,7 +184,8 @@ impl SimStore {
     }
 }
 
-/// Delivers a request to the bucket, even if the sender has stopped or given up.
+/// Delivers a request to the bucket, even if its sender is stopped or no longer waits for the
+/// answer.
 async fn carry(
     world: Arc<World>,
     who: Who,
@@ -212,11 +216,11 @@ async fn carry(
         (Err(fate), _) => Err(StoreError::new(StoreErrorKind::Transient, fate, "503 slow down")),
         _ => return,
     };
-    // If the sender has given up, nothing receives the answer.
+    // This send fails if the sender of the request no longer waits for the answer.
     let _ = answer.send(reply);
 }
 
-/// Applies and answers a write with one of the write faults.
+/// Applies and answers a write as the write fault `spoiled` determines.
 async fn spoil(
     world: Arc<World>,
     who: Who,
@@ -247,7 +251,8 @@ async fn spoil(
     let _ = answer.send(Ok(reply));
 }
 
-/// Applies a request. The request takes effect only during this call.
+/// Applies a request to the bucket, and checks its effect. The request takes effect during this
+/// call, in one step.
 fn apply(world: &Arc<World>, who: Who, request: &Request) -> Reply {
     let forgets = world.plan.broken == Broken::SealsForget;
     let request = &if forgets { without_what_was_seen(request) } else { request.clone() };
@@ -273,8 +278,8 @@ fn apply(world: &Arc<World>, who: Who, request: &Request) -> Reply {
     reply
 }
 
-/// Returns the request. If the request seals a session, the returned body lacks the greatest
-/// assignment that the member has seen.
+/// Returns the request of a process that omits rule D1: if the request seals a session, its body
+/// lacks the greatest assignment that the member has seen.
 fn without_what_was_seen(request: &Request) -> Request {
     let mut request = request.clone();
     if let Request::Replace { body, .. } = &mut request

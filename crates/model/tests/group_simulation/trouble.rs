@@ -1,5 +1,5 @@
-//! Faults that affect one object or one process for minutes. The store serves all other objects and
-//! processes correctly.
+//! Troubles: faults that affect the requests for one object or of one process for minutes. The
+//! store serves all other requests as usual.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::checks::{assignment_key, epoch_of};
 use super::store::Course;
 use super::world::{Who, World};
 
-/// The faults of reads and listings.
+/// The faults of reads and listings that a trouble can have.
 const READ_FAULTS: [Fault; 4] = [
     Fault::FailBefore,
     Fault::Hang,
@@ -37,7 +37,7 @@ pub enum Whose {
 }
 
 impl Trouble {
-    /// If the trouble affects this request, adds its fault to `course`.
+    /// If the trouble affects this request, adds the trouble's fault to `course`.
     pub fn change(&self, who: Who, request: &Request, course: &mut Course) {
         let met = match &self.whose {
             Whose::Process(process) => *process == who,
@@ -66,7 +66,7 @@ impl Trouble {
     }
 }
 
-/// Begins a trouble that affects this process or one object.
+/// Begins a trouble that affects the requests of process `who` or for a random object.
 pub fn begin(world: &Arc<World>, who: Who) {
     let duration = world.part(world.plan.validity * 12);
     let (number, trouble) = {
@@ -93,14 +93,14 @@ pub fn begin(world: &Arc<World>, who: Who) {
     });
 }
 
-/// Returns the write faults that may last for minutes. Faults that omit ETags are excluded: if they
-/// lasted for minutes, the library would refuse the store as unsafe.
+/// Returns the write faults that may last for minutes. The result excludes faults that omit ETags.
+/// If they lasted for minutes, the library would refuse the store as unsafe.
 fn lasting_write_faults() -> Vec<Fault> {
     let untagged = [Fault::NoEtag, Fault::Swallow];
     WRITE_FAULTS.into_iter().filter(|it| !untagged.contains(it)).collect()
 }
 
-/// Returns a random key: of a session, of the newest assignment, or of the next assignment.
+/// Returns a random key: the key of a session, of the newest assignment, or of the next assignment.
 fn a_key(state: &mut super::world::State) -> String {
     let newest = state.bucket.newest().map_or(0, |newest| newest.get());
     let sessions = state.bucket.objects.keys().filter(|key| epoch_of(key).is_none());

@@ -47,7 +47,7 @@ pub const ALL_HAPPEN: [&str; 26] = [
     "writes spoiled",
 ];
 
-/// A process, from its start to its end. A restarted process has another number.
+/// The number of a process. A restarted process gets another number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Who(pub usize);
 
@@ -61,7 +61,7 @@ impl fmt::Display for Who {
 pub struct World {
     pub plan: Plan,
     state: Mutex<State>,
-    /// Notified when a violation ends the run early.
+    /// Notified if a violation of an invariant ends the run early.
     over: Notify,
 }
 
@@ -93,13 +93,14 @@ pub struct State {
     pub machines: Vec<Machine>,
     pub handles: Vec<Handle>,
     pub faults: bool,
-    /// The current faults of single objects and processes. These faults also occur in the calm
-    /// phase.
+    /// The current faults of single objects and processes. A fault of this kind also occurs in the
+    /// calm phase.
     pub troubles: BTreeMap<u64, Trouble>,
-    /// Keys of creates and deletions that may still take effect.
+    /// The keys of the creates and deletions that are sent and may still take effect. The key of
+    /// the map is the number of the request.
     pub under_way: BTreeMap<u64, Vec<String>>,
     numbers: u64,
-    /// Time when the last delayed request reaches the bucket.
+    /// The time at which the last delayed request reaches the bucket.
     pub held_up_until: Duration,
     pub violation: Option<Violation>,
     pub uniques: u64,
@@ -108,8 +109,8 @@ pub struct State {
 /// The state that the simulation keeps for each process.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    /// Gates that stop the tasks of the process: the first for its application, the second for the
-    /// library.
+    /// Gates that stop the tasks of the process. The first gate is for the tasks of the
+    /// application, and the second gate is for the tasks of the library.
     pub gates: [Arc<Gate>; 2],
     pub outage: bool,
     pub alive: bool,
@@ -118,12 +119,12 @@ pub struct Machine {
     pub is_member: bool,
     /// Number of calls in progress, if the process is a compactor or an operator.
     pub calls: u32,
-    /// The greatest assignment that the process has read or created.
+    /// The epoch of the greatest assignment that the process has read or created.
     pub seen: Option<Epoch>,
 }
 
 impl State {
-    /// Returns a unique number.
+    /// Returns a number that is unique in this run.
     pub fn number(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
@@ -136,7 +137,7 @@ impl State {
     }
 }
 
-/// A partition that an application holds.
+/// A partition that the application of a process works on.
 #[derive(Debug, Clone)]
 pub struct Handle {
     pub who: Who,
@@ -172,7 +173,7 @@ pub fn run(plan: Plan) -> Outcome {
     }
 }
 
-/// Runs the phase with faults and then the calm phase.
+/// Runs the phase with faults, and then the calm phase.
 async fn live(world: &Arc<World>) {
     let mut slots: Vec<_> =
         (0..world.plan.members).map(|number| process::start(world, number)).collect();
@@ -234,7 +235,7 @@ impl World {
         *self.state().counts.entry(what).or_default() += 1;
     }
 
-    /// Records that a compactor or an operator begins a call.
+    /// Records that a compactor or an operator begins a call of the library.
     pub fn call_begins(&self, who: Who) {
         self.state().machines[who.0].calls += 1;
     }
@@ -243,7 +244,7 @@ impl World {
         self.state().machines[who.0].calls -= 1;
     }
 
-    /// Returns whether other programs have deleted assignments.
+    /// Returns whether other programs have deleted assignments in this run.
     pub fn has_lost(&self) -> bool {
         self.state().book.deleted.is_some()
     }
@@ -267,8 +268,7 @@ impl World {
         handles.filter_map(|it| Some((it.clone(), it.partition.upgrade()?))).collect()
     }
 
-    /// Returns the owner of each owned partition. A process is the owner if `Partition::check`
-    /// succeeds in it.
+    /// Returns the owner of each owned partition: the process in which `Partition::check` succeeds.
     pub fn owners(&self) -> BTreeMap<u32, Who> {
         let owned =
             self.running(|_| true).into_iter().filter(|(_, partition)| partition.check().is_ok());
@@ -276,7 +276,7 @@ impl World {
     }
 }
 
-/// Gives random numbers to the library.
+/// Gives the library random numbers that the seed determines.
 impl Entropy for World {
     fn unique(&self) -> u128 {
         let mut state = self.state();
