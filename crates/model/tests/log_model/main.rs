@@ -1,5 +1,6 @@
-//! Explores the real writer and trim of the fenced log exhaustively within bounds
-//! (docs/design/checks.md). `TENURE_MODEL=large` sets greater bounds.
+//! Explores all states of the real writer and the real trim of the fenced log, within bounds
+//! (docs/design/checks.md). A writer opens the log with a *claim*. It fills a free number with a
+//! *fence*, so that no older writer can use the number. `TENURE_MODEL=large` sets greater bounds.
 
 mod progress;
 mod step;
@@ -10,14 +11,16 @@ use world::{Broken, Budget, Log};
 
 const ALWAYS: &[&str] = &["serial", "fenced", "believed", "opened", "refused", "kept", "read"];
 
-/// Explores all states. Asserts that no invariant breaks, and that each required event occurs.
+/// Explores all states of the log. Asserts that no invariant breaks, and that each required event
+/// occurs.
 fn explore(name: &'static str, log: Log) {
     let checker = log.checker().threads(2).spawn_dfs().join();
     println!("{name}: unique states: {}", checker.unique_state_count());
     checker.assert_properties();
 }
 
-/// Asserts that the broken rule breaks the invariant, and prints the shortest path.
+/// Asserts that the invariant breaks if the model omits the rule `log.broken`. Prints the shortest
+/// path to the broken invariant.
 fn caught(log: Log, invariant: &'static str) {
     let broken = log.broken;
     let checker = Log { always: vec![invariant], ..log }.checker().spawn_bfs().join();
@@ -70,8 +73,8 @@ fn a_writer_opens_during_appends_and_a_trim() {
     explore("a busy writer and a trim", Log { sometimes, longest: 9, ..log(&[1, 2], budget) });
 }
 
-/// The fence of an older writer arrives after a newer writer has opened the log. The newer writer
-/// continues above the fence.
+/// The fence of an older writer takes effect after a newer writer has opened the log. The newer
+/// writer then appends above the fence.
 #[test]
 fn two_writers_open_during_appends() {
     let unknown = u8::from(large());
@@ -127,8 +130,8 @@ fn broken(broken: Broken, epochs: &[u64], budget: Budget) -> Log {
 
 const TRIM: Budget = Budget { unknown: 0, twice: 0, trims: 1, reads: 0, appends: 2 };
 
-/// If a trim deletes a claim, a paused writer can fill the number of the claim. The correct trim
-/// keeps claims.
+/// If a trim deletes a claim, an older, paused writer can create an object at the number of the
+/// claim. The correct trim keeps claims.
 #[test]
 fn broken_trim_that_deletes_claims() {
     caught(broken(Broken::TrimsClaims, &[1, 2], TRIM), "kept");
@@ -141,8 +144,8 @@ fn broken_trim_that_deletes_the_newest() {
     caught(broken(Broken::TrimsNewest, &[1, 2], TRIM), "serial");
 }
 
-/// If a trim deletes a fence, a paused writer can fill the number of the fence. The correct trim
-/// keeps fences.
+/// If a trim deletes a fence too early, an older, paused writer can create an object at the number
+/// of the fence.
 #[test]
 fn broken_trim_that_deletes_fences() {
     for invariant in ["kept", "believed"] {
@@ -157,8 +160,8 @@ fn broken_claim_after_a_fence_with_free_numbers_below() {
     caught(Log { longest: 9, ..broken(Broken::FillsNothing, &[1, 2], TRIM) }, "serial");
 }
 
-/// A claim that arrives late may fill the number of a trimmed object, and is then invalid. So the
-/// correct writer confirms its claim by a LIST.
+/// A claim that takes effect late may get the number of an object that a trim has deleted. Such a
+/// claim is invalid. So the correct writer confirms its claim by a LIST.
 #[test]
 fn broken_claim_that_is_not_confirmed() {
     caught(broken(Broken::NoConfirm, &[1, 2], TRIM), "opened");
@@ -172,30 +175,32 @@ fn broken_append_during_an_unknown_append() {
     caught(broken(Broken::ForgetsUnknown, &[1, 2], budget), "believed");
 }
 
-/// A create that arrives late may fill the number of a trimmed object. A reader that ignores the
-/// floor returns this entry.
+/// A create that takes effect late may get the number of an entry that a trim has deleted. All
+/// valid entries are at or above the floor. A reader that ignores the floor returns the late entry.
 #[test]
 fn broken_reading_without_the_floor() {
     let budget = Budget { reads: 1, unknown: 1, twice: 1, ..TRIM };
     caught(broken(Broken::ReadsWithoutFloor, &[1, 2], budget), "read");
 }
 
-/// Between the read of the floor and the read of a number, a trim may delete the entry, and a late
-/// create may fill its number again. A reader that reads the floor first returns the late entry.
+/// If a reader reads the floor before it reads an entry, a trim may delete the entry between the
+/// two reads, and a late create may fill its number again. The reader then returns the late entry.
 #[test]
 fn broken_reading_the_floor_first() {
     let budget = Budget { reads: 1, ..TRIM };
     caught(broken(Broken::ReadsFloorFirst, &[1, 2], budget), "read");
 }
 
-/// A trim must raise the floor before its first deletion.
+/// A trim must raise the floor before it deletes the first entry. If it raises the floor later, a
+/// reader may return a late entry at a deleted number.
 #[test]
 fn broken_raising_the_floor_after_deleting() {
     let budget = Budget { reads: 1, ..TRIM };
     caught(broken(Broken::RaisesFloorLast, &[1, 2], budget), "read");
 }
 
-/// A writer must read the floor before it reports an append as refused.
+/// A writer must read the floor before it reports an append as refused. Below the floor, the object
+/// that refused the append may be a late create, after a trim had deleted the entry of the append.
 #[test]
 fn broken_refusal_without_a_read_of_the_floor() {
     let budget = Budget { unknown: 1, appends: 1, ..TRIM };

@@ -1,6 +1,6 @@
-//! Progress: a writer opens the log within a bounded number of requests, while an older writer
-//! appends entries. The rates at which the store answers the two writers differ by a bounded
-//! factor.
+//! Checks the progress of a writer that opens the log while an older writer appends entries: it
+//! succeeds within a bounded number of requests. The store answers the older writer more often than
+//! the newer writer, by a bounded factor.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,12 +15,13 @@ use super::world::{epoch, numbers};
 
 #[derive(Debug, Clone)]
 struct Race {
-    /// Number of requests of the older writer before each request of the newer writer.
+    /// Maximum number of requests that the older writer sends between two requests of the newer
+    /// writer.
     faster: u8,
     /// Maximum number of requests that the newer writer may send until it has opened the log.
     within: u16,
-    /// Broken: the writer forgets the number of lost races at each search for the end of the log.
-    /// So the writer never fences ahead.
+    /// True in the broken variant: at each search for the end of the log, the newer writer forgets
+    /// how many races it has lost. So it never creates a fence ahead of the older writer.
     broken: bool,
     /// Greatest number of requests that the newer writer sent on any path.
     most: Arc<AtomicU16>,
@@ -31,7 +32,7 @@ struct RaceWorld {
     objects: BTreeMap<u64, Header>,
     older: Writer,
     newer: Writer,
-    /// Number of requests of the newer writer.
+    /// Number of requests that the newer writer has sent.
     sent: u16,
     /// Number of requests of the older writer since the last request of the newer writer.
     since: u8,
@@ -44,9 +45,8 @@ enum RaceAction {
 }
 
 impl RaceWorld {
-    /// Returns an unused nonce. In this model each create has a known outcome, and only a
-    /// successful create uses its nonce. So the number of the writer's objects gives an unused
-    /// nonce.
+    /// Returns an unused nonce, computed from the number of the writer's objects. In this model
+    /// each create has a known outcome, and only a successful create uses its nonce.
     fn nonce(&self, writer: u64) -> Nonce {
         let own = self.objects.values().filter(|it| it.epoch == epoch(writer)).count();
         Nonce::from_bits(u128::from(writer) * 1_000 + own as u128)
@@ -159,8 +159,8 @@ impl Model for Race {
     }
 }
 
-/// Returns the bound on requests: four for each refused attempt, plus the requests that read up to
-/// the end of the log.
+/// Returns the maximum number of requests: four for each refused attempt, and the requests that
+/// read up to the end of the log.
 fn bound(faster: u8) -> u16 {
     let ahead = (2 * u16::from(faster) + 1).next_power_of_two();
     ahead + 4 * u16::try_from(ahead.ilog2()).expect("the logarithm is below 16") + 6
@@ -179,8 +179,8 @@ fn a_writer_opens_within_a_bounded_number_of_requests() {
     }
 }
 
-/// If the newer writer never fences ahead, the older writer can always fill the number at which the
-/// newer writer tries to create its claim.
+/// If the newer writer never creates a fence ahead of the older writer, the older writer can always
+/// take the number at which the newer writer tries to create its claim.
 #[test]
 fn broken_opening_that_never_fences_ahead() {
     let race = Race { faster: 1, within: 40, broken: true, most: Arc::default() };

@@ -1,4 +1,4 @@
-//! The possible actions and their effects.
+//! The actions that are possible in a state of the log, and their effects.
 
 use tenure::protocol::find::{After, Listing};
 use tenure::protocol::message::Nonce;
@@ -59,7 +59,7 @@ impl Log {
         }
     }
 
-    /// Returns the objects that a trim must still delete.
+    /// Returns the numbers of the objects that this trim must still delete.
     fn doomed(&self, world: &World, sweep: &Sweep, end: u64) -> Vec<u64> {
         let all = world.objects.keys().copied();
         all.filter(|number| match self.broken {
@@ -120,7 +120,8 @@ impl Log {
         Some(world)
     }
 
-    /// Returns the create that the writer sends now.
+    /// Returns the number and the header of the object that the writer creates now. Returns `None`
+    /// if the writer sends another request.
     fn sends(&self, writer: &OneWriter) -> Option<(u64, Header)> {
         let Some(LogRequest::Create { number, mut header }) = writer.machine.request() else {
             return None;
@@ -166,8 +167,9 @@ impl Log {
         self.answer(world, writer, answer);
     }
 
-    /// Returns the header as the writer reads it. With [`Broken::ForgetsUnknown`] a writer sends a
-    /// second object with another nonce, and treats the second object as its own append.
+    /// Returns the header that the writer reads. With [`Broken::ForgetsUnknown`] a writer sends a
+    /// second object with another nonce. To this writer, that object seems to have the nonce of its
+    /// append.
     fn as_read(&self, writer: &OneWriter, mut header: Header) -> Header {
         if let Some(nonce) = writer.append.filter(|nonce| header.nonce == another(*nonce)) {
             header.nonce = nonce;
@@ -255,7 +257,8 @@ impl Log {
     }
 }
 
-/// The reader returns the entry, unless its number is below the floor.
+/// Lets the reader return the entry, unless its number is below the floor. Checks that it is the
+/// first object at this number.
 fn yields(world: &mut World, number: u64, header: Header, floor: u64) {
     if floor <= number {
         let holds = world.first.get(&number) == Some(&header);

@@ -1,5 +1,5 @@
-//! The state that the checker explores: writers, trims and a reader of one log, with the faults and
-//! the invariants.
+//! The states that the model checker explores: the writers, the trims and a reader of one log. Also
+//! the faults that can occur, and the invariants.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -10,21 +10,21 @@ use tenure::protocol::message::Nonce;
 use tenure_fencing::protocol::{Ended, Floor, Header, Kind, Sweep, Writer};
 use tenure_model::hashed_arc::HashedArc;
 
-/// Number of events of each kind.
+/// The number of events of each kind that may occur on a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Budget {
-    /// Creates with a lost answer. The create takes effect immediately, later, or never.
+    /// Creates that get no answer. Such a create takes effect immediately, later, or never.
     pub unknown: u8,
     /// Creates that later take effect a second time.
     pub twice: u8,
     pub trims: u8,
     pub reads: u8,
-    /// Appends of each writer.
+    /// Maximum number of appends of each writer.
     pub appends: u8,
 }
 
-/// A broken rule of the log. To break the rule, the model changes inputs and outputs of the
-/// machine.
+/// A broken variant of the model: the rule of the log that it omits. The model changes the inputs
+/// and outputs of the real state machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Broken {
     Nothing,
@@ -42,7 +42,7 @@ pub enum Broken {
 
 #[derive(Debug, Clone)]
 pub struct Log {
-    /// Epoch of each writer. The order is arbitrary.
+    /// The epoch of each writer, in any order.
     pub epochs: Vec<u64>,
     pub budget: Budget,
     /// Maximum length of the log.
@@ -59,23 +59,24 @@ pub struct World {
     pub first: HashedArc<BTreeMap<u64, Header>>,
     pub marker: Floor,
     pub writers: Vec<HashedArc<OneWriter>>,
-    /// Creates that may still take effect.
+    /// Creates that were sent and may still take effect.
     pub limbo: Vec<(u64, Header)>,
     pub trims: Vec<Trim>,
     pub reader: Reader,
     pub left: Budget,
     /// Names of the properties that this path has broken.
     pub violated: Vec<&'static str>,
-    /// Nonces of appends that were reported as refused.
+    /// Nonces of appends that a writer has reported as refused.
     pub refused: Vec<Nonce>,
-    /// True if a create filled a number for the second time.
+    /// True if a create took effect at a number after a trim had deleted another object at this
+    /// number.
     pub ghost: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OneWriter {
     pub machine: Writer,
-    /// The append in progress.
+    /// The nonce of the append in progress.
     pub append: Option<Nonce>,
     pub opened: bool,
     pub appends_left: u8,
@@ -97,7 +98,8 @@ pub enum Trim {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Reader {
     Idle,
-    /// The reader has read this floor, and reads the entry next ([`Broken::ReadsFloorFirst`]).
+    /// The reader has read this floor, and must then read an entry. Only used with
+    /// [`Broken::ReadsFloorFirst`].
     FloorRead(u64),
     HasRead(u64, Header),
 }
@@ -110,7 +112,7 @@ pub enum Action {
     AnswerLost(usize),
     RequestLost(usize),
     Late(usize),
-    /// The create is applied now, and a second time later.
+    /// The store applies the create and answers it. The create may take effect a second time later.
     Twice(usize),
     Lands(usize),
     Append(usize),
@@ -147,8 +149,8 @@ impl World {
             self.first.insert(number, header);
             return true;
         }
-        // Apart from fences, the log grows only at its end and without gaps. Epochs never decrease,
-        // and only the newest writer appends.
+        // The rules for entries and claims: the log grows only at its end and without gaps, epochs
+        // never decrease, and only the newest writer appends.
         let before = self.newest();
         let below = before.map_or(0, |(last, _)| last);
         let dense = below < number && (1..number).all(|number| self.first.contains_key(&number));
@@ -181,8 +183,8 @@ impl World {
     /// Applies a deletion.
     pub fn delete(&mut self, number: u64) {
         let mut above = self.first.range(number + 1..).map(|(_, header)| header);
-        // A trim may delete a fence after a writer has appended above it. Then the first object
-        // above the fence, apart from other fences, is an entry.
+        // A trim may delete a fence only after a writer has appended an entry above the fence. In
+        // this case the first object above the fence that is no other fence is an entry.
         let passed = above.find(|it| !it.is_fence()).is_some_and(|it| it.kind == Kind::Entry);
         let guards = self.first.get(&number).is_some_and(|first| {
             let guards = match first.kind {
@@ -293,8 +295,8 @@ impl Model for Log {
     }
 
     fn within_boundary(&self, world: &HashedArc<World>) -> bool {
-        // If two writers of one epoch open the log concurrently, they may fence ahead of each other
-        // without a bound. So the model bounds the length of the log.
+        // If two writers of one epoch open the log concurrently, they may create fences ahead of
+        // each other without end. So the model limits the length of the log.
         world.first.len() <= self.longest
     }
 

@@ -1,5 +1,6 @@
-//! Breaks each rule of the protocol outside the machine. The checker must then find a violation of
-//! the invariant that the rule protects (docs/design/protocol.md).
+//! Tests that break one rule of the protocol each, outside the real state machine. The model
+//! checker must then find a violation of the invariant that the rule protects
+//! (docs/design/protocol.md).
 
 use stateright::{Checker, Model};
 
@@ -7,8 +8,8 @@ use super::explore;
 use super::setting::{AMONG_ALL, Broken, Budget, Morling, Setting};
 use super::world::Game;
 
-/// Asserts that the setting breaks each invariant, and prints the shortest path. The search is
-/// breadth first.
+/// Asserts that the setting breaks each of these invariants. Prints the shortest path to each
+/// broken invariant, because the search is breadth first.
 fn caught(setting: Setting, invariants: &[&'static str]) {
     for invariant in invariants {
         let setting = Setting { always: vec![invariant], named: true, ..setting.clone() };
@@ -66,10 +67,10 @@ fn broken_resignation_that_deletes() {
     caught(broken("resigning by deleting", Broken::ResignsByDeleting, Budget::NONE), &["I3", "I1"]);
 }
 
-/// A 409 reports a concurrent write, and not a false condition. So the create that received the 409
-/// may have taken effect, or may take effect later. A candidate that treats a 409 as a refusal
-/// forgets the nonce of this create. Later it treats its own epoch object as another candidate's
-/// object, and waits for a leader that does not exist.
+/// A 409 reports a concurrent write, and not a false condition. So the create with this answer may
+/// have taken effect, or may take effect later. A candidate that treats a 409 as a refusal forgets
+/// the nonce of this create. Later it treats its own epoch object as another candidate's object,
+/// and waits for a leader that does not exist.
 #[test]
 fn broken_candidate_that_treats_409_as_refused() {
     let faults = Budget { gives_up: 1, ..Budget::NONE };
@@ -78,15 +79,15 @@ fn broken_candidate_that_treats_409_as_refused() {
 }
 
 /// If an SDK resends a conditional write, the second attempt gets a 412 although the first attempt
-/// succeeded. The real machine then reads the object, and recognises its own write. The broken
-/// machine does not recognise its nonce, and loses the epoch: as a candidate it follows its own
-/// epoch, and as a leader it reports a tampered lease.
+/// succeeded. The real state machine then reads the object, and recognises its own nonce. The
+/// broken state machine does not recognise its nonce, and loses the epoch. As a candidate it
+/// follows its own epoch, and as a leader it reports a tampered lease.
 #[test]
 fn broken_sdk_retry_that_turns_a_success_into_412() {
     let faults = Budget { untrue_refusals: 1, renewals: 1, ..Budget::NONE };
     let setting = broken("an SDK's retry", Broken::ForgetsItself, faults);
     caught(setting.clone(), &["own", "honest"]);
-    // The broken machine loses leaderships, but all safety invariants hold.
+    // The broken state machine loses leaderships, but all safety invariants hold.
     let safe = vec!["I1", "I2", "I3", "I4", "I5", "I6", "no failure"];
     explore(Setting { name: "an SDK's retry, safety", always: safe, ..setting });
 }
@@ -113,8 +114,8 @@ fn broken_candidate_that_treats_a_page_as_the_whole_listing() {
     caught(Setting { foreign_keys: &[2], ..setting }, &["I1", "I2"]);
 }
 
-/// I4 to I6 do not hold if a create takes effect after its epoch was compacted. The checker must
-/// detect the violation.
+/// If a create takes effect after its epoch was compacted, I4 to I6 do not hold. The model checker
+/// must detect these violations.
 #[test]
 fn broken_assumption_that_no_create_outlives_compaction() {
     let faults = Budget { twice: 1, compactions: 1, renewals: 1, ..Budget::NONE };
