@@ -33,7 +33,7 @@ impl Epoch {
     /// [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted).
     pub const MAX: Epoch = Epoch(9_999_999_999);
 
-    /// Returns the epoch with this number, or `None` outside 1 to 9,999,999,999.
+    /// Returns the epoch with this number, or `None` if the number is not from 1 to 9,999,999,999.
     #[must_use]
     pub const fn new(number: u64) -> Option<Epoch> {
         if number >= Self::FIRST.0 && number <= Self::MAX.0 { Some(Epoch(number)) } else { None }
@@ -48,14 +48,14 @@ impl Epoch {
         if number == 0 { Some(Epoch(0)) } else { Epoch::new(number) }
     }
 
-    /// Returns the number, 1 to 9,999,999,999. The number is 0 only if a peer holds a [single
-    /// object](crate::Layout::SingleObject) with the token 0.
+    /// Returns the number of this epoch, from 1 to 9,999,999,999. The number is 0 only if a peer
+    /// holds a [single object](crate::Layout::SingleObject) with the token 0.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// Returns the epoch after this one; `None` after [`Epoch::MAX`].
+    /// Returns the next epoch, or `None` after [`Epoch::MAX`].
     #[must_use]
     pub const fn next(self) -> Option<Epoch> {
         Epoch::new(self.0 + 1)

@@ -73,8 +73,8 @@ pub enum ErrorKind {
     /// The store does not give the guarantees that the protocol needs. Do not use the store for
     /// elections.
     UnsafeStore,
-    /// The body of an epoch object cannot be read as a record. The epoch is never treated as
-    /// vacant: inspect the named key, then depose the epoch or restore the object.
+    /// The body of an epoch object cannot be read as a record. The epoch never counts as vacant.
+    /// Inspect the key that the message names, then depose the epoch or restore the object.
     ///
     /// From a fenced resource, this error means that a key of the resource has an object of another
     /// kind. The call leaves that object unchanged. From a fenced log, this error means that an

@@ -1,4 +1,5 @@
-//! The compactor's reads of the newest object, and its requests for other objects of the prefix.
+//! Reads the newest object for a compactor, and sends its requests for other objects under the
+//! prefix.
 
 use std::time::Duration;
 

@@ -141,7 +141,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Counts the epochs that are kept only because they are too young.
+    /// Counts the superseded epochs that the run kept only because of their age.
     fn count_the_too_young(&mut self) {
         if self.plan.stopped() {
             return;
@@ -207,7 +207,8 @@ impl<'a> Run<'a> {
     /// Deletes the current batch, except the epochs that the newest record protects.
     async fn delete_batch(&mut self) -> Result<(), Error> {
         // An unfinished restore may hold any listed epoch. Lower epochs may be deleted only if the
-        // newest listed epoch is not held, so read the newest one before each deletion (C3, C4).
+        // newest listed epoch is not held, so read the newest listed epoch before each deletion
+        // (C3, C4).
         if !self.batch.is_empty() {
             self.read_newest().await?;
         }
@@ -270,7 +271,8 @@ impl<'a> Run<'a> {
         let mut gone = batch;
         gone.retain(|listed| !left.contains(&listed.epoch));
         // A store may change the form of a failed key in its report, so the key matches no epoch of
-        // the batch. Such a failure still counts: at most `size` minus the failures are deleted.
+        // the batch. Such a failure still counts, so at most `size - failed.len()` epochs count as
+        // deleted.
         gone.truncate(size.saturating_sub(failed.len()));
         self.compactor.meter.deleted(gone.len());
         self.report.deleted += gone.len() as u64;

@@ -307,7 +307,8 @@ impl Driver {
         self.requests.answered.is_some_and(|at| lapsed(at) == Some(Duration::ZERO))
     }
 
-    /// Waits for the delay or a refresh. Returns true after a refresh.
+    /// Waits until the delay has passed or the application calls `refresh`. Returns true after a
+    /// `refresh`.
     pub(super) async fn sleep_unless_refreshed(&mut self, delay: Duration) -> bool {
         let Driver { cx, followed, .. } = self;
         tokio::select! {

@@ -62,7 +62,7 @@ pub(crate) struct Settings {
 /// The times at which a follower polls the leader's record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Polling {
-    /// The follower polls six times in the length of one validity.
+    /// The follower polls six times per validity of the lease.
     #[default]
     Usual,
     Every(Duration),
@@ -115,7 +115,7 @@ pub(crate) struct Config {
     /// (PR4).
     pub(crate) poll_at_lapse: bool,
     /// Maximum poll interval. Up to this maximum, the interval doubles with each poll of the same
-    /// leader.
+    /// leader. `None` means a constant interval.
     pub(crate) poll_backoff: Option<Duration>,
     pub(crate) request_timeout: Duration,
     pub(crate) drift: Drift,
@@ -309,7 +309,7 @@ pub(crate) fn nests_beyond(data: &Value, levels: usize) -> bool {
     }
 }
 
-/// Returns a display name. The name need not be unique.
+/// Returns the default display name of this process. The name need not be unique.
 fn default_name() -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_default();
     let host = host.trim();

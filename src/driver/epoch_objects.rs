@@ -1,4 +1,4 @@
-//! Lists and reads the epoch objects of an election. These calls do not campaign.
+//! Lists and reads the epoch objects of an election, without a campaign.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl EpochObjects {
         Ok(EpochObjects { store, keys: Keys::numbered_with(prefix, stem)? })
     }
 
-    /// Reads the object with this number, up to `most` bytes.
+    /// Reads the object with this number, if its body has at most `most` bytes.
     pub async fn object(&self, number: Epoch, most: usize) -> Result<GetOutcome, Error> {
         require_timers()?;
         let key = self.keys.epoch(number);

@@ -73,7 +73,7 @@ impl Leader {
         }
     }
 
-    /// Returns the name, or a dash if the record has none.
+    /// Returns the display name of the leader, or a dash if the record has no name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.candidate.as_deref().unwrap_or("-")

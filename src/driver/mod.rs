@@ -75,9 +75,9 @@ pub struct Context {
     pub(crate) events: Listeners<CampaignEvent>,
     pub(crate) refresh: Refresh,
 
-    // These fields hold the knowledge of the store and of the election.
+    // These fields hold the knowledge about the store and about the election.
     pub(crate) writes: WriteAnswers,
-    /// Set once this process has checked that the store lists the keys under the prefix correctly.
+    /// Set after this process has checked that the store lists the keys under the prefix correctly.
     pub(crate) prefix_checked: OnceCell<()>,
     knowledge: Mutex<Knowledge>,
     health: Arc<Mutex<StoreHealth>>,

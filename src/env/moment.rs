@@ -11,9 +11,9 @@ pub struct Moment {
     /// Time since the start of the machine, including suspension. A clock daemon may slew this
     /// clock.
     pub boot: Duration,
-    /// Time since the start of the machine, including suspension, at the rate of its oscillator. No
-    /// clock daemon changes this rate. A [`Clock`](crate::Clock) that has no source for this time
-    /// returns `boot` instead.
+    /// Time since the start of the machine, including suspension, at the rate of the machine's
+    /// oscillator. No clock daemon changes this rate. A [`Clock`](crate::Clock) that has no source
+    /// for this time returns `boot` instead.
     pub raw: Duration,
     /// Time since the Unix epoch, by the wall clock. This clock can only end a lease early.
     pub wall: Duration,

@@ -11,10 +11,10 @@ pub enum Layout {
     /// until a [`Compactor`](crate::Compactor) deletes them, and a LIST shows the current epoch.
     #[default]
     EpochFiles,
-    /// One object, `lock.json`. A candidate overwrites this object with `If-Match`, and its `token`
-    /// is the epoch. This layout is the scheme of the post *Leader election with S3 and If-Match*
-    /// (2025). It needs no LIST and no compactor, and a takeover is a single PUT. It keeps no
-    /// history. The object must never be deleted.
+    /// One object, `lock.json`. A candidate overwrites this object with `If-Match`. The field
+    /// `token` in the object is the epoch. This layout is the scheme of the post *Leader election
+    /// with S3 and If-Match* (2025). It needs no LIST and no compactor, and a takeover is a single
+    /// PUT. It keeps no history. The object must never be deleted.
     ///
     /// Peers that write only the post's two fields, `expires_at` and `token`, can take part. A
     /// candidate that sees a body with only these fields waits until the body's `expires_at`, by

@@ -1,4 +1,4 @@
-//! Reads and writes the fields of a record that have a special format.
+//! Reads and writes the special formats of some fields of a record.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -66,8 +66,8 @@ pub struct Record {
     pub sealed_by: Option<String>,
     #[serde(default)]
     pub ended: Option<EpochEnd>,
-    /// Name of the operator that asserted the death of the holder. `ended` is then `lapsed`, so a
-    /// candidate of any version of tenure does not wait for the lease.
+    /// Name of the operator that asserted the death of the holder. In such a record `ended` is
+    /// `lapsed`, so a candidate of any version of tenure does not wait for the lease.
     #[serde(default, deserialize_with = "if_text", skip_serializing_if = "Option::is_none")]
     pub forced_by: Option<String>,
     /// The reason that an operator gave for the seal.

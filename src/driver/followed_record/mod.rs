@@ -15,7 +15,8 @@ use crate::protocol::single::expiry::left_until;
 use crate::record::{BadRecord, Record};
 use crate::store::Object;
 
-/// The last reading of the newest epoch, and the times at which this candidate acts on it.
+/// The last reading of the newest epoch, and the times at which this candidate acts on this
+/// reading.
 #[derive(Debug)]
 pub(super) struct FollowedRecord {
     cx: Arc<Context>,

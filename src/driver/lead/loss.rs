@@ -87,7 +87,7 @@ impl Loss {
         )
     }
 
-    /// Returns one stable word, for logs and metrics.
+    /// Returns the reason as one word, for logs and metrics. The words never change.
     #[must_use]
     pub fn outcome(&self) -> &'static str {
         match self {
@@ -157,7 +157,7 @@ mod tests {
             Loss::Resigned,
         ];
         for loss in losses {
-            // Add each new loss to this match and to the list above.
+            // If you add a variant to `Loss`, add it to this match and to the list above.
             let name = match loss {
                 Loss::Superseded { .. } => "Superseded",
                 Loss::Sealed { .. } => "Sealed",

@@ -29,7 +29,8 @@ pub enum Deposed {
         /// End of the epoch.
         ended: EpochEnd,
     },
-    /// The newest epoch is not the epoch to depose, and this leader holds it. Nothing was changed.
+    /// The newest epoch is not the epoch to depose. The value is the holder of the newest epoch.
+    /// Nothing was changed.
     NotCurrent(Leader),
     /// The record does not limit the time for which its holder may believe that it leads (O4). A
     /// peer that does not use tenure wrote the record, or the record has no validity or is
@@ -51,7 +52,7 @@ pub enum Deposed {
 pub enum Resigned {
     /// The epoch is sealed. Another candidate can be elected without a wait.
     Sealed,
-    /// The epoch had already ended, in the given way.
+    /// The epoch had already ended. The value gives the kind of this end.
     Already(EpochEnd),
     /// No epoch has the nonce of the key.
     NotCurrent,
@@ -71,7 +72,8 @@ pub enum Restored {
         /// The epoch.
         epoch: Epoch,
         /// Time for which a successor waits after it first sees the seal. This time is the maximum
-        /// of the `wait` argument and of the validities that this call ended, plus the drift.
+        /// of the `wait` argument and of the validities of the leases that this call ended, plus
+        /// the drift.
         wait: Duration,
     },
     /// The epoch was restored before, and no candidate has been elected since.

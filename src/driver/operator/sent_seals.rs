@@ -1,8 +1,9 @@
 //! The seals that one action of an operator has sent, and that have unknown outcomes.
 //!
-//! An action reads back a write with an unknown outcome. The action reports success only if the
-//! object has exactly the body that the action sent. Each write is conditional on the ETag of the
-//! last reading, so a delayed write cannot overwrite a record that the action has not read (O3).
+//! After a write with an unknown outcome, the action reads the object. The action reports success
+//! only if the object has exactly the body that the action sent. Each write is conditional on the
+//! ETag of the last reading, so a delayed write cannot overwrite a record that the action has not
+//! read (O3).
 
 use bytes::Bytes;
 

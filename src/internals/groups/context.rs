@@ -54,7 +54,7 @@ impl ElectionBuilder {
     }
 }
 
-/// The keys and the settings.
+/// Getters of the keys and the settings, and the context of a session.
 #[doc(hidden)]
 impl Context {
     /// Returns the context of an election with [`Layout::SingleObject`] at `path` under this
@@ -125,7 +125,7 @@ impl Context {
         self.config.poll_interval
     }
 
-    /// Returns the time between two polls of an observer of members with this validity.
+    /// Returns the time between two polls of an observer that follows members with this validity.
     pub fn poll_interval_for(&self, validity: Option<Duration>) -> Duration {
         self.config.poll_interval_for(validity)
     }
@@ -146,7 +146,7 @@ impl Context {
     }
 }
 
-/// Time, random numbers and tasks of the process.
+/// Methods for the time, the random numbers and the background tasks of the process.
 #[doc(hidden)]
 impl Context {
     /// Returns the process.
@@ -261,7 +261,7 @@ impl Context {
         written
     }
 
-    /// Campaigns for the object of this context, which no other process knows, and returns the
+    /// Campaigns in the election of this context, which no other process knows, and returns the
     /// leadership. Returns `None` if the campaign took longer than a validity, or if another
     /// process sealed and compacted its epoch. `requests` counts the consecutive denials.
     pub async fn campaign_alone(

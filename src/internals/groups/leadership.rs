@@ -25,7 +25,7 @@ use crate::protocol::message::EpochEnd;
 use crate::record::{BadRecord, MAX_READ_BYTES, MAX_WRITTEN_BYTES};
 use crate::store::Object;
 
-/// The record of a single object.
+/// Methods for the record in a session's object.
 #[doc(hidden)]
 impl Record {
     /// Greatest length of a readable body, in bytes.

@@ -19,9 +19,9 @@
 //!
 //! - A [`Context`] is one key prefix of a store with the settings of one process. Each request of a
 //!   context is counted, and ends after the request timeout. [`Context::create`] and
-//!   [`Context::replace`] classify the answer to a write as elections do: a write is
-//!   [`Written::Done`] only with an ETag, and an answer that does not show the effect is
-//!   [`Written::Unknown`]. No request is sent twice.
+//!   [`Context::replace`] classify the answer to a write in the same way as elections. A write is
+//!   [`Written::Done`] only if the answer has an ETag. If the answer does not show the effect, the
+//!   write is [`Written::Unknown`]. No request is sent twice.
 //! - [`Requests`] remembers the failures and denials of one caller. The caller passes each answer
 //!   of the store to [`Requests::answered`] and each failure to [`Requests::fails`], in the order
 //!   of the answers. Other methods return the pause before the next attempt, or report that the

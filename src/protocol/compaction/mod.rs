@@ -7,8 +7,8 @@
 //!
 //! An epoch that an unfinished restore holds supersedes no epoch, because the epoch right below may
 //! have a leader (C4). So a compaction proposes the epoch right below the newest only after the
-//! driver has read the newest epoch, and if no restore holds it. Restores may hold several epochs,
-//! so the driver reads the newest listed epoch before each deletion (C3).
+//! driver has read the newest epoch and found that no restore holds it. Restores may hold several
+//! epochs, so the driver reads the newest listed epoch before each deletion (C3).
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;

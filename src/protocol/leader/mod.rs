@@ -11,7 +11,7 @@ use crate::epoch::Epoch;
 use crate::protocol::layout::Layout;
 use crate::store::etag::ETag;
 
-/// The epoch that this process wrote, and the state of these writes.
+/// The epoch that this process created, and the state of the writes to its object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct HeldEpoch {
     pub(super) epoch: Epoch,

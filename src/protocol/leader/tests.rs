@@ -276,8 +276,8 @@ fn a_late_grant_is_sealed() {
 }
 
 /// The driver abandons a grant during the first renewal. Before the fix, the machine ignored the
-/// input `Abandon`, and continued to lead an epoch without a caller. A random walk found this
-/// defect.
+/// input `Abandon` and continued to lead, although no caller knew of this leadership. A random walk
+/// found this defect.
 #[test]
 fn regression_a_grant_can_be_abandoned_during_a_renewal() {
     let mut play = Play::leading();

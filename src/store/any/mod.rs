@@ -107,9 +107,9 @@ impl AnyObjectStore {
     /// Wraps an object store for elections.
     ///
     /// This function tests whether the client can replace an object conditionally. It requests the
-    /// replacement of a new key, without a version to compare. The clients of the crate
-    /// object_store refuse this replacement, and send no request. A client without conditional
-    /// replacement reports that it lacks this feature.
+    /// replacement of an object with a new key, without a version to compare. The clients of the
+    /// crate object_store refuse this replacement, and send no request. A client without
+    /// conditional replacement reports that it lacks this feature.
     ///
     /// # Errors
     ///

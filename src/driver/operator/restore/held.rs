@@ -11,8 +11,8 @@ use crate::epoch::Epoch;
 use crate::protocol::message::EpochEnd;
 use crate::record::{MAX_VALIDITY_MS, Record};
 
-/// Field that contains the newest epoch below the held epoch. If another call of `restore`
-/// continues, it deposes holders from this epoch on.
+/// Field that contains the newest epoch below the held epoch. A later call that continues an
+/// unfinished restore deposes the holders from this epoch on.
 const ABOVE: &str = "restored_above";
 /// Field that contains the maximum time, in milliseconds, for which a successor waits for the
 /// leases of lower epochs.
@@ -35,7 +35,7 @@ impl Operator {
 
 /// The data that a restore keeps in the object of a held epoch.
 pub(super) struct RestoreHold {
-    /// Newest epoch below the held epoch when the hold was created.
+    /// Newest epoch below the held epoch at the time when a restore created the object.
     pub(super) above: Option<Epoch>,
     /// Time for which a successor waits, or `None` in an object that an earlier version of tenure
     /// wrote.

@@ -193,8 +193,8 @@ impl Operator {
     }
 
     /// Returns the seal of the restored epoch. Its nonce differs from the nonce of the held epoch.
-    /// So all candidates count the wait from their first sight of this seal, even if they have
-    /// watched the held epoch (RS8).
+    /// So each candidate counts the wait from the moment at which it first sees this seal, even if
+    /// it has watched the held epoch (RS8).
     fn restored(&self, wait: Duration) -> Record {
         let mut record = Record::blank();
         record.nonce = Some(self.cx.process.nonce());

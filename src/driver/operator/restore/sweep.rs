@@ -108,7 +108,7 @@ impl Operator {
             Deposed::Already { .. } => {
                 self.look_below(Some(below)).await?.unwrap_or(Below::Wait(Duration::ZERO))
             }
-            // This run holds a greater epoch, so no candidate succeeds the lower held epoch.
+            // This restore holds a greater epoch, so no candidate succeeds the lower held epoch.
             Deposed::Held(_) => match self.finish(below).await?.restored {
                 Restored::NeedsForce(leader) => Below::NeedsForce(leader),
                 _ => self.look_below(Some(below)).await?.unwrap_or(Below::Wait(Duration::ZERO)),
