@@ -51,6 +51,29 @@ async fn a_client_of_the_caller_passes_the_suite() {
     conformance::run_with(Arc::new(store), "app/", &can()).await;
 }
 
+/// Before the fix, a web page counted as an empty listing, because object_store ignores the name of
+/// the root element. A candidate could then be granted an epoch below a greater one.
+#[tokio::test]
+async fn regression_a_web_page_is_no_listing() {
+    let server = GcsServer::start();
+    let store = server.store();
+    done(store.create(KEY, "one".into()).await);
+    server.fault(ServerFault::Html);
+    let unknown = |error: StoreError, determinacy| {
+        assert_eq!(
+            (error.kind(), error.determinacy()),
+            (StoreErrorKind::Transient, determinacy),
+            "{error}"
+        );
+    };
+    let page = store.list("app/", "", 9).await.expect_err("no listing");
+    assert!(page.to_string().contains("the response is a web page"), "{page}");
+    unknown(page, Determinacy::Determinate);
+    unknown(store.get(KEY, None, 9).await.expect_err("no object"), Determinacy::Determinate);
+    let written = store.create("app/new", "two".into()).await;
+    unknown(written.expect_err("a lost response"), Determinacy::Indeterminate);
+}
+
 /// Uses a real bucket, which costs money, with the credentials of `AnyObjectStore::gcs_from_env`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs credentials: TENURE_TEST_GCS_BUCKET=NAME cargo test --test stores real -- --ignored"]

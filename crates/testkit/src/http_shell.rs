@@ -196,7 +196,7 @@ impl Gate {
 }
 
 /// Returns a response with this body.
-#[cfg(any(feature = "s3", feature = "dynamodb"))]
+#[cfg(any(feature = "s3", feature = "gcs", feature = "dynamodb"))]
 pub fn answer(status: u16, kind: &'static str, body: impl Into<Bytes>) -> Answer {
     use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
     let mut answer = boxed(Response::new(body.into()));

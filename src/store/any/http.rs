@@ -9,6 +9,7 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
 };
 use object_store::{ClientOptions, RetryConfig};
+use reqwest::header::HeaderValue;
 use rustls::ClientConfig;
 
 use super::ServedAt;
@@ -50,6 +51,14 @@ impl HttpService for Dated {
         };
         let mut response = self.0.client(host).call(request).await?;
         self.0.answered(response.status().as_u16());
+        // object_store parses a web page as an empty listing. The services never send web pages, so
+        // a proxy or a login page has replaced the response.
+        let kind = response.headers().get("content-type").map(HeaderValue::as_bytes);
+        if response.status().is_success() && kind.is_some_and(|kind| kind.starts_with(b"text/html"))
+        {
+            let why = "the response is a web page; check for a proxy or a login page on the path";
+            return Err(HttpError::new(HttpErrorKind::Unknown, std::io::Error::other(why)));
+        }
         let date = response.headers().get("date").and_then(|date| date.to_str().ok());
         if let Some(date) = date.and_then(|date| DateTime::parse_from_rfc2822(date).ok()) {
             response.extensions_mut().insert(ServedAt(date.to_utc()));

@@ -34,7 +34,7 @@ pub use self::storage::{GcsObject, GcsQuirks};
 use self::storage::{GcsRefusal, GcsState, Outcome, http_date, query};
 use super::faults::Faults;
 pub use super::faults::{Arming, Op, ServerFault};
-use super::http_shell::{Answer, Gate, Log, Shell, boxed, cut, pause};
+use super::http_shell::{self, Answer, Gate, Log, Shell, boxed, cut, pause};
 
 /// Name of the bucket that exists from the start.
 pub const BUCKET: &str = "tenure-test";
@@ -237,6 +237,9 @@ async fn with_fault(
             let mut answer = apply(&parts, body);
             answer.headers_mut().remove(http::header::ETAG);
             answer
+        }
+        Some(ServerFault::Html) => {
+            http_shell::answer(200, "text/html; charset=utf-8", "<html><body>Sign in</body></html>")
         }
         Some(other) => panic!("this server does not support the fault {other:?}"),
     })
