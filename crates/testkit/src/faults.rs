@@ -57,6 +57,8 @@ pub enum ServerFault {
     Html,
     /// The request has no effect. The response is 200 with a line of text.
     Text,
+    /// The request has no effect. The response is 200 without a body.
+    Empty,
     /// The request takes effect immediately. The response is sent after this delay.
     AnswerLate(Duration),
     /// The response is an immediate 500, and the request takes effect after this delay.

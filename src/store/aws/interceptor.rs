@@ -28,6 +28,8 @@ struct CallRecord {
 struct ResponseFacts {
     served_at: Option<DateTime<Utc>>,
     html: bool,
+    #[cfg(feature = "dynamodb")]
+    is_of_dynamodb: bool,
 }
 
 impl CallInterceptor {
@@ -45,6 +47,13 @@ impl CallInterceptor {
     /// Returns true if the response has the content type of a web page.
     pub(in crate::store) fn html(&self) -> bool {
         self.answer().html
+    }
+
+    /// Returns true if the response has a content type of JSON, or the checksum that DynamoDB and
+    /// its emulators send.
+    #[cfg(feature = "dynamodb")]
+    pub(in crate::store) fn is_of_dynamodb(&self) -> bool {
+        self.answer().is_of_dynamodb
     }
 
     fn answer(&self) -> MutexGuard<'_, ResponseFacts> {
@@ -74,9 +83,13 @@ impl Intercept for CallInterceptor {
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         let headers = context.response().headers();
+        let kind = headers.get("content-type").unwrap_or_default();
         *self.answer() = ResponseFacts {
             served_at: headers.get("date").and_then(parse_date),
-            html: headers.get("content-type").is_some_and(|kind| kind.starts_with("text/html")),
+            html: kind.starts_with("text/html"),
+            #[cfg(feature = "dynamodb")]
+            is_of_dynamodb: kind.starts_with("application/") && kind.contains("json")
+                || headers.get("x-amz-crc32").is_some(),
         };
         Ok(())
     }

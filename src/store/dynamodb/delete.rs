@@ -64,7 +64,7 @@ impl DynamoStore {
                 .customize()
                 .interceptor(seen.clone());
             let sent = StoreDate::sending();
-            let output = call.send().await.map_err(|error| request.failed(&error, &seen))?;
+            let output = request.output(call.send().await, &seen)?;
             self.date.heard(seen.served_at(), sent);
             requests =
                 output.unprocessed_items.unwrap_or_default().into_values().flatten().collect();

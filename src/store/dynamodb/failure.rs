@@ -1,9 +1,10 @@
 //! Classifies a failed call: the kind of the failure, whether the request may have taken effect,
 //! and the remedy.
 
+use std::error::Error as StdError;
 use std::fmt::Write as _;
 
-use aws_sdk_dynamodb::error::ProvideErrorMetadata;
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::ServiceError;
 
@@ -90,6 +91,23 @@ impl Service for DynamoStore {
 }
 
 impl RequestContext<'_, DynamoStore> {
+    /// Returns the output of a call, or its error. The SDK parses an empty body as a success. So a
+    /// success counts only with headers of DynamoDB, because a proxy may have sent the response.
+    pub(super) fn output<T, E>(
+        self,
+        output: Result<T, SdkError<E, HttpResponse>>,
+        seen: &CallInterceptor,
+    ) -> Result<T, StoreError>
+    where
+        E: ProvideErrorMetadata + StdError + 'static,
+    {
+        match output {
+            Ok(_) if !seen.is_of_dynamodb() => Err(DynamoStore::unreadable(self, seen)),
+            Ok(output) => Ok(output),
+            Err(error) => Err(self.failed(&error, seen)),
+        }
+    }
+
     /// Returns the kind, the determinacy and the remedy for a status and a code.
     fn meaning(
         self,
@@ -140,7 +158,6 @@ impl RequestContext<'_, DynamoStore> {
 
 #[cfg(test)]
 mod tests {
-    use aws_sdk_dynamodb::error::SdkError;
     use aws_sdk_dynamodb::operation::get_item::GetItemError;
     use aws_smithy_runtime_api::http::StatusCode;
     use aws_smithy_types::body::SdkBody;

@@ -157,10 +157,6 @@ impl DynamoStore {
         let outcome = call.send().await;
         self.date.heard(seen.served_at(), sent);
         match outcome {
-            Ok(_) => {
-                self.session.heard();
-                Ok(PutItem::Done(version))
-            }
             Err(error) if code(&error) == Some("ConditionalCheckFailedException") => {
                 let shown = match error.as_service_error() {
                     Some(PutItemError::ConditionalCheckFailedException(failed)) => {
@@ -170,7 +166,11 @@ impl DynamoStore {
                 };
                 Ok(if shown { PutItem::RefusedFor } else { PutItem::Refused })
             }
-            Err(error) => Err(request.failed(&error, &seen)),
+            outcome => {
+                request.output(outcome, &seen)?;
+                self.session.heard();
+                Ok(PutItem::Done(version))
+            }
         }
     }
 
@@ -194,7 +194,7 @@ impl DynamoStore {
         let sent = StoreDate::sending();
         let output = call.send().await;
         let served_at = self.date.heard(seen.served_at(), sent);
-        let output = output.map_err(|error| request.failed(&error, &seen))?;
+        let output = request.output(output, &seen)?;
         self.session.heard();
         Ok(output.item.map(|item| (item, served_at)))
     }

@@ -105,8 +105,7 @@ impl DynamoStore {
         let sent = StoreDate::sending();
         let output = query.customize().interceptor(seen.clone()).send().await;
         let served_at = self.date.heard(seen.served_at(), sent);
-        let output = output.map(|output| (output, served_at));
-        output.map_err(|error| request.failed(&error, &seen))
+        Ok((request.output(output, &seen)?, served_at))
     }
 }
 

@@ -152,6 +152,26 @@ async fn a_web_page_among_other_answers_is_unknown() {
         .await;
 }
 
+/// Before the fix, a response without a body counted as a write that took effect, as a missing item
+/// and as an empty listing. A leader could then keep a lease that it had not renewed, and a
+/// candidate could be granted an epoch below a greater one.
+#[tokio::test]
+async fn regression_an_empty_response_proves_nothing() {
+    let words = "the response broke off or is invalid";
+    writes_meet(ServerFault::Empty, Determinacy::Indeterminate, false, &[words]).await;
+    let (server, store) = start();
+    done(store.create(KEY, body("one")).await);
+    for operation in ["GetItem", "Query", "BatchWriteItem"] {
+        server.fault(ServerFault::Empty, operation);
+    }
+    let (kind, no) = (StoreErrorKind::Transient, Determinacy::Determinate);
+    expect(store.get(KEY, None, MAX).await, kind, no, &[words]);
+    expect(store.list("app/", "", 9).await, kind, no, &[words]);
+    expect(store.list_last("app/", "", 9).await, kind, no, &[words]);
+    let deleted = store.delete(vec![KEY.to_owned()]).await;
+    expect(deleted, kind, Determinacy::Indeterminate, &[words]);
+}
+
 #[tokio::test]
 async fn a_body_beyond_the_limit_is_refused_before_any_request() {
     let (server, store) = start();

@@ -50,6 +50,7 @@ pub async fn respond(shared: Arc<DynamoShared>, parts: Parts, body: Bytes) -> io
             error(500, "InternalServerError", "ordered by the test", None)
         }
         Some(ServerFault::Html) => answer(200, "text/html", "<html><body>Sign in</body></html>"),
+        Some(ServerFault::Empty) => answer(200, "text/plain", ""),
         Some(other) => panic!("this server does not support the fault {other:?}"),
     })
 }

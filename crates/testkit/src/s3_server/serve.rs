@@ -77,6 +77,7 @@ async fn with_fault(
         ServerFault::ErrorBefore => error(500, "InternalError"),
         ServerFault::CutBefore => return Err(cut()),
         ServerFault::Html => page(),
+        ServerFault::Empty => answer(200, "text/plain", String::new()),
         ServerFault::Text => answer(200, "text/plain", "try again later".to_owned()),
         ServerFault::ErrorBody => error(200, "InternalError"),
         ServerFault::WrongRegion(region) => {
