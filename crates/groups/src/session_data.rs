@@ -35,7 +35,7 @@ pub struct Said {
     pub data: Value,
 }
 
-/// Partitions that were released under one token: the first and last number of each range.
+/// Releases under one token. Each range of partitions is a pair of its first and its last number.
 #[derive(Serialize, Deserialize)]
 struct Ranges {
     token: Epoch,
@@ -44,7 +44,8 @@ struct Ranges {
     partitions: Vec<(u32, u32)>,
 }
 
-/// Bytes of a session's record that are reserved for its name and the fields of the lease.
+/// Bytes of a session's record that are reserved for the session's name and the fields of the
+/// lease.
 const RECORD_BYTES: usize = 2 * 1024;
 /// The greatest length of a session's data, in bytes.
 pub(crate) const MAX_DATA_BYTES: usize = Record::MAX_WRITTEN_BYTES - RECORD_BYTES;
@@ -56,8 +57,9 @@ pub(crate) const MAX_SAID_BYTES: usize = MAX_DATA_BYTES - 2 * 1024;
 /// invalid.
 const MAX_RELEASES: usize = 1_000_000;
 
-/// Returns the `data` of a session in at most `room` bytes, with the first releases that fit, and
-/// the number of these releases. The other releases wait until the first partitions have moved.
+/// Returns the `data` of a session, at most `room` bytes long, and the number of releases in it. If
+/// not all releases fit, the data contains the first releases. The other releases wait until
+/// partitions have moved.
 pub fn encode(
     releases: &[(Release, Duration)],
     data: &SessionData,
@@ -73,8 +75,8 @@ pub fn encode(
     };
     let fits = |count| written(&fields(count)) <= room;
     let mut count = releases.len();
-    // Without one release, the others may take more bytes, because a range may split. But half of
-    // the releases never take more bytes than all releases.
+    // If only one release were removed, the data could become longer, because a range may split
+    // into two. But half of the releases never take more bytes than all releases.
     while count > 0 && !fits(count) {
         count /= 2;
     }
@@ -108,8 +110,8 @@ fn ranges(releases: &[(Release, Duration)]) -> Vec<Ranges> {
     sorted.into_iter().map(ranges).collect()
 }
 
-/// Reads the `data` of a session. Returns `None` if the session has no data because only its create
-/// was written. Also returns `None` for data that no member wrote.
+/// Reads the `data` of a session. Returns `None` if the session has no data, because only the
+/// create of the session was written. Also returns `None` for data that no member has written.
 pub fn decode(data: &Value) -> Option<(SessionData, Said)> {
     let Fields { releases, looks, seen, leaving, weight, member } =
         Fields::deserialize(data).ok().filter(|_| data.is_object())?;
@@ -125,16 +127,16 @@ pub fn decode(data: &Value) -> Option<(SessionData, Said)> {
             all.extend((first..=last).map(|number| (release(number), back_off)));
         }
     }
-    // The assignment repeats the data. Data that is nested too deep would make the assignment
-    // unreadable, so ignore such data.
+    // The assignment repeats the member's data. If this data is nested too deep, ignore it, because
+    // it would make the assignment unreadable.
     let member = if Record::nests_too_deep(&member) { Value::Null } else { member };
     let said = Said { weight: weight.max(1), data: member };
     Some((SessionData { releases: all, looks, seen, leaving }, said))
 }
 
-/// Returns the part of a session's `data` that a seal keeps: the greatest assignment that its
-/// member has seen (D1). If all assignments are deleted, this value prevents the group from
-/// starting again at epoch 1.
+/// Returns the part of a session's `data` that a seal keeps: the greatest assignment that the
+/// session's member has seen (D1). If all assignments are deleted, this value prevents the group
+/// from starting again at epoch 1.
 pub(crate) fn seen_alone(data: &Value) -> Value {
     match seen(data) {
         Some(seen) => serde_json::json!({ "seen": seen }),
@@ -212,8 +214,8 @@ mod tests {
         assert!(written(&value) <= 10_000 && count > 100, "{count}");
         let (read, _) = decode(&value).unwrap();
         assert_eq!(read.releases, releases[..count].iter().copied().collect());
-        // Releases of consecutive partitions form a range. A range takes as many bytes as one
-        // release, so all 5,000 releases fit.
+        // Releases of consecutive partitions form a range, and a range takes as many bytes as one
+        // release. So all 5,000 releases fit into 300 bytes.
         let releases: Vec<_> = (0..5_000).map(|number| release(number, 5, 0)).collect();
         assert_eq!(encode(&releases, &data(&[]), &NOTHING, 300).1, 5_000);
     }

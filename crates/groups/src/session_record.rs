@@ -1,5 +1,5 @@
-//! The object of a session: a record of an election on a single object, with the member's `data`
-//! (GO1).
+//! The object of a session: the record of an election with `Layout::SingleObject`, with the
+//! member's `data` (GO1).
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
@@ -25,7 +25,7 @@ pub(super) struct SessionBody {
     data: Option<(SessionData, Said)>,
 }
 
-/// The longest time for which partitions are reserved.
+/// The longest time for which the partitions of a member that left are reserved.
 pub(super) const MAX_PARK: Duration = Duration::from_secs(3_600);
 
 /// Returns the key of a session's object in the group at this prefix.
@@ -44,8 +44,8 @@ impl SessionBody {
     /// takes over a session (GO4), so an object with a token other than 1 is not a session.
     ///
     /// # Errors
-    /// Returns a description of the format if this version cannot read it. The member of a session
-    /// with an unknown format may be alive.
+    /// If the object has a format that this version cannot read, returns a description of the
+    /// format. The member of such a session may be alive.
     pub(super) fn decode(object: &Object) -> Result<Option<SessionBody>, String> {
         let read = Record::of_single_object(object)?;
         Ok(read.and_then(|(epoch, record)| SessionBody::of(epoch, record, object)))
@@ -70,7 +70,7 @@ impl SessionBody {
         self.validity
     }
 
-    /// Returns the end of the session, for display.
+    /// Returns the way in which the session ended, for display.
     pub(super) fn end(&self) -> Option<EpochEnd> {
         self.record.end()
     }
@@ -79,9 +79,9 @@ impl SessionBody {
         &self.name
     }
 
-    /// Returns the time for which the partitions of the ended session are reserved for its name. If
-    /// the member wrote this time when it left, returns the time (GW6). If a process of the same
-    /// name ended the session, returns `reclaimed` (GW7).
+    /// Returns the time for which the partitions of this ended session are reserved for the
+    /// session's name. The time is the one that the member wrote when it left (GW6). If instead a
+    /// process of the same name ended the session, the time is `reclaimed` (GW7).
     pub(super) fn parked(&self, reclaimed: Duration) -> Option<Duration> {
         let said = self.record.park_ms.map(Duration::from_millis);
         let by_itself = self.record.successor.as_deref() == Some(&*self.name);
@@ -113,8 +113,8 @@ impl SessionBody {
         }
     }
 
-    /// Returns the body that seals this session. The seal keeps the greatest assignment that the
-    /// member has seen (D1).
+    /// Returns the body of the write that seals this session. The seal keeps the greatest
+    /// assignment that the member has seen (D1).
     pub(super) fn sealed(
         &self,
         ended: EpochEnd,
@@ -142,9 +142,9 @@ pub(super) fn age(
     Some((served_at? - modified?).to_std().unwrap_or_default())
 }
 
-/// Returns whether an election under this prefix is a session of a group: the prefix ends with
-/// `members/` and an id. A seal of a session must keep the greatest assignment that its member has
-/// seen, so build such an election with [`session_election`].
+/// Returns whether an election under this prefix is a session of a group. The prefix of a session
+/// ends with `members/` and an id. A seal of a session must keep the greatest assignment that the
+/// session's member has seen, so build such an election with [`session_election`].
 pub fn is_session(prefix: &str) -> bool {
     let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
     prefix.rsplit_once("members/").is_some_and(|(before, id)| {
@@ -152,8 +152,9 @@ pub fn is_session(prefix: &str) -> bool {
     })
 }
 
-/// Returns the settings of a session's election, for operators who depose its member. The prefix of
-/// `session` is `members/` and the id, below the prefix of the group.
+/// Returns the settings of a session's election, for operators who depose the session's member. The
+/// prefix of `session` must be the prefix of the group, followed by `members/` and the session's
+/// id.
 pub fn session_election(session: ElectionBuilder) -> ElectionBuilder {
     session.layout(Layout::SingleObject).kept_in_seals(session_data::seen_alone)
 }

@@ -66,7 +66,7 @@ pub struct PartitionSnapshot {
     pub name: String,
     /// Index of the owner in [`GroupSnapshot::members`]; `None` without an owner.
     pub owner: Option<usize>,
-    /// Token of the newest grant; `None` before the first grant.
+    /// Token under which the partition was granted last. `None` before the first grant.
     pub token: Option<Epoch>,
     /// Index of the next owner in [`GroupSnapshot::members`]; `None` if the partition must not
     /// move.

@@ -56,7 +56,7 @@ pub struct AssignedPartition {
     pub number: PartitionNumber,
     pub name: Arc<str>,
     pub owner: Option<Session>,
-    /// Assignment epoch of the newest grant; `None` before the first grant.
+    /// Epoch of the assignment that granted the partition last. `None` before the first grant.
     pub token: Option<Epoch>,
     /// Next owner, if the partition must move. Advice.
     pub target: Option<Session>,

@@ -34,7 +34,7 @@ pub enum ReaderStep {
     Failed(ReaderFailure),
 }
 
-/// The reason for which a reader stops until the driver restarts it.
+/// The reason why a reader has stopped. The driver must restart the reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReaderFailure {
     /// The store denied a request.
@@ -78,7 +78,7 @@ pub enum AssignmentAnswer {
 pub enum News {
     /// The group has no assignment.
     Nothing,
-    /// The assignment after the known one does not exist.
+    /// No assignment follows the one that the reader knows.
     Unchanged,
     /// [`Reader::known`](super::reader::Reader::known) is a newer assignment than before. It is not
     /// yet confirmed.

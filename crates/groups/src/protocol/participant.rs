@@ -1,7 +1,7 @@
 //! The protocol of one member of a group: it reads assignments and, if it coordinates, plans them.
 //!
-//! At most one request of the reader or one round is in progress. The requests of the reader come
-//! first.
+//! A request of the reader and a round are never in progress at the same time. The requests of the
+//! reader come first.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tenure::Epoch;
 use tenure::internals::groups::Nonce;
 use tenure::store::ETag;
 
-/// A member of a group without its timers.
+/// The state machine of a member of a group, without the member's timers.
 ///
 /// # Contract
 ///

@@ -18,7 +18,7 @@ fn nested(levels: usize) -> Value {
 }
 
 /// Before the fix, the settings accepted data with 125 nested levels. Processes could then read the
-/// session of this member, but not the assignment that repeats the data.
+/// session of a member with such data, but not the assignment that repeats the data.
 #[tokio::test(start_paused = true)]
 async fn regression_data_that_nests_too_deep_is_refused() {
     let fleet = Fleet::new(2);
@@ -219,8 +219,8 @@ async fn regression_an_unreadable_object_among_the_sessions_stops_no_plan() {
     }
 }
 
-/// Before the fix, the coordinator read each object under `members/` that is not a session again at
-/// each poll.
+/// Before the fix, the coordinator read an object under `members/` at each poll if the object was
+/// not a session.
 #[tokio::test(start_paused = true)]
 async fn regression_foreign_objects_are_read_once() {
     let fleet = Fleet::new(2);

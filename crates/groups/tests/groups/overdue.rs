@@ -49,8 +49,8 @@ async fn overdue_work_is_reported() {
     assert!(group.is_member(), "the process stays a member");
 }
 
-/// A member with overdue work leaves: the partitions without overdue work move once their work has
-/// returned, and the partition with overdue work moves when the session lapses.
+/// A member with overdue work leaves. Its other partitions move once their work has returned. The
+/// partition with overdue work moves when the session lapses.
 #[tokio::test(start_paused = true)]
 async fn a_member_with_overdue_work_can_leave() {
     let fleet = Fleet::new(4);

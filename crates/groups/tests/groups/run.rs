@@ -168,8 +168,8 @@ async fn regression_a_leave_before_the_call_is_not_lost() {
     assert!(fleet.store.take_calls().is_empty(), "no session was created");
 }
 
-/// Before the fix, the only member of a group got a partition that it had released back up to a
-/// validity later, because it read its own session only once per validity.
+/// Before the fix, if the only member of a group released a partition, it got the partition again
+/// up to a validity later. The reason was that it read its own session only once per validity.
 #[tokio::test(start_paused = true)]
 async fn regression_a_sole_member_soon_gets_its_released_partition() {
     let fleet = Fleet::new(1);

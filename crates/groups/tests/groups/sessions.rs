@@ -75,7 +75,7 @@ async fn regression_a_takeover_reads_each_ended_session_once() {
     }
 }
 
-/// Before the fix, a process that became the coordinator again read all ended sessions again.
+/// Before the fix, a process read all ended sessions again each time it became the coordinator.
 #[tokio::test(start_paused = true)]
 async fn regression_a_process_that_coordinates_again_reads_no_ended_session_again() {
     let fleet = Fleet::new(4);

@@ -55,14 +55,14 @@ pub trait Assignor: fmt::Debug + Send + Sync + 'static {
     /// ([`Share::allows`]).
     ///
     /// While some shares are [failing](Share::is_failing), a coordinator calls this method twice
-    /// for each plan. In the first call the failing shares [avoid](Share::avoid) no seat. In the
-    /// second call each healthy share is [`kept`](Share::kept) for the seat that it got in the
-    /// first call, and each failing share is kept for its holder. The plan takes the seats of
-    /// healthy shares from the first call, and the seats of failing shares from the second call.
+    /// for each plan. In the first call [`avoid`](Share::avoid) is empty for each failing share. In
+    /// the second call [`kept`](Share::kept) names the seat that a healthy share got in the first
+    /// call, or the holder of a failing share. The plan takes the seats of healthy shares from the
+    /// first call, and the seats of failing shares from the second call.
     fn assign(&self, seats: &[Seat<'_>], shares: &[Share<'_>]) -> Vec<Option<usize>>;
 }
 
-/// A member that takes partitions.
+/// A member to which an assignor may give partitions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Seat<'a> {
@@ -182,17 +182,17 @@ enum Choice {
 /// an earlier call chose, no share moves.
 ///
 /// The proportion of a seat is the number of shares that at least one seat may have, times the
-/// weight of the seat, divided by the sum of all weights. Without marks the count of each seat is
-/// the floor or the ceiling of its proportion. Among the plans with these counts, this assignor
-/// chooses one that moves the fewest shares away from a holder. If several plans move the fewest
-/// shares, it chooses one that moves the fewest shares that are not [failing](Share::is_failing).
+/// weight of the seat, divided by the sum of all weights. Without marks each seat gets the floor or
+/// the ceiling of its proportion. Among the plans with these counts, this assignor chooses a plan
+/// that moves the fewest shares away from a holder. If several plans move the fewest shares, it
+/// chooses a plan that moves the fewest shares that are not [failing](Share::is_failing).
 ///
 /// Marks of partitions can make it impossible to keep all floors and ceilings. In this case the
 /// plan minimizes the number of shares above the ceilings plus the number missing below the floors.
-/// Among the plans with this minimum, the assignor chooses one with the least sum of count² /
-/// weight. With equal weights the plan also has the least maximum and the greatest minimum. A share
-/// moves away from a permitted holder only if the move improves the balance. With marks the plan
-/// can move one share more than necessary.
+/// Among the plans with this minimum, the assignor chooses a plan with the least sum of count² /
+/// weight over all seats. With equal weights the plan also has the least maximum and the greatest
+/// minimum. A share moves away from a permitted holder only if the move improves the balance. With
+/// marks the plan can move one share more than necessary.
 ///
 /// # Examples
 /// A third member joins two members with three partitions each.

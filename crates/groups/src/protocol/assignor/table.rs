@@ -23,7 +23,8 @@ pub(super) enum Rank {
     Excess(PerWeight),
 }
 
-/// The amount that the last share adds to count² / weight: (2 × count − 1) / weight.
+/// The amount by which the last share of a seat raises count² / weight. It is (2 × count − 1) /
+/// weight.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PerWeight {
     growth: u64,
@@ -59,8 +60,8 @@ pub(super) struct Table<'a> {
     /// Shares without a seat that at least one seat may have. The most restricted shares come
     /// first, and failing shares last.
     pub(super) waiting: Vec<usize>,
-    /// Shares of each seat. The order is: named, barred, free, failing, new. The last share is the
-    /// first to move.
+    /// Shares of each seat. First come shares that require a name, then barred, free and failing
+    /// shares, and then shares that the seat received in this plan. The last share moves first.
     pub(super) held: Vec<Vec<usize>>,
     /// Floor and ceiling of the proportion of each seat.
     proportions: Vec<(u64, u64)>,
@@ -196,9 +197,9 @@ impl<'a> Table<'a> {
     /// Moves shares away from the fullest seats until the balance no longer improves.
     ///
     /// Each chain removes a share of the highest remaining rank. Later chains add only shares of
-    /// lower ranks, so they never add a share to a seat that gave one away. So a seat that gave a
-    /// share away needs no new entry in `room`. Closed seats stay closed, because no chain from a
-    /// closed seat reaches a seat with room.
+    /// lower ranks, so they never add a share to a seat that has given a share away. So a seat that
+    /// gave a share away needs no new entry in `room`. Closed seats stay closed, because no chain
+    /// from a closed seat reaches a seat with room.
     pub(super) fn level(&mut self) {
         let by_rank = |table: &Self, seat: usize| {
             let gives = table.held[seat].last();

@@ -151,9 +151,9 @@ impl Planner<'_> {
         }
     }
 
-    /// Calls the assignor, twice if shares are failing. The first call places the healthy shares.
-    /// The second call determines only the seats of the failing shares, so no healthy share moves
-    /// because of a failing one.
+    /// Calls the assignor once, or twice if shares are failing. The first call places the healthy
+    /// shares. The second call determines only the seats of the failing shares, so no healthy share
+    /// moves because of a failing one.
     fn assign<'a>(&self, seats: &[Seat<'a>], shares: &[Share<'a>]) -> Vec<Option<usize>> {
         let free = |share: &Share<'a>| match share.is_failing {
             true => Share { avoid: &[], ..*share },

@@ -65,16 +65,16 @@ struct SessionTimer {
     read: Option<Moment>,
     /// Number of consecutive failed reads of the session, and the time of the last failure.
     failed: (u32, Option<Moment>),
-    /// Time of receipt of the first answer that shows the session ended in a way that requires a
-    /// wait, such as a deposition.
+    /// If the session has ended in a way that requires a wait, such as a deposition: the time of
+    /// receipt of the first answer that shows this end.
     ended: Option<Moment>,
     /// Whether the session has ended in a way that requires no wait: it was resigned or has lapsed.
     over: bool,
     /// While the answers do not contain the session: the time of receipt of the first such answer,
     /// and the time at which the request for the last such answer was sent.
     missing: Option<(Moment, Moment)>,
-    /// Whether the object with this id is not this session. If so, a listing of the object does not
-    /// show that this session exists.
+    /// Whether the object with this id belongs to another session, or is no session. If so, a
+    /// listing of the object does not show that this session exists.
     replaced: bool,
 }
 
