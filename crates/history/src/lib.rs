@@ -20,12 +20,12 @@
 //! ```
 //!
 //! The store keeps only the last write of each object: the record, and the date of the write by the
-//! store's clock. Each time in the record comes from the clock of its writer. If the leader
-//! resigned or was deposed, the last write is the seal. Its date is the end of the epoch, so the
-//! end is exact ([`TimeEstimate::is_exact`]). If the leader died, the end is an estimate. The
-//! leader led at least until its last renewal, and at most until its lease ended. The start of an
-//! epoch is an estimate from the leader's clock, between the seal of the previous epoch and the
-//! last write. A history is only for people to read. No election depends on it.
+//! store's clock. All times in the record come from the clock of the process that wrote the record.
+//! If the leader resigned or was deposed, the last write is the seal. Its date is the end of the
+//! epoch, so the end is exact ([`TimeEstimate::is_exact`]). If the leader died, the end is an
+//! estimate. The leader led at least until its last renewal, and at most until its lease ended. The
+//! start of an epoch is an estimate from the leader's clock, between the seal of the previous epoch
+//! and the last write. A history is only for people to read. No election depends on it.
 //!
 //! If the last write came from the leader, the record and the store each have a date for this
 //! write. The difference between these dates is the error of the leader's clock. The reader
@@ -75,7 +75,7 @@ pub struct History {
     /// [`Layout::SingleObject`], later epochs overwrote them. The list omits missing epochs among
     /// the older epochs that the reader did not read ([`left_out`](History::left_out)).
     pub holes: Vec<RangeInclusive<Epoch>>,
-    /// Number of older epochs that have an object, but that the reader did not read.
+    /// Number of older epochs that the reader did not read, although they have an object.
     pub left_out: u64,
     /// Time after the last request, by the store's clock. If the store has no clock, the time is by
     /// this machine's clock.
@@ -125,8 +125,8 @@ pub struct LeadershipSpan {
     pub sealed_at: Option<DateTime<Utc>>,
     /// Time of the last write of the object, by the store's clock.
     pub written_at: Option<DateTime<Utc>>,
-    /// The reason for which the object is unreadable. If this field is set, the values that the
-    /// record contains are unknown.
+    /// The reason why the object is unreadable. If this field is set, the values that the record
+    /// contains are unknown.
     pub unreadable: Option<String>,
 }
 
@@ -184,7 +184,8 @@ pub(crate) struct Dated {
 
 impl Dated {
     /// Creates the date of a store. Stores round dates down to whole seconds or to a decimal part
-    /// of a second. This function takes the coarsest unit that divides the date as the resolution.
+    /// of a second. This function assumes that the resolution is the coarsest unit that divides the
+    /// date.
     pub(crate) fn by_a_store(at: DateTime<Utc>) -> Dated {
         let nanos = i64::from(at.timestamp_subsec_nanos());
         let mut unit = 1_000_000_000;

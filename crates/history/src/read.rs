@@ -77,7 +77,7 @@ impl Reader {
         self
     }
 
-    /// Omits the epochs with a last write longer ago than this duration, by the store's clock. The
+    /// Omits an epoch if its last write is longer ago than this duration, by the store's clock. The
     /// reader always reads the newest epoch.
     pub fn since(mut self, since: Duration) -> Reader {
         self.since = Some(since);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::text::short;
 use super::{Band, BandKind, Interval};
 
-/// Returns a band for each period in which no interval or several intervals have their solid part.
-/// The bands are in ascending order.
+/// Returns a band for each period that is outside of all solid parts of intervals, or within
+/// several solid parts. The bands are in ascending order.
 pub(super) fn found(intervals: &[Interval]) -> Vec<Band> {
     let solid = || intervals.iter().filter(|interval| interval.until > interval.from);
     let edges: BTreeSet<Duration> = solid().flat_map(|i| [i.from, i.until]).collect();
@@ -52,7 +52,8 @@ pub(super) fn found(intervals: &[Interval]) -> Vec<Band> {
     bands.into_iter().map(band).collect()
 }
 
-/// Maximum number of names in a tooltip. The tooltip then shows the number of further leaders.
+/// Maximum number of names in a tooltip. If there are more leaders, the tooltip shows only their
+/// number.
 const NAMED: usize = 5;
 
 fn names<'a>(leading: impl Iterator<Item = &'a Interval>, count: usize) -> String {

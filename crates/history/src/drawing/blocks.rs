@@ -22,8 +22,8 @@ const NARROW: f64 = 5.0;
 /// Maximum distance between combined intervals, in pixels.
 const NEAR: f64 = 4.0;
 
-/// Maximum number of blocks in one lane, before [`binned`] combines them. Only a lane with
-/// overlapping intervals can have more blocks.
+/// If a lane has more blocks than this number, [`binned`] combines them. Only a lane with
+/// overlapping intervals can have that many blocks.
 const MOST: usize = 300;
 
 /// Returns the blocks for the intervals of one lane. Each element of `stretches` is the start and

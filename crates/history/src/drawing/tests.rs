@@ -77,8 +77,8 @@ fn large_drawings_have_a_bounded_size() {
     }
 }
 
-/// Before the fix, the tooltips of a drawing with 4,000 overlapping epochs had 268 MB, and the SVG
-/// of 100,000 overlapping epochs had 20 MB.
+/// Before the fix, the tooltips of a drawing with 4,000 overlapping epochs were 268 MB long, and
+/// the SVG of 100,000 overlapping epochs was 20 MB long.
 #[test]
 fn regression_overlapping_epochs_have_a_bounded_size() {
     for (lanes, epochs) in [(1, 4_000), (1, 100_000), (50, 100_000)] {

@@ -3,7 +3,8 @@
 use super::*;
 
 const LINE: f64 = 22.0;
-/// Maximum number of owners in the legend. The legend then shows the number of further owners.
+/// Maximum number of names in the legend. If there are more owners, the legend shows only their
+/// number.
 const NAMED_OWNERS: usize = 24;
 /// Maximum width of an owner's name, in pixels.
 const LONGEST_OWNER: f64 = 160.0;

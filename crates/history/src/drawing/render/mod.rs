@@ -356,7 +356,8 @@ fn ends(several: &[&Interval]) -> String {
     format!("{} epochs, {first} to {last}: {ends}", several.len())
 }
 
-/// Maximum number of owners in a tooltip. The tooltip then shows the number of further owners.
+/// Maximum number of names in a tooltip. If there are more owners, the tooltip shows only their
+/// number.
 const NAMED: usize = 5;
 
 /// Lists the owners of these intervals, for a tooltip.
