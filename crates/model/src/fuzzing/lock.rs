@@ -1,4 +1,4 @@
-//! Checks the body of the object of an election with the layout of a single object.
+//! Checks the body of the object that an election with `Layout::SingleObject` writes.
 
 use std::time::Duration;
 

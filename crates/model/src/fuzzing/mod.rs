@@ -25,7 +25,7 @@ const LONGEST_NAME: usize = 256;
 
 /// Asserts that reading the body gives a record or a typed error. In a record, only `expired: true`
 /// must free the epoch. The record must be readable after it is written again, and every peer must
-/// be able to read its seal. Also runs the checks of [`lock`] on the body.
+/// be able to read its seal. Also runs the checks of [`lock()`] on the body.
 pub fn record(body: &[u8]) {
     lock(body);
     let record = match Record::parse(body) {

@@ -185,7 +185,7 @@ impl Process {
         self.settle();
     }
 
-    /// Returns the request that the machine of the session's lease sends next.
+    /// Returns the request of the session's lease that the process must send next.
     pub fn request(&self) -> Option<Request> {
         match self.lease.step() {
             Step::Request(request) => Some(request),

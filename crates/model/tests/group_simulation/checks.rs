@@ -207,8 +207,8 @@ fn assignment_written(world: &Arc<World>, key: &str, body: &[u8]) {
     }
 }
 
-/// Checks before a deletion of these keys takes effect that it does not delete the newest
-/// assignment (G3).
+/// Checks that a deletion of these keys does not delete the newest assignment (G3). Must be called
+/// before the deletion takes effect.
 pub fn deleting(world: &World, keys: &[String]) {
     let newest = {
         let state = world.state();

@@ -38,7 +38,7 @@ pub struct Course {
     pub spoiled: Option<WriteCourse>,
 }
 
-/// The entry of a request in `under_way` of the world. It exists as long as the request may still
+/// An entry for a request in `State::under_way`. The entry exists as long as the request may still
 /// take effect.
 struct UnderWay(Arc<World>, u64);
 

@@ -96,8 +96,8 @@ pub struct State {
     /// The current faults of single objects and processes. A fault of this kind also occurs in the
     /// calm phase.
     pub troubles: BTreeMap<u64, Trouble>,
-    /// The keys of the creates and deletions that are sent and may still take effect. The key of
-    /// the map is the number of the request.
+    /// The keys of the creates and deletions that may still take effect, by the number of the
+    /// request.
     pub under_way: BTreeMap<u64, Vec<String>>,
     numbers: u64,
     /// The time at which the last delayed request reaches the bucket.

@@ -199,8 +199,9 @@ fn broken_raising_the_floor_after_deleting() {
     caught(broken(Broken::RaisesFloorLast, &[1, 2], budget), "read");
 }
 
-/// A writer must read the floor before it reports an append as refused. Below the floor, the object
-/// that refused the append may be a late create, after a trim had deleted the entry of the append.
+/// A writer must read the floor before it reports an append as refused. If the number is below the
+/// floor, a trim may have deleted the entry of the append, and a late create may have filled the
+/// number again.
 #[test]
 fn broken_refusal_without_a_read_of_the_floor() {
     let budget = Budget { unknown: 1, appends: 1, ..TRIM };

@@ -1,5 +1,5 @@
-//! The states that the model checker explores: the writers, the trims and a reader of one log. Also
-//! the faults that can occur, and the invariants.
+//! The states that the model checker explores: the writers, the trims and a reader of one log. This
+//! module also defines the possible faults and the invariants.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
