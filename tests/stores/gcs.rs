@@ -9,6 +9,7 @@ use tenure::store::{
 use tenure::{Election, ErrorKind};
 use tenure_testkit::conformance::{self, Capabilities};
 use tenure_testkit::gcs_server::*;
+use tenure_testkit::proxy::Proxy;
 
 const KEY: &str = "app/lock-0000000001.json";
 
@@ -72,6 +73,23 @@ async fn regression_a_web_page_is_no_listing() {
     unknown(store.get(KEY, None, 9).await.expect_err("no object"), Determinacy::Determinate);
     let written = store.create("app/new", "two".into()).await;
     unknown(written.expect_err("a lost response"), Determinacy::Indeterminate);
+}
+
+/// Before the fix, a 404 page of a proxy counted as a missing object, so a leader lost its lease.
+#[tokio::test]
+async fn regression_a_404_page_is_no_missing_object() {
+    let page = "<html><body>Not here</body></html>";
+    let proxy = Proxy::start_with_body("404 Not Found", &[("Content-Type", "text/html")], page);
+    let builder = GcsServer::start().builder().with_base_url(&proxy.url());
+    let store = AnyObjectStore::gcs(builder).expect("the settings are valid");
+    let of_a_proxy = |error: StoreError, determinacy| {
+        let kind = (error.kind(), error.determinacy());
+        assert_eq!(kind, (StoreErrorKind::NoSuchStore, determinacy), "{error}");
+        assert!(error.to_string().contains("the proxy"), "{error}");
+    };
+    of_a_proxy(store.get(KEY, None, 9).await.expect_err("unknown"), Determinacy::Determinate);
+    let replaced = store.replace(KEY, "x".into(), ETag::new("\"1\"|1")).await;
+    of_a_proxy(replaced.expect_err("unknown"), Determinacy::Indeterminate);
 }
 
 /// Uses a real bucket, which costs money, with the credentials of `AnyObjectStore::gcs_from_env`.

@@ -12,12 +12,19 @@ pub struct Proxy {
 
 impl Proxy {
     pub fn start(status: &str, headers: &[(&str, &str)]) -> Proxy {
+        Proxy::start_with_body(status, headers, "")
+    }
+
+    pub fn start_with_body(status: &str, headers: &[(&str, &str)], body: &str) -> Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("a bound listener has an address");
         let headers: String =
             headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let answer =
-            format!("HTTP/1.1 {status}\r\n{headers}Content-Length: 0\r\nConnection: close\r\n\r\n");
+        let length = body.len();
+        let answer = format!(
+            "HTTP/1.1 {status}\r\n{headers}Content-Length: {length}\r\n\
+             Connection: close\r\n\r\n{body}"
+        );
         let seen = Arc::<Mutex<Vec<String>>>::default();
         let for_thread = Arc::clone(&seen);
         std::thread::spawn(move || {

@@ -14,6 +14,8 @@ pub(super) struct ErrorResponse {
     pub(super) status: u16,
     pub(super) code: String,
     pub(super) message: String,
+    /// True if the body has tags, but no code of the service.
+    pub(super) is_web_page: bool,
 }
 
 /// Returns the status of an error response.
@@ -37,7 +39,9 @@ impl ErrorResponse {
                 body if body.starts_with('<') => String::new(),
                 body => body.to_owned(),
             });
-            Some(ErrorResponse { status, code: element("Code").unwrap_or_default(), message })
+            let code = element("Code").unwrap_or_default();
+            let is_web_page = code.is_empty() && body.trim_start().starts_with('<');
+            Some(ErrorResponse { status, code, message, is_web_page })
         })
     }
 

@@ -71,7 +71,8 @@ impl RequestContext<'_, AnyObjectStore> {
         let missing = matches!(error, Error::NotFound { .. } | Error::Precondition { .. })
             && self.verb == Verb::Replace
             && matches!(status, 0 | 404)
-            && !NO_STORE.contains(&code);
+            && !NO_STORE.contains(&code)
+            && !is_web_page(answer.as_ref());
         // The write succeeded, but the response has no ETag of the written version.
         if without_etag(&error) {
             return Ok(PutOutcome::Done { etag: None });
@@ -102,7 +103,8 @@ impl RequestContext<'_, AnyObjectStore> {
             self.store.forget_token();
         }
         let meant = meaning(code);
-        let of_a_proxy = is_of_a_proxy(status, code);
+        let of_a_proxy =
+            is_of_a_proxy(status, code) || status == 404 && is_web_page(answer.as_ref());
         let (kind, determinacy) = match (error, status) {
             _ if let Some((kind, _)) = meant => (kind, Determinacy::Determinate),
             (Error::PermissionDenied { .. } | Error::Unauthenticated { .. }, _)
@@ -165,10 +167,20 @@ fn without_etag(error: &Error) -> bool {
     chain(error).any(|error| error.to_string() == NO_ETAG)
 }
 
-/// Returns true if the error means that the key is missing, and false if the bucket is missing.
+/// Returns true if the error means that the key is missing, and false if the bucket is missing or a
+/// proxy sent the response.
 pub(super) fn missing_key(error: &Error) -> bool {
-    let code = || ErrorResponse::of(error).map(|answer| answer.code).unwrap_or_default();
-    matches!(error, Error::NotFound { .. }) && !NO_STORE.contains(&&*code())
+    let answer = ErrorResponse::of(error);
+    let code = answer.as_ref().map_or("", |answer| answer.pair().1);
+    matches!(error, Error::NotFound { .. })
+        && !NO_STORE.contains(&code)
+        && !is_web_page(answer.as_ref())
+}
+
+/// Returns true if a proxy may have sent this response: the services describe a missing key in XML
+/// with a code.
+fn is_web_page(answer: Option<&ErrorResponse>) -> bool {
+    answer.is_some_and(|answer| answer.is_web_page)
 }
 
 /// Returns true if the client could not open a connection, so it did not send the request.
