@@ -23,7 +23,7 @@ pub(super) fn tag(text: &str) -> ETag {
     ETag::new(text)
 }
 
-/// Returns the answer to a LIST that shows these epochs on one page.
+/// Returns an answer to a LIST: one page that shows these epochs.
 pub(super) fn listed(epochs: &[u64]) -> Answer {
     let epochs = epochs.first().map(|first| (e(*first), e(*epochs.last().unwrap())));
     Answer::Listed(Listing { epochs, rest: None })
@@ -150,7 +150,8 @@ impl Play {
         self.asks(Request::Renew { epoch: e(2), etag: tag(etag), write }, answer);
     }
 
-    /// Checks that the next step is a seal with any heartbeat, and passes the answer.
+    /// Checks that the next step is a seal with any heartbeat, and passes the answer to the
+    /// machine.
     #[track_caller]
     pub(super) fn seals(&mut self, epoch: u64, etag: &str, ended: EpochEnd, answer: Answer) {
         match self.machine.step() {

@@ -1,8 +1,8 @@
 //! Checks the pages of a listing before their use (N1, N2 in docs/design/protocol.md).
 //!
 //! The keys of a page must be in ascending order, under the prefix and after the requested key. A
-//! page that violates one of these rules is an error, and no epoch of this page is used. The search
-//! for the newest epoch, the compactor, fenced logs and generations use these rules.
+//! page that violates one of these rules is an error, and no epoch of this page is used. The
+//! compactor, fenced logs, generations and the search for the newest epoch use these rules.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub struct EpochsOfPage {
 }
 
 impl EpochsOfPage {
-    /// Checks a page with the least keys after `after`.
+    /// Checks a page that has the smallest keys greater than `after`.
     pub fn of(keys: &Keys, after: &After, page: &Page) -> Result<EpochsOfPage, StoreError> {
         let start = key_of(keys, after);
         let last = check_order(keys.epoch_prefix(), &start, page)?;
@@ -38,8 +38,9 @@ impl EpochsOfPage {
         Ok(EpochsOfPage { epochs, rest })
     }
 
-    /// Checks a page with the greatest keys after `after`. If the keys of other objects fill the
-    /// page, returns `None`, because the page does not show the greatest epoch.
+    /// Checks a page that has the greatest keys, all of them greater than `after`. If the keys of
+    /// other objects fill the page, returns `None`, because the page then does not show the
+    /// greatest epoch.
     pub fn of_last(
         keys: &Keys,
         after: &After,

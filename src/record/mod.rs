@@ -76,7 +76,8 @@ pub struct Record {
     /// Name of the candidate that the resigned leader prefers as its successor.
     #[serde(default, deserialize_with = "if_text", skip_serializing_if = "Option::is_none")]
     pub successor: Option<String>,
-    /// Duration in milliseconds for which a resigned member reserves its partitions for its name.
+    /// How long, in milliseconds, a resigned member's partitions are reserved for a member with its
+    /// name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub park_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -151,8 +152,8 @@ impl Record {
     }
 
     /// Returns the body for the object of this epoch. With [`Layout::SingleObject`] the body has
-    /// the field `expires_at`, by the wall clock, for peers that follow the If-Match post. In a
-    /// seal, `expires_at` is 0.
+    /// the field `expires_at`, by the wall clock, for peers that follow the blog post about
+    /// If-Match. In a seal, `expires_at` is 0.
     pub fn encode(&self, layout: Layout, epoch: Epoch, expires_at: Duration) -> Vec<u8> {
         match layout {
             Layout::EpochFiles => self.to_bytes(),
@@ -196,8 +197,8 @@ impl Record {
     }
 
     /// Returns this seal as an operator's seal. With `force` the operator asserts that the holder
-    /// is dead. If the record `before` is already sealed, the new seal keeps its time and its
-    /// author. The new seal also keeps the reason, unless `reason` replaces it.
+    /// is dead. If the record `before` is already sealed, this seal gets the time and the author of
+    /// `before`. It also gets the reason of `before`, unless `reason` replaces it.
     pub fn ordered(self, before: &Record, force: bool, reason: Option<&str>) -> Record {
         let mut seal = self;
         seal.forced_by = seal.sealed_by.clone().filter(|_| force);

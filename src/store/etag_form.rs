@@ -109,8 +109,8 @@ mod tests {
     }
 
     /// A call reads the object after a refusal, in order to detect whether the server compares
-    /// ETags without quotes. If another process writes the object before this read, the call cannot
-    /// detect this. A later call must still detect it.
+    /// ETags without quotes. If another process writes the object before this read, the read shows
+    /// nothing about the server. A later call must still detect such a server.
     #[tokio::test]
     async fn regression_unquoted_etags_are_detected_during_another_check() {
         let form = ETagForm::default();

@@ -2,8 +2,8 @@
 
 use super::{Determinacy, Page, StoreError, StoreErrorKind};
 
-/// Checks a page that lists the keys with this prefix after `start`. Returns the last key on the
-/// page, or `start` if the page is empty.
+/// Checks that the keys of a page ascend, have this prefix, and are greater than `start`. Returns
+/// the last key on the page, or `start` if the page is empty.
 pub fn check_order<'a>(
     prefix: &str,
     start: &'a str,

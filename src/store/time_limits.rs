@@ -65,8 +65,8 @@ thread_local! {
 #[cfg(any(feature = "s3", feature = "object-store"))]
 pub(super) const EMPTY_PAGES: usize = 100;
 
-/// A listing calls this function when it skips a page. A listing skips a page without a result for
-/// its caller, and sends another request.
+/// A listing calls this function when it skips a page, because the page has no key for the caller
+/// of the listing. Then the listing sends another request.
 #[cfg(any(test, feature = "s3", feature = "dynamodb", feature = "object-store"))]
 pub(super) fn read_past_a_page() {
     PAGES_READ_PAST.set(PAGES_READ_PAST.get().wrapping_add(1));

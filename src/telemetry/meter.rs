@@ -235,7 +235,7 @@ impl Leading {
             return;
         }
         self.set_left(left);
-        // Since the check above, another thread may have reported the end of the lease and set the
+        // After the check above, another thread may have reported the end of the lease and set the
         // gauge to 0. In this case the gauge must become 0 again.
         if self.is_over() {
             self.set_left(Duration::ZERO);

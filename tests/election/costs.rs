@@ -67,7 +67,7 @@ async fn a_first_and_a_second_campaign_on_an_ended_epoch() {
     let (election, way) = of_files(&world);
     election.campaign().await.unwrap().resign().await.unwrap();
     sent(&way, &[(List, START), (Get, FIRST), (Create, SECOND), (List, SECOND), (Replace, SECOND)]);
-    // The next campaign of the same election lists only the keys after the known epoch.
+    // The LIST of the election's next campaign starts after the key of the known epoch.
     end(election.campaign().await.unwrap()).await;
     sent(&way, &[(List, FIRST), (Get, SECOND), (Create, THIRD), (List, THIRD)]);
 

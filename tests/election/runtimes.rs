@@ -1,5 +1,5 @@
-//! Tests calls outside of a Tokio runtime with timers. Such a call sends no request, and its error
-//! names the required runtime.
+//! Tests calls outside of a Tokio runtime, and in a runtime without timers. Such a call sends no
+//! request, and its error names the required runtime.
 
 use std::future::{pending, ready};
 use std::sync::Arc;

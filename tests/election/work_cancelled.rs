@@ -1,5 +1,4 @@
-//! Tests that work is cancelled by the driver, at the end of the lease, and when the leadership is
-//! dropped.
+//! Tests what cancels work: the driver, the end of the lease, and a drop of the leadership.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -109,7 +109,7 @@ async fn a_node_with_a_fast_clock_supersedes_a_leader() {
     assert!(took <= VALIDITY + secs(2), "{took:?}");
 }
 
-/// The node is killed between its create and its first touch, at any time between two polls.
+/// The node is killed after one to four touches, at any time between two polls of the candidate.
 #[tokio::test(start_paused = true)]
 async fn candidates_wait_for_a_node_that_died() {
     for i in 0..40 {

@@ -10,10 +10,11 @@ use super::{AnyObjectStore, unbuilt};
 use crate::store::{StoreError, StoreErrorKind};
 
 impl AnyObjectStore {
-    /// Creates a store for a container of Azure Blob Storage, with settings from the environment:
-    /// `AZURE_STORAGE_ACCOUNT_NAME`; `AZURE_STORAGE_ACCOUNT_KEY`, `AZURE_STORAGE_SAS_TOKEN`,
-    /// `AZURE_TENANT_ID` with `AZURE_CLIENT_ID` and `AZURE_CLIENT_SECRET` or
-    /// `AZURE_FEDERATED_TOKEN_FILE`, `AZURE_USE_AZURE_CLI=true`, or the machine's identity.
+    /// Creates a store for a container of Azure Blob Storage, with settings from the environment.
+    /// `AZURE_STORAGE_ACCOUNT_NAME` names the account. The credentials come from
+    /// `AZURE_STORAGE_ACCOUNT_KEY`, `AZURE_STORAGE_SAS_TOKEN`, `AZURE_USE_AZURE_CLI=true`, or the
+    /// machine's identity. They may also come from `AZURE_TENANT_ID` and `AZURE_CLIENT_ID`,
+    /// together with `AZURE_CLIENT_SECRET` or `AZURE_FEDERATED_TOKEN_FILE`.
     /// `AZURE_STORAGE_ENDPOINT` selects another server. With `AZURE_STORAGE_USE_EMULATOR=true` the
     /// server is Azurite, at `AZURITE_BLOB_STORAGE_URL` or port 10000.
     ///

@@ -13,8 +13,8 @@ use crate::store::StoreError;
 use crate::store::request_context::Verb;
 
 /// Number of keys in one call of the client. Azure accepts at most 256 keys in a request. With 250
-/// keys a compactor deletes 1,000 keys in exactly four calls. In each call, a client without batch
-/// deletion sends ten concurrent requests.
+/// keys a compactor deletes 1,000 keys in exactly four calls. A client without batch deletion sends
+/// a request for each key of a call, at most ten at a time.
 const AT_ONCE: usize = 250;
 
 /// The outcome of one call of the client: the deleted keys, and the last error.

@@ -127,8 +127,8 @@ impl RequestContext<'_, AnyObjectStore> {
             _ => (Transient, self.maybe()),
         };
         // If the client retries, it reports only the last attempt, and an earlier attempt may have
-        // taken effect. If an error of these two kinds has no status, the client has sent no
-        // request.
+        // taken effect. If an error of the kind `Unsupported` or `Invalid` has no status, the
+        // client has sent no request.
         let unsent = matches!((kind, status), (Unsupported | Invalid, 0));
         let determinacy = if self.store.sent_once || unsent { determinacy } else { self.maybe() };
         let why = match (&answer, meant) {

@@ -13,10 +13,9 @@ impl AnyObjectStore {
     /// Creates a store for a bucket of Google Cloud Storage, with settings from the environment.
     /// The credentials come from `GOOGLE_APPLICATION_CREDENTIALS`, `GOOGLE_SERVICE_ACCOUNT` (a
     /// file) or `GOOGLE_SERVICE_ACCOUNT_KEY` (its text), `GOOGLE_BEARER_TOKEN`, the file of `gcloud
-    /// auth application-default login`, or the machine's service account. The first of these values
-    /// that is set selects another server: `GOOGLE_BASE_URL`, `STORAGE_EMULATOR_HOST`,
-    /// `gcs_base_url` in the service account's key. docs/reference/stores.md has the settings for
-    /// emulators.
+    /// auth application-default login`, or the machine's service account. Another server is
+    /// selected by `GOOGLE_BASE_URL`, else by `STORAGE_EMULATOR_HOST`, else by `gcs_base_url` in
+    /// the service account's key. docs/reference/stores.md has the settings for emulators.
     ///
     /// In all other respects this function equals [`gcs`](AnyObjectStore::gcs).
     ///

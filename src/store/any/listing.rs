@@ -9,7 +9,7 @@ use super::{AnyObjectStore, ServedAt, tag};
 use crate::store::request_context::RequestContext;
 use crate::store::{EMPTY_PAGES, Entry, Page, StoreError, out_of_order, read_past_a_page};
 
-/// Maximum number of keys in a page. The cloud services have the same maximum for one response.
+/// Maximum number of keys in a page. S3 and Cloud Storage have the same maximum for one response.
 const MOST: usize = 1_000;
 
 /// Collects the entries of one page, and checks their order.
@@ -114,9 +114,10 @@ fn start(prefix: &str, after: &str) -> Option<Path> {
     let whole_folder = prefix.is_empty() || prefix.ends_with('/');
     let last = prefix.chars().next_back().filter(|_| !whole_folder);
     let before = last.and_then(|last| exact(&prefix[..prefix.len() - last.len_utf8()]));
-    // An `after` below the prefix skips no key with the prefix. In this case, or if object_store
-    // does not allow the key `after`, the stream starts at the prefix without its last character.
-    // If object_store does not allow that key either, the stream starts at the start of the folder.
+    // An `after` that sorts before the prefix skips no key with the prefix. With such an `after`,
+    // or if object_store does not allow `after` as a key, the stream starts at the prefix without
+    // its last character. If object_store does not allow that key either, the stream starts at the
+    // start of the folder.
     Some(after).filter(|after| !after.is_empty() && *after >= prefix).and_then(exact).or(before)
 }
 

@@ -59,9 +59,9 @@ mod token;
 ///
 /// **The store's clock.** The interface of object_store omits the dates of responses, so this store
 /// uses the newest `last_modified` that it has seen. This time is never ahead of the store's clock.
-/// So an object can seem younger than it is, but never older. If no leader renews, the time of a
-/// compactor in a separate process stops at the newest object. This compactor also keeps each
-/// object that was written less than `min_age` before the newest object.
+/// So an object can seem younger than it is, but never older. In a process that only runs a
+/// compactor, this time stops at the date of the newest object if no leader renews. The compactor
+/// then also keeps each object that was written less than `min_age` before the newest object.
 ///
 /// **Keys** follow the rules of object_store: no part between slashes is empty, `.` or `..`. If the
 /// key of another object under the election's prefix violates these rules, every listing fails.

@@ -50,7 +50,8 @@ pub(super) fn refused_by_the_machine(error: &(dyn StdError + 'static)) -> bool {
 }
 
 /// Returns true if the metadata service has responded 404 to the request for the role's name. The
-/// SDK reports this response only in a message, as one of many sources without credentials.
+/// SDK tries several sources of credentials, and shows this response only in the error message of
+/// one source.
 fn names_no_role(error: &(dyn StdError + 'static)) -> bool {
     const NO_ROLE: &str = "received 404 from IMDS";
     let attempts = find::<ProviderChainError<CredentialsError>>(error).map(|it| it.attempts());

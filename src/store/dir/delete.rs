@@ -62,8 +62,8 @@ fn delete_in(
     // Without the lock, a concurrent replace could undo the deletion with its rename.
     let work = work_folder(root)?;
     let locked = Locked::alone(&work)?;
-    // This read comes before the first removal. After a removal, an error that reports no effect
-    // would be wrong.
+    // The mark is read before the first removal, because an error of this read states that the
+    // deletion had no effect.
     let marked = unsynced::marked(root)?;
     let (mut chain, missing) = FolderChain::as_far_as_there(root, path)?;
     let (mut failed, mut is_removed) = (Vec::new(), false);
@@ -78,9 +78,8 @@ fn delete_in(
     // The sync is needed even if the folder is missing, because the process that removed the folder
     // may have died before its own sync.
     chain.sync()?;
-    // If another object may be missing on the disk (module `unsynced`), a deletion does not first
-    // write that object again. On a full disk this write would fail, and the deletion could not
-    // free space.
+    // A create or a replace first writes a marked object again. A deletion does not: on a full disk
+    // that write would fail, and the deletion could not free space.
     if let Some(marked) = marked
         && keys.iter().any(|key| **key == marked)
         && !failed.iter().any(|(key, _)| *key == marked)

@@ -1,5 +1,5 @@
-//! Drafts are files in the work folder. A write first creates a draft, and then renames the draft
-//! to the object.
+//! Drafts are files in the work folder. A write first creates a draft, and then gives it the name
+//! of the object.
 
 use std::fs::File;
 use std::io;
@@ -56,9 +56,9 @@ impl Draft<'_> {
         self.work.rename(&self.name, folder, name)
     }
 
-    /// Renames the draft to a new object. Fails if an object already has this name. Even two
-    /// processes that both hold a lock, because a program has deleted the lock file, cannot create
-    /// the same object.
+    /// Gives the draft the name of a new object. Fails if an object already has this name. If a
+    /// program deletes the lock file, two processes may both hold a lock. Even then, only one of
+    /// them can create the object.
     pub(super) fn publish_new(self, folder: &Folder, name: &str) -> Result<(), StoreError> {
         self.work.link(&self.name, folder, name)
     }
@@ -66,16 +66,16 @@ impl Draft<'_> {
 
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
-        // After a rename the draft has another name, so this removal fails without an effect.
-        // If the removal of an unpublished draft fails, a later call removes the file as a
-        // leftover.
+        // After `publish` the draft's name is free, so this removal has no effect. After
+        // `publish_new` the file has two names, and keeps the name of the object. If the removal
+        // fails, a later call removes the draft as a leftover.
         let _ = self.work.remove(&self.name);
     }
 }
 
-/// Removes the drafts of killed processes. The caller holds the lock. So no other process can be
-/// writing an old object again, with a draft that has the object's old date. Other writers wait, so
-/// this function reads at most 2,000 names.
+/// Removes the drafts of killed processes. A process that writes an old object again gives its
+/// draft the object's old date, and holds the lock. The caller of this function holds the lock, so
+/// no such draft is in use. Other writers wait, so this function reads at most 2,000 names.
 pub(super) fn remove_leftovers(_: &Locked, work: &Folder) -> Result<(), StoreError> {
     let now = clock::wall_clock();
     for found in work.names()?.take(MOST_NAMES) {

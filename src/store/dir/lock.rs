@@ -43,8 +43,8 @@ pub(super) fn find_work_folder(root: &Folder) -> Result<Option<Folder>, StoreErr
     }
 }
 
-/// Opens the work folder of the store, and creates it if it is missing. A new work folder contains
-/// the lock file before it gets its name. A rename replaces only empty folders, so no process can
+/// Opens the work folder of the store, and creates it if it is missing. A new work folder gets its
+/// name only after the lock file is in it. A rename replaces only empty folders, so no process can
 /// replace the work folder of another process.
 pub(super) fn work_folder(root: &Folder) -> Result<Folder, StoreError> {
     if let Some(work) = find_work_folder(root)? {
@@ -135,9 +135,9 @@ fn is_at(file: &File, path: &Path) -> bool {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // A close of the file may not release the lock, because a forked child has a copy of the
-        // descriptor until its `exec`. A failure of the unlock is ignored, because no caller can
-        // handle it.
+        // It is not enough to close the file: a forked child has a copy of the descriptor until its
+        // `exec`, and this copy would hold the lock. A failure of the unlock is ignored, because no
+        // caller can handle it.
         let _ = self.file.unlock();
     }
 }

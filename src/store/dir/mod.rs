@@ -44,8 +44,8 @@ mod write;
 /// **Promises.** Conditional writes are atomic between all threads and processes that use the
 /// directory. A killed process leaves all objects complete, and holds no lock. After a call has
 /// returned, a crash of the machine does not undo its result: a write, a refusal, or the objects
-/// that the call has read or listed. This requires a disk that honours `fsync`, but holds even
-/// after a failed `fsync`. No ETag is used twice.
+/// that the call has read or listed. The disk must honour `fsync`, but an `fsync` may fail. No ETag
+/// is used twice.
 ///
 /// **Limits.**
 /// - *One machine.* The lock and the clock belong to one kernel. On Linux, [`open`](DirStore::open)
@@ -54,19 +54,19 @@ mod write;
 /// - *Links.* The file system must support hard and symbolic links. FAT and exFAT do not.
 /// - *No changes by other programs while processes run.* Other programs may read at any time. If a
 ///   program edits an object in place, a reader may see a partial write. If it deletes the newest
-///   object, the epochs start again. If it deletes `.tenure`, two processes may write concurrently,
-///   and one of two replacements of an object may be lost.
+///   object, an old epoch may be used again. If it deletes `.tenure`, two processes may write
+///   concurrently, and one of two replacements of an object may be lost.
 /// - *Restricted keys.* Each part of a key between slashes consists of `A-Z a-z 0-9 . _ -`, and is
 ///   not `.`, `..` or `.tenure`. `a` and `a/b` cannot both be objects. Symbolic links below the
 ///   root are refused. On a file system that ignores case, keys that differ only in case name one
 ///   object.
 /// - *Suspended processes.* A process that is suspended (SIGSTOP) inside a write holds the lock
 ///   until it is continued or killed. After 2 s the calls of other processes return transient
-///   errors, which name the process on Linux. While the suspended process holds the lock, no new
-///   leader can be elected. The threads of one process wait for each other up to 30 s. If one
-///   thread has waited 2 s for another process, the threads queued behind it fail too. Only the
-///   owner of the lock file, or the group of the directory, may open it
-///   ([`open_for_group`](DirStore::open_for_group)).
+///   errors. On Linux, these errors name the suspended process. While the suspended process holds
+///   the lock, no new leader can be elected. The threads of one process wait for each other up to
+///   30 s. If one thread has waited 2 s for another process, the threads queued behind it fail too.
+///   Only the owner of the lock file may open it. With
+///   [`open_for_group`](DirStore::open_for_group), the group of the directory may open it too.
 ///
 /// **Files.** The object `app/lock-0000000001.json` is the file with this path below the root. The
 /// file contains a line of JSON, `{"tenure_dir":1,"writes":N}`, with a counter of its writes, and

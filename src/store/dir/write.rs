@@ -1,5 +1,5 @@
-//! Conditional writes. A write first creates a draft, and then checks the condition and renames the
-//! draft under the lock.
+//! Conditional writes. A write first creates a draft, and then, under the lock, checks the
+//! condition and gives the draft the name of the object.
 
 use std::io::Write as _;
 

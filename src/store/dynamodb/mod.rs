@@ -107,10 +107,11 @@ impl DynamoStore {
     }
 
     /// Creates a store for the table of this name, with settings from the environment and the AWS
-    /// files: `AWS_REGION`, `AWS_PROFILE`, `AWS_ACCESS_KEY_ID` …, `AWS_ENDPOINT_URL` or
-    /// `AWS_ENDPOINT_URL_DYNAMODB`, roles of containers and instances, `credential_process`, single
-    /// sign-on, `HTTPS_PROXY`, `AWS_CA_BUNDLE` or `ca_bundle` in the profile (root certificates
-    /// that replace the machine's certificates).
+    /// files, such as `AWS_REGION`, `AWS_PROFILE`, `HTTPS_PROXY`, and `AWS_ENDPOINT_URL` or
+    /// `AWS_ENDPOINT_URL_DYNAMODB`. The credentials come from `AWS_ACCESS_KEY_ID` and its
+    /// companions, the role of the container or instance, `credential_process`, or single sign-on.
+    /// `AWS_CA_BUNDLE`, or `ca_bundle` in the profile, names root certificates that replace the
+    /// machine's certificates.
     ///
     /// With a custom endpoint the default region is `us-east-1`. This function sends no request to
     /// the table. The first call returns an error if the region or the credentials are missing. All
@@ -211,7 +212,8 @@ enum PutItem {
 
 #[async_trait]
 impl Store for DynamoStore {
-    /// Sends one `Query`, and one more after each page without a key that is not the last page.
+    /// Sends one `Query`. As long as a page has no key and more pages follow, sends another
+    /// `Query`.
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
         self.query(prefix, after, limit).await
     }

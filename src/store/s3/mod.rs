@@ -112,10 +112,11 @@ impl S3Store {
     }
 
     /// Creates a store for the bucket of this name, with settings from the environment and the AWS
-    /// files: `AWS_REGION`, `AWS_PROFILE`, `AWS_ACCESS_KEY_ID` …, `AWS_ENDPOINT_URL` or
-    /// `AWS_ENDPOINT_URL_S3`, roles of containers and instances, `credential_process`, single
-    /// sign-on, `HTTPS_PROXY`, `AWS_CA_BUNDLE` or `ca_bundle` in the profile (root certificates
-    /// that replace the machine's certificates).
+    /// files, such as `AWS_REGION`, `AWS_PROFILE`, `HTTPS_PROXY`, and `AWS_ENDPOINT_URL` or
+    /// `AWS_ENDPOINT_URL_S3`. The credentials come from `AWS_ACCESS_KEY_ID` and its companions, the
+    /// role of the container or instance, `credential_process`, or single sign-on. `AWS_CA_BUNDLE`,
+    /// or `ca_bundle` in the profile, names root certificates that replace the machine's
+    /// certificates.
     ///
     /// A custom endpoint may have a path. With a custom endpoint the URL's path contains the
     /// bucket's name, and the default region is `us-east-1`. Requests to a custom endpoint omit the
@@ -290,9 +291,9 @@ impl S3Store {
 
 #[async_trait]
 impl Store for S3Store {
-    /// Sends one request, and one more after each page without a key that is not the last page. The
-    /// maximum is 100 requests. Elections, groups, compactors and guards apply their request
-    /// timeout to each of these requests.
+    /// Sends one request. As long as a page has no key and more pages follow, sends another
+    /// request, up to 100 requests in all. Elections, groups, compactors and guards apply their
+    /// request timeout to each of these requests.
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
         self.read_page(prefix, after, limit).await
     }

@@ -238,7 +238,7 @@ async fn a_drop_never_blocks() {
             let election = world.node("a").resign_on_drop(resign).build().unwrap();
             let lead = elect(&election).await;
             world.store.always(fault);
-            // The drop occurs while a renewal hangs.
+            // Before the drop, a renewal has failed or begun to hang.
             wait(secs(4)).await;
             let (took, ()) = timed(async { drop(lead) }).await;
             assert_eq!(took, Duration::ZERO);

@@ -85,7 +85,8 @@ impl Scene {
         }
     }
 
-    /// Reads the record of an epoch without faults. Returns null if the object does not exist.
+    /// Reads the record of an epoch from the inner store, which has no faults. Returns null if the
+    /// object does not exist.
     pub async fn record(&self, epoch: u64) -> Value {
         match self.store.inner().get(&self.key(epoch), None, 1 << 20).await.unwrap() {
             GetOutcome::Found(object) => serde_json::from_slice(&object.body).unwrap_or_default(),

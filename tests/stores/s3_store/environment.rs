@@ -1,5 +1,5 @@
-//! Tests stores with settings from the environment. Every other test of this file runs one of the
-//! last three tests in a separate process with other variables.
+//! Tests stores with settings from the environment. The last three tests of this file are programs
+//! of child processes. The tests before them run one of these programs with other variables.
 
 use std::process::{Command, Output};
 
