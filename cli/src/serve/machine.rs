@@ -182,10 +182,11 @@ pub trait Machine: Sized + Send + Sync + 'static {
 
     fn enter(&self, role: ServedRole);
 
-    /// Observes the election or the group, so that a reply of a standby can contain its state.
+    /// Observes the election or the group while this process is a standby. So a reply can contain
+    /// the current state of the election or group.
     fn follow(&self) -> impl Future<Output = ()> + Send;
 
-    /// Replies with a refusal to an order that only a leader or a member carries out.
+    /// Refuses an order that only a leader or a member can carry out.
     fn refuse(order: Self::Order);
 
     /// Campaigns and leads until the leadership ends, or joins the group and takes part until the

@@ -33,7 +33,8 @@ pub struct ElectionView {
     pub lease_remaining_ms: Option<u64>,
     /// Time until the lease of another leader lapses if that leader does not renew it.
     pub lapses_in_ms: Option<u64>,
-    /// Age of the store's last answer, and so of the fields about another leader.
+    /// Age of the store's last answer. At that time, the fields about another leader were
+    /// current.
     pub store_answered_ms_ago: Option<u64>,
     pub lost: Option<LostLeadershipView>,
 }

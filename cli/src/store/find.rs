@@ -79,11 +79,11 @@ pub async fn search(store: &Arc<dyn Store>, prefix: &str) -> Result<Search, Stor
 }
 
 /// Returns whether an object of this kind exists at the prefix. Sends one LIST, for one key.
-/// Returns `None` if the request fails, or the store does not answer soon.
+/// Returns `None` if the request fails, or if the store does not answer within 6 s.
 pub async fn has(store: &Arc<dyn Store>, prefix: &str, kind: FoundKind) -> Option<bool> {
     let below = below(prefix);
-    // All keys of this kind are greater than `start`, and the first greater key shows whether one
-    // exists.
+    // The keys of this kind come first after `start` in the order of keys. So the first key after
+    // `start` shows whether an object of this kind exists.
     let start = match kind {
         FoundKind::EpochFiles => "lock-",
         FoundKind::SingleObject => "lock.jso",
@@ -124,8 +124,8 @@ pub fn no_answer() -> StoreError {
     StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why)
 }
 
-/// Returns the election, group or job of this object, and a key that is greater than the keys of
-/// all its objects of this kind.
+/// Returns the election, group or job of this object, and an upper bound of the keys of all similar
+/// objects. For example, the bound for one epoch object applies to all epochs of the election.
 fn classify(key: &str) -> Option<(Found, String)> {
     let (folder, name) = key.rsplit_once('/').unwrap_or(("", key));
     let found = |prefix: &str, kind| Found { prefix: prefix.to_owned(), kind };

@@ -80,8 +80,8 @@ pub async fn refuse_other_layout(
     Err(Failure::new(exit::USAGE, why))
 }
 
-/// Fails if the prefix has an election in the other layout, or a partition group and no election.
-/// For a group, the error message recommends `command`.
+/// Fails if the prefix has an election in the other layout. Also fails if it has a partition group
+/// and no election. In this case the error message recommends `command`.
 pub async fn refuse_all_else(
     store: &Arc<dyn Store>,
     prefix: &str,
@@ -93,8 +93,8 @@ pub async fn refuse_all_else(
 }
 
 /// Fails if the prefix has a partition group and no election. An election and a group may share a
-/// prefix, but the first process of an election most likely has the wrong prefix. Sends one LIST,
-/// and another one if there is a group. If a LIST fails, accepts the prefix.
+/// prefix. But if the first process of an election finds a group, the prefix is most likely wrong.
+/// Sends one LIST, and another one if there is a group. If a LIST fails, accepts the prefix.
 pub async fn refuse_group(
     store: &Arc<dyn Store>,
     prefix: &str,

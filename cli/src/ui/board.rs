@@ -57,7 +57,8 @@ struct Tick {
     now: u64,
     /// Wall-clock time in milliseconds since 1970.
     wall: u64,
-    /// If the store's last answer is more than this number of milliseconds old, a card is late.
+    /// If the store's last answer is older than this number of milliseconds, the page marks the age
+    /// of the answer as late.
     late: u64,
     requests: u64,
     per_minute: f64,
@@ -209,8 +210,8 @@ mod tests {
         assert_eq!(board.events_since(seen), (String::new(), seen));
     }
 
-    /// Before the fix, the board kept the key of each removed card, and so needed more memory
-    /// forever.
+    /// Before the fix, the board kept the key of each removed card, so its memory grew without
+    /// limit.
     #[test]
     fn regression_removed_cards_need_no_memory() {
         let board = Board::new(false, Duration::ZERO);

@@ -92,9 +92,9 @@ struct Timeline {
 }
 
 impl Timeline {
-    /// Reads the epochs that have changed since the last call. These are all new epochs, and the
-    /// newest known epoch, which has ended. If the read fails, a later call repeats the read after
-    /// a pause.
+    /// If `newest` has changed since the last call, reads all new epochs. Also reads the newest
+    /// known epoch again, because it may have ended. If the read fails, a later call repeats the
+    /// read after a pause.
     async fn update(&mut self, place: &Place, layout: Layout, newest: NewestEpoch) {
         let waits = self.failed.as_ref().is_some_and(|(_, next)| place.board.now() < *next);
         if self.read == Some(newest) || waits {
@@ -109,8 +109,8 @@ impl Timeline {
         let new = newest.epoch.map_or(0, |epoch| epoch.get()).abs_diff(known);
         let limit = usize::try_from(new).unwrap_or(EPOCHS).saturating_add(2).min(EPOCHS);
         let mut spans = read(place, layout, limit).await;
-        // Further epochs may have begun since the poll. If the first read leaves a gap after the
-        // known epochs for this reason, a second read returns as many epochs as the timeline shows.
+        // Further epochs may have begun since the poll, so the first read may leave a gap after the
+        // known epochs. In this case a second read returns as many epochs as the timeline shows.
         let oldest = spans.as_ref().ok().and_then(|spans| spans.iter().map(|it| it.epoch).min());
         if oldest > Some(known.max(1)) && limit < EPOCHS {
             spans = read(place, layout, EPOCHS).await;

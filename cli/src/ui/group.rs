@@ -84,8 +84,9 @@ pub async fn follow(place: Place) {
 
 /// Observes the group until an error occurs. An assignment names dead members until a coordinator
 /// removes them, so the observer also reads the sessions. The observer reads them after each new
-/// assignment, and when the first session would lapse without a renewal. Without changes, this
-/// means one read in about two thirds of the validity, or one read per poll if a member is dead.
+/// assignment, and when the first session would lapse without a renewal. If no assignment changes,
+/// the time between two reads is about two thirds of the validity. If a member is dead, the
+/// observer reads the sessions at each poll.
 async fn observe(
     group: &Group,
     place: &Place,

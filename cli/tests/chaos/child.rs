@@ -160,8 +160,9 @@ impl Writer {
         }
     }
 
-    /// Returns the greatest number above `from`, and the epoch of its entry. Returns `None` if the
-    /// store does not answer.
+    /// Returns the number and the epoch of the last entry in the manifest, or zeros if the manifest
+    /// is empty. Lists only the keys after the known number `from`; 0 lists all keys. Returns
+    /// `None` if a request fails.
     async fn find_tail(&self, from: u64) -> Option<(u64, u64)> {
         let prefix = format!("{}manifest/", self.prefix);
         let mut last = if from == 0 { String::new() } else { key(&self.prefix, from) };

@@ -1,7 +1,7 @@
 //! Stores that are unreachable at the start or during the whole run.
 //!
-//! Tests start in the order of their names, and the name of this module comes first. A watch needs
-//! half a minute to report an unknown state, and so it can run at the same time as the other tests.
+//! A watch needs half a minute to report an unknown state. Tests start in the order of their names.
+//! The name of this module comes first, so that the watch runs at the same time as other tests.
 
 use std::io::{BufRead as _, BufReader};
 

@@ -73,8 +73,8 @@ fn a_group_has_its_own_roles() {
     ] {
         assert!(out.contains(line), "{line:?} is not in {out}");
     }
-    // These sums are so large that a change in the last digit of a price of writes or lists is
-    // visible.
+    // These sums are so large that they show a change in the last digit of the price of a write or
+    // a LIST.
     let out = squeezed(&tenure(&["cost", "--partitions", "1", "--members", "100000"]).out);
     for line in [
         "S3 Standard, USD 3717.10 1.73 1.63 85.80 0.37 166493.15",

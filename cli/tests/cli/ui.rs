@@ -30,8 +30,8 @@ fn ui(scene: &Scene, options: &[&str]) -> Sidecar {
     ui
 }
 
-/// Opens a new stream of events, and returns the cards in these events. The key is the kind of a
-/// card.
+/// Opens a new stream of events, and returns a map of the cards in these events. The keys of the
+/// map are the kinds of the cards.
 fn cards(ui: &Sidecar) -> BTreeMap<String, Value> {
     let events = ui.events("/events");
     // A stream sends all cards before its second `tick`, so the test waits for this event.

@@ -4,11 +4,11 @@
 //!
 //! | tag | rule |
 //! | --- | --- |
-//! | `rust` | is a doctest of src/lib.rs, which names the page; `no_run` is compiled |
+//! | `rust` | is a doctest, because a `lib.rs` includes the page; with `no_run` it only compiles |
 //! | `sh` | is run by bash and must succeed. A `text` block right after it is its output |
 //! | `console` | has `$ ` before commands; the other lines are their output |
 //! | `json`, `yaml` | is parsed; `tenure` accepts each of its command lines in YAML |
-//! | `toml` | is a manifest of the reader, and is not checked |
+//! | `toml` | is a part of the reader's own Cargo.toml, and is not checked |
 //! | `promql` | names metrics of the library |
 //! | `sql` | is executed, page by page, by SQLite |
 //! | `text` | is a picture |

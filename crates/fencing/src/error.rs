@@ -46,7 +46,7 @@ pub enum FencingError {
         /// [`Determinacy::Indeterminate`] if this call may have written.
         determinacy: Determinacy,
     },
-    /// Another writer of the same epoch has opened the resource after this writer. Every further
+    /// Another writer of the same epoch opened the resource later than this writer. Every further
     /// call of this writer fails too. Use one writer per epoch, and share it.
     Replaced {
         /// Epoch of both writers.

@@ -262,7 +262,8 @@ fn the_output_fits_into_80_columns() {
     }
 }
 
-/// Between two periods of a job no process leads. `tenure history` does not show this as a gap.
+/// With `--once-per`, no process leads from the end of a run until the next period. `tenure
+/// history` does not show this time as a gap.
 #[test]
 fn the_gaps_of_a_job_are_not_shown() {
     let bench = story(noon());

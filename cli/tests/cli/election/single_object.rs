@@ -9,8 +9,8 @@ use nix::unistd::Pid;
 use tenure_testkit::command::{ended, with_deadline};
 
 const SINGLE: [&str; 2] = ["--layout", "single-object"];
-/// A lock with only the fields that programs of the If-Match post write (docs/how-to/upgrade.md).
-/// The lock expires long after the test.
+/// A lock with only the two fields that other programs write. These programs follow a blog post on
+/// If-Match (docs/how-to/upgrade.md). The lock expires long after the test.
 const FOREIGN: &str = r#"{"expires_at": 7258118400.0, "token": 4}"#;
 
 impl Bench {

@@ -20,7 +20,7 @@ struct Served {
     child: Child,
     address: String,
     place: String,
-    /// Name of the metrics' label that has the location of the election or the group.
+    /// Name of the label that contains the location of the election or the group.
     of: &'static str,
 }
 

@@ -87,7 +87,7 @@ fn regression_the_bound_includes_the_work_before_the_campaign() {
     let scene = Scene::new(TENURE);
     let mut leader = scene.script("a", &["--validity", "60s"], "echo >leads; sleep 300");
     scene.wait_for_file("leads");
-    // Without `--wait`, the candidate waits for 13 s until the CMD of its predecessor has ended.
+    // Without `--wait`, the candidate gives the CMD of its predecessor 13 s to end.
     let deadline = later(Duration::from_secs(8));
     let unique = ["--unique-name", "--validity", "60s", "--wait", "500ms"];
     let mut second = scene.script("a", &unique, "echo >ran");

@@ -382,7 +382,7 @@ async fn checked(
     }
 }
 
-/// Checks that no write that took effect after its timeout has changed an object.
+/// Checks that no object was overwritten by a write that took effect after its timeout.
 async fn nothing_came_later(
     store: &Arc<dyn Store>,
     doubtful: &[(String, ETag)],

@@ -144,12 +144,13 @@ impl DurableGate {
         self
     }
 
-    /// If the token is not lower than the greatest token seen, admits and stores the token.
+    /// Admits the token unless the gate has seen a greater token. Before the gate admits a token
+    /// that is greater than all tokens that it has seen, it stores the token.
     ///
     /// If this process has seen this token or a greater one, the call costs 1 GET, or no request
-    /// with [`sole_instance`](DurableGate::sole_instance). For a greater token than this process
-    /// has seen, the call costs 1 PUT. If this process has not seen the object, the call costs 1
-    /// GET more.
+    /// with [`sole_instance`](DurableGate::sole_instance). If the token is greater than all tokens
+    /// that this process has seen, the call costs 1 PUT. If this process has not seen the object,
+    /// the call costs 1 GET more.
     ///
     /// # Errors
     ///

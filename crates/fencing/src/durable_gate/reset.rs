@@ -8,9 +8,9 @@ use crate::calls::{Attempts, Swap};
 
 /// The state of a [`DurableGate`]'s object, for the repair of the gate by an operator.
 ///
-/// A gate that has admitted a token that was never granted refuses all leaders. If the object was
-/// deleted, the instances that have seen it admit no token. Repair the gate in both cases in this
-/// order:
+/// After a gate has admitted a token that was never granted, it refuses all leaders. If the object
+/// was deleted, the instances that have seen the object admit no token. In both cases, repair the
+/// gate in this order:
 ///
 /// 1. Block the sender of the wrong token.
 /// 2. [`inspect`](DurableGate::inspect) the gate.

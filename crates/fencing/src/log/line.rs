@@ -22,7 +22,7 @@ pub(super) struct LogLine {
     /// In a claim: count of the fences directly below the claim, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fences: Option<u64>,
-    /// In a fence: number directly below the first number that was free when the fence was created.
+    /// In a fence: `n - 1`, where `n` was the first free number when the fence was created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fence_after: Option<u64>,
 }

@@ -98,8 +98,8 @@ impl LogWriter {
     }
 
     /// Reads the newest entry that this writer appended or found. Cost: 1 GET. Immediately after
-    /// [`open`](FencedLog::open), this entry is the last entry of all older writers. Later, a newer
-    /// writer may have appended other entries.
+    /// [`open`](FencedLog::open), this is the last entry that any older writer appended. Later, a
+    /// newer writer may have appended other entries.
     ///
     /// # Errors
     ///

@@ -14,8 +14,8 @@ fn entry(token: u64, sequence: u64) -> Entry {
     Entry { grant: grant(0, token), sequence }
 }
 
-/// Returns the lines of a worker that owns partition 0 from the second `from_s` on. The worker
-/// claims the log with the number `claim`, and appends one entry after the claim.
+/// Returns the lines of a worker that is granted partition 0 at the time `from_s`, in seconds. The
+/// worker claims the log with the number `claim`, and appends one entry after the claim.
 fn worker(token: u64, from_s: u64, claim: u64) -> Vec<Line> {
     let at_ns = from_s * SECOND;
     vec![

@@ -71,8 +71,8 @@ fn regression_a_wait_reports_the_failure_of_the_store() {
     bench.epoch(1, HELD);
     let url = bench.url();
     let child = spawn(&[], &[&["wait", "--store", &url][..], &line].concat());
-    // During this pause, the command reads the held epoch. If the machine is too slow, the first
-    // read finds the broken epoch, and the result is the same.
+    // During this pause, the command reads the valid epoch object. If the machine is too slow, the
+    // first read finds the broken object, and the result is the same.
     pause(500);
     bench.epoch(1, "{");
     said(output(child)).fails(70, &["not vacant within 1s", "cannot be read"]);
