@@ -92,7 +92,8 @@ pub enum ErrorKind {
     /// From a fenced resource, this error means that the object with the guard's token was deleted.
     NewestDeleted,
     /// The store cannot be reached or fails. [`may_have_happened`](Error::may_have_happened)
-    /// returns whether the request may have taken effect. Calls that wait retry the request.
+    /// returns whether the request may have taken effect. A call that waits, such as
+    /// [`campaign`](crate::Election::campaign), retries the request instead.
     Unavailable,
     /// The leadership has ended, so the call was not carried out.
     LeadershipLost,

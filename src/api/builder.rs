@@ -166,8 +166,8 @@ impl ElectionBuilder {
     }
 
     /// Sets the greatest relative difference between the rates of any two machines' clocks, from 0
-    /// to 0.5. An observer waits longer by this ratio before it considers a leader dead. Default:
-    /// 0.01.
+    /// to 0.5. Before an observer considers a leader dead, it waits for the validity, lengthened by
+    /// this ratio. Default: 0.01.
     pub fn clock_drift_max(mut self, ratio: f64) -> ElectionBuilder {
         self.settings.clock_drift_max = ratio;
         self

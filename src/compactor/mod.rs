@@ -105,9 +105,9 @@ impl Compactor {
     /// Lists the epochs once, and deletes the superseded epochs that are old enough, except for the
     /// newest few.
     ///
-    /// A run sends 1 LIST, and then 1 LIST for every 1,000 keys (at least 1). A run also sends
-    /// 1 GET and 1 DELETE for every 1,000 deleted epochs. Memory holds the epochs to keep and the
-    /// epochs of at most 5 deletions.
+    /// A run sends 1 LIST for the last possible epoch, and then 1 LIST for every 1,000 keys, but at
+    /// least 1. A run also sends 1 GET and 1 DELETE for every 1,000 deleted epochs. Memory holds
+    /// the epochs to keep and at most 6,000 other epochs.
     ///
     /// A refused deletion of an epoch is not an error, and counts in [`Report::failed`].
     /// Cancel-safe: deletions that were sent before the future is dropped may still take effect.
@@ -130,7 +130,7 @@ impl Compactor {
     }
 
     /// Runs as [`run_once`](Self::run_once) does until `stop` is ready. Calls `progress` after each
-    /// page of the listing and after each deletion, about once for 1,000 epochs.
+    /// page of the listing and after each deletion, about once per 1,000 epochs.
     ///
     /// Once `stop` is ready, the run sends no further request. The run waits for the deletions
     /// under way, at most one request timeout, and returns its report with [`Report::interrupted`]
@@ -239,8 +239,8 @@ impl CompactorBuilder {
     /// Sets the least age at which a run may delete an epoch object. The age is the time since the
     /// last write of the object, by the store's clock. Default: 1 h.
     ///
-    /// If the validity in the newest epoch is not shorter than `min_age`, the least age is that
-    /// validity plus 1 s (C5), because a leader renews at least once per validity.
+    /// Unless `min_age` is 0, the least age is at least 1 s more than the validity in the newest
+    /// epoch (C5), because a leader renews at least once per validity.
     ///
     /// An age of at least 1 h keeps the promise that at most one process leads (P2), even if
     /// requests arrive late or twice. Use a lower age only in tests. With 0, objects of any age and

@@ -1,5 +1,5 @@
-//! Reads the newest object for a compactor, and sends its requests for other objects under the
-//! prefix.
+//! Decodes the newest object for a compactor, and has the methods that `tenure-groups` needs to
+//! compact assignments.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::store::{Determinacy, GetOutcome, Page, StoreError, check_order, liste
 /// Number of keys in one LIST and in one DELETE: the maximum of S3.
 pub(super) const PAGE_KEYS: usize = 1_000;
 
-/// A function that returns the longest validity of the leases that depend on a numbered object. Its
-/// second argument is the object's body, or the length of a body that is too long.
+/// A function that returns the longest validity of the leases that depend on a numbered object. The
+/// function gets the object's body, or only the length of a body that is too long.
 type ValidityOf = fn(Epoch, Result<&[u8], u64>) -> Result<Option<Duration>, (ErrorKind, String)>;
 
 /// The kind of the objects in the listing. The compactor reads the newest of these objects.

@@ -114,8 +114,8 @@ impl<'a> Run<'a> {
         loop {
             let page = self.page_ahead().await?;
             let last = page.rest.is_none();
-            // Request the next page now. The request then overlaps with the read of the newest
-            // epoch that comes before each deletion.
+            // Request the next page now. Before each deletion the run reads the newest epoch, and
+            // the request overlaps with this read.
             page.rest.into_iter().for_each(|after| self.list_ahead(after));
             for listed in page.epochs {
                 self.see(listed)?;
@@ -128,7 +128,7 @@ impl<'a> Run<'a> {
                 break;
             }
         }
-        // A run without epochs to delete does not read the newest epoch.
+        // If no epoch remains to delete, the run does not read the newest epoch here.
         if !self.batch.is_empty() || self.plan.has_held_back() {
             self.read_newest().await?;
         }
@@ -297,8 +297,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns the number of remaining epochs above the number to keep. Returns `None` after an
-    /// incomplete listing.
+    /// Returns the number of remaining epochs minus the number to keep, and at least 0. Returns
+    /// `None` after an incomplete listing.
     fn backlog(&self, outcome: &'static str) -> Option<u64> {
         let Report { listed, deleted, dry_run, .. } = self.report;
         let gone = if dry_run { 0 } else { deleted };

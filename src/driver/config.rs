@@ -19,7 +19,7 @@ const MAX_VALIDITY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Minimum of each interval and each timeout. This minimum bounds the request rate of a process.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 const MAX_DELAY: Duration = MAX_VALIDITY;
-/// The value of `expires_at` with the most digits, for the length of the longest record.
+/// The value of `expires_at` with the most digits. A record with this value must not be too long.
 const MAX_EXPIRY: Duration = Duration::new(253_402_300_799, 123_456_789);
 const MIN_STORE_CLOCK_MARGIN: Duration = Duration::from_secs(2);
 const MAX_DRIFT: f64 = 0.5;

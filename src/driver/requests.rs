@@ -98,9 +98,9 @@ impl Requests {
         }
     }
 
-    /// Counts the outcome of a write of a campaign. The driver reads back an unknown write before
-    /// the next attempt, and a successful read resets the count of failed requests. So writes have
-    /// a separate count.
+    /// Counts the outcome of a write of a campaign. Writes have a separate count, because the
+    /// driver may read the object after a failed write, and a successful read resets the count of
+    /// failed requests.
     pub(super) fn count_write(&mut self, request: &Request, answer: &Answer) {
         self.failed_writes = match (request, answer) {
             (Request::List(_) | Request::Get { .. }, _) => return,

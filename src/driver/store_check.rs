@@ -159,8 +159,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Lists all objects under the prefix, to check the order of existing epoch objects, and to
-    /// find an election in the other layout. An election with [`Layout::SingleObject`] needs no
+    /// Lists up to 1,000 keys under the prefix, to check the order of existing epoch objects, and
+    /// to find an election in the other layout. An election with [`Layout::SingleObject`] needs no
     /// order.
     async fn lists_after_a_key(&self) -> Result<(), Error> {
         let call = self.cx.store.list(self.cx.keys.prefix(), self.key, PAGE);

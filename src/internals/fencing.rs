@@ -10,8 +10,8 @@
 //!
 //! # Contract
 //!
-//! - Each request is sent once, and ends after its limit by the clock of the process. If the store
-//!   panics, the request fails.
+//! - Each request is sent once, and fails if it exceeds its limit by the clock of the process. If
+//!   the store panics, the request fails.
 //! - [`write`] classifies the answer in the same way as elections. A write is [`Written::Done`]
 //!   only if the answer has an ETag. If the answer does not show the effect, the write is
 //!   [`Written::Unknown`].
@@ -46,8 +46,8 @@ pub async fn read<T>(
     answer_within(process, limit, request).await.map_err(StoreError::of_a_read)
 }
 
-/// Sends a LIST, and returns its page. A store may answer pages without keys, which the listing
-/// skips. The limit applies to each page.
+/// Sends a LIST, and returns its page. Skips pages without keys, which some stores return. The
+/// limit applies to each page.
 pub async fn list(
     process: &Process,
     limit: Duration,

@@ -25,10 +25,10 @@ pub enum Verdict {
     Seal { heartbeat: u64, ended: EpochEnd },
     /// The epoch is already sealed, so the order needs no write.
     Sealed(EpochEnd),
-    /// The newest epoch is not the epoch in the order.
+    /// The order names another epoch, or the key of the dead process has another nonce (L8).
     NotCurrent,
     /// The record does not limit the time in which its holder may believe that it leads (O4).
-    /// Without `force`, a successor would wait forever or would not wait at all.
+    /// After a seal without `force`, a successor would wait forever, or would not wait at all.
     NeedsForce,
 }
 

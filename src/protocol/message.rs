@@ -190,8 +190,8 @@ pub struct Write {
 pub enum Wait {
     /// The followed epoch is unsealed. The inputs are `PollDue` and `Lapsed`.
     Follow,
-    /// Another process sealed the epoch, and its holder may still believe that it leads. The input
-    /// is `Lapsed` once the holder's lease has ended (E9).
+    /// Another process sealed the epoch, and its holder may still believe that it leads. The inputs
+    /// are `PollDue`, and `Lapsed` once the holder's lease has ended (E9).
     Deposed,
     /// The epoch is sealed, and its leader did not resign. The input is `TakeoverOver`, after the
     /// takeover delay (E10).
@@ -213,8 +213,8 @@ pub enum Answer {
     Listed(super::find::Listing),
     /// The store broke a guarantee that the protocol needs.
     Unsafe,
-    /// The answer to a GET. `touched` is true if the record has no nonce, and its peer has written
-    /// the same body again.
+    /// The answer to a GET. `touched` is true if the record has no nonce, and the peer that wrote
+    /// it has written the same body again.
     Found {
         sighting: Sighting,
         touched: bool,
@@ -230,7 +230,8 @@ pub enum Answer {
     },
     /// The store refused the write, because its condition did not hold.
     Refused,
-    /// The credentials lack a permission.
+    /// The store rejected the request without an effect: the credentials lack a permission, the
+    /// bucket is missing, or the request is invalid.
     Denied,
     /// The request failed or its effect is unknown: a timeout, a 409, a 5xx, a broken connection.
     Unknown,

@@ -47,7 +47,7 @@ pub enum WriteAnswer {
 }
 
 impl WriteCourse {
-    /// Returns the course of a write that meets this fault.
+    /// Returns the effect and the response of a write with this fault.
     ///
     /// # Panics
     ///

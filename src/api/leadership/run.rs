@@ -65,7 +65,8 @@ pub enum RunOutcome<T> {
 }
 
 impl Cancellation {
-    /// Returns the signal of the work under `lease`. `token` must be a child of the lease's token.
+    /// Returns the signal of the work under `lease`. `token` must be a token that
+    /// `Lead::begin_work` returned, or a child of that token.
     pub(crate) fn of(lease: &super::Lease, token: CancellationToken) -> Cancellation {
         Cancellation { lead: Arc::clone(&lease.lead), token }
     }

@@ -41,7 +41,8 @@ pub(super) struct FollowedRecord {
     /// True if the first campaign may seal, without a wait, the epoch of a dead process with the
     /// same unique name (E16).
     pub(super) reclaim: bool,
-    /// Last sealed epoch after which the head start of preferred candidates has ended (PR1, PR2).
+    /// Last sealed epoch for which this candidate has completed its wait for preferred candidates
+    /// (PR1, PR2).
     pub(super) deferred: Option<Epoch>,
     /// Number of `refresh` calls of the application that the driver has processed.
     pub(super) notified: u64,
@@ -100,7 +101,7 @@ impl FollowedRecord {
         let received = self.cx.process.now();
         let dates = config.store_clock_margin.zip(self.age);
         let (validity, store_age) = match record.expires_at {
-            // The record of a peer that does not use tenure contains the end of its lease. This end
+            // A peer that does not use tenure wrote the end of its lease into the record. This end
             // alone determines the lapse, so the age of the record is not used.
             Some(at) if sighting.is_foreign() => {
                 (Some(left_until(at, received, config.validity)), None)

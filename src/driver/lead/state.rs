@@ -74,7 +74,7 @@ struct LeaseFacts {
     end: Moment,
     pulse: Pulse,
     last_error: Option<Error>,
-    /// Send time of the last request that failed after its whole timeout, on the boot clock.
+    /// Send time of the last failed request that was not abandoned early, on the boot clock.
     failed: Option<Duration>,
 }
 
@@ -267,8 +267,8 @@ impl Lead {
         self.held().last_error.clone()
     }
 
-    /// Notes the outcome of a request. An `error` of `None` clears the last error. If the request
-    /// timeout ended the request, `sent` is the send time of this request on the boot clock.
+    /// Notes the outcome of a request. An `error` of `None` clears the last error. `sent` is the
+    /// send time of the request on the boot clock, or `None` if it was abandoned early.
     pub(crate) fn failed(&self, error: Option<&Error>, sent: Option<Duration>) {
         let mut held = self.held();
         held.last_error = error.cloned();

@@ -79,7 +79,7 @@ pub enum Restored {
     /// The epoch was restored before, and no candidate has been elected since.
     Already(Epoch),
     /// Another call restored this epoch or a greater one, with a wait that is shorter than the
-    /// `wait` argument. Candidates may already be waiting, so the call did not change the shorter
+    /// `wait` argument. Candidates may already be waiting, so this call did not change the shorter
     /// wait. To apply the longer wait, restore a number above `epoch`.
     WaitsLess {
         /// The newest epoch.

@@ -184,8 +184,7 @@ impl Context {
         sleep(&self.process, duration).await;
     }
 
-    /// Waits for `most`, but for no more than the maximum time between two readings of the clock.
-    /// The wait depends on no other task.
+    /// Waits for `most`, but at most 1 s (`LOOK`). The wait depends on no other task.
     pub async fn look_pause(&self, most: Duration) {
         pause(most.min(LOOK)).await;
     }

@@ -11,7 +11,7 @@ use crate::store::{StoreError, StoreErrorKind};
 /// Methods that record the results of requests, and return the pause before the next attempt.
 #[doc(hidden)]
 impl Requests {
-    /// Number of consecutive failures that end a call that does not wait.
+    /// After this number of consecutive failures, a call that does not wait returns an error.
     pub const FAILURES_BEFORE_GIVING_UP: u32 = FAILURES_BEFORE_GIVING_UP;
 
     /// Records that the store has answered.

@@ -284,7 +284,7 @@ impl Candidate {
                 CandidateState::NeedNonce { epoch, tried }.denied()
             }
             CandidateState::Create { .. } => self.find().denied(),
-            // A leader without nonces may renew and keep the ETag, so read again before a seal.
+            // A renewal without a nonce may keep the ETag, so read the object before another seal.
             CandidateState::Seal { sighting } => CandidateState::LookAgain { sighting }.denied(),
             state => state.denied(),
         }
@@ -337,7 +337,7 @@ impl Candidate {
                 let nonce = *tried.last().expect("the state `Create` has a nonce in `tried`");
                 self.confirm(HeldEpoch { epoch, nonce, etag, heartbeat, sent: heartbeat })
             }
-            // A refusal does not prove that the epoch exists: the concurrent create may fail.
+            // A create that later fails may have caused the refusal, so the epoch may not exist.
             Answer::Refused => CandidateState::ReadOwn { epoch, tried },
             _ if tried.len() >= MAX_CREATE_ATTEMPTS => self.find().paused(),
             _ => CandidateState::NeedNonce { epoch, tried }.paused(),

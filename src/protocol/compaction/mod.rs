@@ -42,7 +42,7 @@ pub struct Compaction {
     read: Option<(Epoch, NewestBody)>,
 }
 
-/// The facts in the body of the newest epoch object that a compaction needs.
+/// The facts that a compaction needs from the body of the newest epoch object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NewestBody {
     /// An unfinished restore holds the epoch.

@@ -45,8 +45,8 @@ pub struct LapseTimer {
     nonce: Option<Nonce>,
     heartbeat: u64,
     etag: ETag,
-    /// Date of the last write of a record without a nonce. The peer renews it with the same body,
-    /// and so with the same ETag.
+    /// Date of the last write of a record without a nonce. A peer renews such a record by writing
+    /// the same body again, so the ETag stays the same (E5).
     touched: Option<DateTime<Utc>>,
     validity: Option<Duration>,
 
@@ -210,8 +210,8 @@ impl LapseTimer {
     }
 }
 
-/// Returns the remaining time below which a lease is at risk (L6). If less time remains, a renewal
-/// and its retry have failed.
+/// Returns the remaining time below which a lease is at risk (L6). With the default intervals, a
+/// renewal and its retry have failed if less time remains.
 pub fn risk_margin(validity: Duration) -> Duration {
     validity / 4
 }

@@ -152,7 +152,7 @@ impl S3Server {
     }
 
     /// Returns the environment variables for another process that uses this server. With these
-    /// variables, the process does not read the configuration files of this user.
+    /// variables, the process ignores the AWS configuration files in the home directory.
     pub fn env(&self) -> Vec<(&'static str, String)> {
         aws::env(("AWS_ENDPOINT_URL", self.endpoint()))
     }

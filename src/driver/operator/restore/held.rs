@@ -11,8 +11,8 @@ use crate::epoch::Epoch;
 use crate::protocol::message::EpochEnd;
 use crate::record::{MAX_VALIDITY_MS, Record};
 
-/// Field that contains the newest epoch below the held epoch. A later call that continues an
-/// unfinished restore deposes the holders from this epoch on.
+/// Field that contains the least epoch that may have a leader. A later call that continues the
+/// unfinished restore deposes the holders of the epochs from this epoch up to the held epoch.
 const ABOVE: &str = "restored_above";
 /// Field that contains the maximum time, in milliseconds, for which a successor waits for the
 /// leases of lower epochs.
@@ -35,7 +35,8 @@ impl Operator {
 
 /// The data that a restore keeps in the object of a held epoch.
 pub(super) struct RestoreHold {
-    /// Newest epoch below the held epoch at the time when a restore created the object.
+    /// Least epoch that may have a leader: the newest epoch when the restore began. If another
+    /// restore held that epoch, the same field of that epoch's object. `None` without any epoch.
     pub(super) above: Option<Epoch>,
     /// Time for which a successor waits, or `None` in an object that an earlier version of tenure
     /// wrote.

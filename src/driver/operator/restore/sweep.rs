@@ -40,8 +40,8 @@ pub(super) struct EpochsBelow {
 }
 
 impl Operator {
-    /// Lists the epochs below `epoch`. The listing starts at the epoch that was the newest when the
-    /// restore created the held epoch, because no process leads an earlier epoch.
+    /// Lists the epochs below `epoch`. The listing starts at the epoch `held.above`, because no
+    /// process leads an earlier epoch.
     pub(super) async fn list_below(
         &mut self,
         held: &RestoreHold,

@@ -95,8 +95,8 @@ fn no_store_makes_the_machine_spin_or_panic() {
             };
             play.input(input);
         }
-        // After this state, the store gives equal answers to equal requests, and each input arrives
-        // immediately.
+        // From this state on, the store gives equal answers to equal requests, and each input
+        // arrives immediately.
         let mut requests = Vec::new();
         loop {
             let input = match play.machine.step() {

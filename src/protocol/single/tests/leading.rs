@@ -79,8 +79,8 @@ fn a_resignation_keeps_the_token() {
     play.takes(6, "s", 2, 1, done("c"));
 }
 
-/// The leader's own renewal takes effect late, so the store refuses the release. The leader repeats
-/// the release with the ETag of that renewal.
+/// The leader's own renewal takes effect late, so the store refuses the seal of the resignation.
+/// The leader repeats the seal with the ETag of that renewal.
 #[test]
 fn a_release_refused_by_an_own_renewal_is_repeated() {
     let mut play = SinglePlay::leading();
