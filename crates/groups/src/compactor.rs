@@ -1,9 +1,9 @@
 //! Deletes superseded assignments and ended sessions (GO7).
 //!
-//! If the newest assignment names a member whose session is missing, a coordinator waits for the
-//! validity of the session, because the member may still be alive (R1). So the compactor keeps the
+//! If the newest assignment names a member whose session is missing, a coordinator waits as long as
+//! the session may be valid, because the member may be alive (R1). So the compactor keeps the
 //! sessions that the newest assignment names. It reads this assignment after the sessions. It also
-//! keeps the sessions that are evidence of a deleted assignment with a greater number (D7).
+//! keeps the sessions that have seen a greater assignment, which was deleted (D7).
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -208,8 +208,8 @@ impl GroupBuilder {
     }
 
     /// Sets how long the work of [`run`](Group::run) on a partition may take to return after the
-    /// signal to stop, at most 24 h. A log event of the level ERROR and the metric
-    /// `tenure_group_overdue` report longer work. The partition moves only after its work has
+    /// signal to stop, at most 24 h. Work that takes longer is reported by a log event of the level
+    /// ERROR, and by the metric `tenure_group_overdue`. The partition moves only after its work has
     /// returned. Default: the validity.
     pub fn revocation_deadline(mut self, deadline: Duration) -> GroupBuilder {
         self.revocation_deadline = Some(deadline);

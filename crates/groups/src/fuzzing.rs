@@ -7,8 +7,8 @@ use crate::session_data;
 use tenure::Epoch;
 
 /// Checks the decoder with any bytes as the body of an assignment. The decoder must return an
-/// assignment or a typed error. An assignment that is encoded again must decode to the same
-/// assignment.
+/// assignment or a typed error. If it returns an assignment, encoding and decoding must not change
+/// this assignment.
 pub fn assignment(body: &[u8]) {
     session(body);
     // In a store, the key of an assignment contains its number. This check has no key, so it takes
@@ -55,7 +55,7 @@ fn check_message(why: &BadAssignment) {
     assert!(message.len() < 200 && message.is_ascii(), "the message quotes the body: {message}");
 }
 
-/// Checks that the data of a session, written again, decodes to the same data.
+/// Checks that the data of a session does not change when it is written and read again.
 fn session(body: &[u8]) {
     let Ok(value) = serde_json::from_slice::<Value>(body) else { return };
     let Some((data, member)) = session_data::decode(&value) else { return };

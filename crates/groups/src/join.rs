@@ -117,9 +117,9 @@ impl Group {
         self.cx.check_store().await
     }
 
-    /// Returns `None` if the session was lost before its second write, or was not created within
-    /// one validity. In both cases the join needs a session with another id (GO2). Sets `written`
-    /// before it sends the second write.
+    /// Returns `None` if the session was not created within one validity, has a token above 1, or
+    /// was lost before its second write. In each case the join needs a session with another id
+    /// (GO2). Sets `written` before it sends the second write.
     async fn try_join(
         &self,
         written: &AtomicBool,

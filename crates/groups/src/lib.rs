@@ -188,8 +188,8 @@ const ASSIGNMENT: &str = "assignment-";
 pub struct Group {
     cx: Arc<Context>,
     config: Arc<GroupConfig>,
-    /// The way in which the calls of [`Group::run`] must leave the group; `None` if they must not
-    /// leave.
+    /// The way in which the calls of [`Group::run`] must leave the group; `None` until
+    /// [`Group::leave`] or [`Group::leave_for`] is called.
     leave: Arc<watch::Sender<Option<Leave>>>,
     /// Membership of the newest call of [`Group::run`].
     current: Arc<Mutex<Weak<Ownership>>>,

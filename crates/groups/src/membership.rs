@@ -122,9 +122,9 @@ impl Membership {
     }
 
     /// Leaves as [`leave`](Membership::leave) does, but reserves the partitions of this member for
-    /// its name for `delay`, at most 1 h. No member of another name owns them during this time.
-    /// Call this method for a restart: a member of the same name gets the partitions back. No
-    /// partition moves before the session is resigned.
+    /// its name. The reservation lasts for `delay`, at most 1 h. During this time no member of
+    /// another name owns these partitions. Call this method for a restart: a member of the same
+    /// name gets the partitions back. No partition moves before the session is resigned.
     /// [`Group::unreserve`](super::Group::unreserve) ends a reservation early. After
     /// [`leave`](Membership::leave) this call has no effect.
     pub fn leave_for(&self, delay: Duration) {

@@ -49,7 +49,7 @@ pub(super) enum Seen {
     Session(Box<SessionBody>),
     /// The object is not a session.
     Foreign,
-    /// The object cannot be read. It may have been a session.
+    /// The object is damaged or too large. It may have been a session.
     Corrupt,
     Missing,
     /// The read failed.
@@ -220,7 +220,8 @@ impl Objects {
         Error::new(ErrorKind::InvalidInput, why)
     }
 
-    /// Lists the sessions after this one. Returns a page with sessions, or the last page.
+    /// Lists the sessions with greater ids than `after`. Returns a page with sessions, or the last
+    /// page.
     pub(super) async fn list_sessions(&mut self, after: Option<SessionId>) -> Option<SessionPage> {
         let cx = Arc::clone(&self.cx);
         let prefix = format!("{}members/", cx.prefix());
@@ -343,7 +344,7 @@ impl Objects {
         Error::new(ErrorKind::CorruptRecord, why)
     }
 
-    /// Returns the error for a reader that gave up. The message contains the remedy.
+    /// Returns the error for a reader that has stopped. The message contains the remedy.
     pub(super) fn explain(&mut self, failure: ReaderFailure) -> Error {
         let store = self.cx.place();
         let key = |epoch| self.cx.key(epoch);

@@ -35,7 +35,8 @@ impl Group {
     ///   retiring partition still has one of the names: call again once
     ///   [`snapshot`](Group::snapshot) no longer shows that partition.
     /// - [`Unavailable`](tenure::ErrorKind::Unavailable): the store did not answer 16 writes, or
-    ///   other writers created the next assignment first 16 times. Call again.
+    ///   other writers created the next assignment first 16 times: call again. Or a restore of the
+    ///   group is unfinished: call again after the restore.
     /// - [`NewestDeleted`](tenure::ErrorKind::NewestDeleted): a member has seen a greater
     ///   assignment, which a person or a program deleted.
     /// - The errors of [`snapshot`](Group::snapshot).

@@ -49,9 +49,9 @@ impl Group {
     /// GETs of each session, and one PUT for each live session.
     ///
     /// # Errors
-    /// - [`InvalidInput`](ErrorKind::InvalidInput): `wait` is above 1 h. Or a session or this
-    ///   process has seen a deleted assignment above `epoch`. Or no assignment exists, and the
-    ///   settings contain no partitions. The call has written nothing.
+    /// - [`InvalidInput`](ErrorKind::InvalidInput): `wait` is above 1 h, a session or this process
+    ///   has seen a deleted assignment above `epoch`, or no assignment exists and the settings
+    ///   contain no partitions. The call has written nothing.
     /// - [`CorruptRecord`](ErrorKind::CorruptRecord): a session cannot be read, and `wait` is 0.
     ///   The validity of that session is unknown. Call again with a `wait` of at least that
     ///   validity.

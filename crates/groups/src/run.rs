@@ -23,7 +23,8 @@ use crate::unpoisoned;
 use tenure::store::plain;
 use tenure::{Error, Lease};
 
-/// After the first failure of the work on a partition, the member does not get it for this time.
+/// If the work on a partition fails for the first time, or returns without the signal to stop, the
+/// member does not get the partition again for this time.
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
 

@@ -13,10 +13,9 @@ use tenure::internals::groups::{LeaseMetrics, Meter};
 use crate::protocol::Assignment;
 
 const OVERDUE: &str = "tenure_group_overdue";
-/// Values of the label `reason` of `tenure_group_losses_total` if a member loses a partition and
-/// its session still lives. They are results of
-/// [`PartitionLoss::outcome`](crate::PartitionLoss::outcome). The other values of the label are the
-/// reasons for the end of a session.
+/// Values of the label `reason` of `tenure_group_losses_total` for losses while the session of the
+/// member lives. They are results of [`PartitionLoss::outcome`](crate::PartitionLoss::outcome). The
+/// other values of the label are the reasons for the end of a session.
 const PARTITION_LOSSES: [&str; 2] = ["released", "taken"];
 /// Outcomes of `tenure_group_polls_total`.
 const POLLS: [&str; 2] = ["done", "failed"];
@@ -174,7 +173,7 @@ impl Drop for Owner {
     }
 }
 
-/// The gauge that counts the partitions of a member with overdue work.
+/// The gauge that counts a member's partitions with overdue work.
 #[derive(Debug)]
 pub(super) struct Overdue {
     meter: Meter,

@@ -288,11 +288,12 @@ impl Group {
     /// poll finds.
     ///
     /// Costs a LIST and a GET, then one GET every poll interval, and a LIST every 10 min and after
-    /// a GET that failed three times. Without a
-    /// [`poll_interval`](crate::GroupBuilder::poll_interval), the interval is a sixth of the
-    /// shortest validity of a member, and at least 1 s and at most 60 s. If the default interval of
-    /// this `Group` is outside of these bounds, that default replaces the bound. The stream retries
-    /// transient errors of the store. An error that retrying cannot fix is the last item.
+    /// a GET that failed three times. The default of
+    /// [`poll_interval`](crate::GroupBuilder::poll_interval) for the stream is a sixth of the
+    /// shortest validity of a member. It is at least 1 s, or a sixth of the validity in the
+    /// settings if that is less. It is at most 60 s, or a sixth of the validity in the settings if
+    /// that is more. The stream retries transient errors of the store. An error that retrying
+    /// cannot fix is the last item.
     pub fn observe(
         &self,
     ) -> impl Stream<Item = Result<GroupSnapshot, Error>> + Send + Unpin + use<> {

@@ -25,7 +25,7 @@ pub(super) const CHECK_EVERY: u32 = 16;
 pub(super) const RESERVE_AFTER: u32 = 2;
 /// Number of refused attempts after which `open` fails. Each refusal means that another writer has
 /// written. An older writer makes at most `CHECK_EVERY` writes before it reads the reservation and
-/// stops. So this number of refusals is enough for three older writers.
+/// stops. So after the reservation, the remaining refusals are enough for three older writers.
 pub(super) const REFUSALS: u32 = 4 * CHECK_EVERY;
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]

@@ -51,8 +51,8 @@ impl Writer {
         State::Find { search: Search::new(self.known), why }
     }
 
-    /// Handles a claim or a fence that was too late: its number has another object, or the log has
-    /// a greater number.
+    /// Handles a claim or a fence whose number has another object, and a fence above which the log
+    /// has an object.
     pub(super) fn outrun(&mut self) -> State {
         self.outrun = self.outrun.saturating_add(1);
         self.find(Why::Claim)

@@ -28,8 +28,8 @@ impl Floor {
     }
 }
 
-/// A trim of the log. The trim first reads all claims, from the newest to the oldest. It finds them
-/// because each claim has the number of the previous claim.
+/// A trim of the log. The trim first reads the claims from the newest one down to the start of the
+/// deletions. It finds them because each claim has the number of the previous claim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Sweep {
     from: u64,

@@ -103,7 +103,7 @@ async fn fences_of_a_killed_process_stop_no_other_writer() {
     }
 }
 
-/// A number without an object below a fence is the end of the log only if all later objects are
+/// A free number below a fence is the end of the log only if all objects above this number are
 /// fences.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_entry_below_a_fence_is_not_the_end() {

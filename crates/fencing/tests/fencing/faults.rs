@@ -63,8 +63,8 @@ async fn each_call_of_a_gate_succeeds_after_one_fault() {
     }
 }
 
-/// Makes each call of the guards, with this fault in every request of one kind. Returns the time
-/// until each call fails.
+/// Makes the calls of the guards one after another. During each call, all requests of one kind have
+/// this fault. Returns the name of each call, and the time until it failed.
 async fn times_of_failures(fault: Fault) -> Vec<(&'static str, Duration)> {
     let (faults, store) = faulty();
     let (gate, object, log) = (gate_of(&store), object_of(&store), log_of(&store));
@@ -145,7 +145,8 @@ impl Layer for SendsTwice {
     }
 }
 
-/// The first attempt may have taken effect before a newer leader refused the second attempt.
+/// The first attempt may have taken effect before a newer leader claimed the object, so that the
+/// store refused the second attempt.
 #[tokio::test]
 async fn a_refused_write_of_a_client_with_retries_may_have_happened() {
     let store: Arc<dyn Store> = Arc::new(Layered(SendsTwice(MemoryStore::new())));

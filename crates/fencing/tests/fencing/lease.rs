@@ -34,7 +34,8 @@ impl Guards {
         (log, self.object.open(token).await.unwrap())
     }
 
-    /// Returns one call of each kind of guard, with the name of the call.
+    /// Returns the opening of the log and of the object, an append, and a write, each with its
+    /// name.
     fn calls<'a>(
         &'a self,
         token: Token,

@@ -109,9 +109,9 @@ impl MemberTask {
         self.lapsed_tag(session).is_none()
     }
 
-    /// After the plan, repeats the seals that failed in earlier rounds, until one of them fails
-    /// again (GC12). So an object that cannot be written delays a round by only one request.
-    /// Returns true if at least one of the sessions has ended.
+    /// After the plan, repeats the seals that failed in this round or an earlier one, until one of
+    /// them fails again (GC12). So sessions that cannot be sealed delay a later round by only one
+    /// attempt. Returns true if at least one of the sessions has ended.
     async fn retry_ends(&mut self) -> bool {
         let mut some = false;
         while let Some(session) = self.sessions.stuck.pop_front() {

@@ -2,7 +2,8 @@
 //! without a resignation soon after the session was added. The next sessions of the name must wait
 //! before they join. While new names relapse, the sessions of other new names must wait, too.
 //!
-//! The coordinator forgets the relapses when it loses its role. No invariant depends on them.
+//! Each member keeps the relapses only in memory, so a new coordinator does not know the relapses
+//! that an earlier coordinator saw. No invariant depends on them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,8 +31,9 @@ pub(super) struct CrashLoops {
     /// coordinator added the member.
     members: BTreeMap<Session, (Arc<str>, Option<Moment>)>,
     names: BTreeMap<Arc<str>, Relapsed>,
-    /// Count of the rounds in which a name relapsed for the first time. The count delays processes
-    /// with their process id in the name, because such a name never relapses twice.
+    /// Count of the rounds in which a name relapsed for the first time. Without this count, a
+    /// process with its process id in its name would never wait, because such a name relapses only
+    /// once.
     new_names: Option<Relapsed>,
     /// Time at which this coordinator first saw each joining session.
     waiting: BTreeMap<Session, Moment>,

@@ -1,7 +1,8 @@
 //! Remembers the partitions that members released with a back-off because their work failed, and
 //! the names of these members (GC8).
 //!
-//! The coordinator forgets these facts when it loses its role. No invariant depends on them.
+//! Each member keeps these facts only in memory, so a new coordinator does not know the releases
+//! that only an earlier coordinator read. No invariant depends on these facts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use crate::protocol::session::SessionData;
 use crate::protocol::{Assignment, PartitionNumber};
 use tenure::{Epoch, Moment};
 
-/// The time without a failure after which a partition counts as healthy.
+/// A partition counts as healthy if its work has not failed for this time, or for the last back-off
+/// if that is longer.
 const HEALTHY_AFTER: Duration = Duration::from_secs(600);
 
 /// The partitions that members released with a back-off, and the reserved partitions.
@@ -23,8 +25,7 @@ pub(super) struct FailingPartitions {
     kept: BTreeMap<PartitionNumber, (Option<Epoch>, Moment)>,
 }
 
-/// The last releases of a partition with a back-off. Each came within ten minutes of the previous
-/// release.
+/// The releases of one partition that had a back-off, since the partition was last healthy.
 #[derive(Debug)]
 struct Failures {
     /// Time at which the back-off of each member ends, by the name of the member.

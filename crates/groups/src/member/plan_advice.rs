@@ -1,5 +1,6 @@
-//! The facts that a coordinator remembers for its plans. The coordinator forgets these facts when
-//! it loses its role. No invariant depends on them.
+//! The facts that a coordinator remembers for its plans. Each member keeps these facts only in
+//! memory, so a new coordinator begins without the facts of its predecessor. No invariant depends
+//! on them.
 
 use std::time::Duration;
 

@@ -21,8 +21,8 @@ use crate::unpoisoned;
 use tenure::internals::groups::Context;
 use tenure::{Epoch, Error, Leadership, Lease, Loss};
 
-/// The shortest time between two writes of a session. Stores limit the rate of writes to one
-/// object.
+/// The shortest time between two writes of a session, if its validity is at least 30 s. Stores
+/// limit the rate of writes to one object.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
 
 /// An event that the application has not received.
@@ -291,7 +291,8 @@ impl Ownership {
         leadership.renew_with(self.data());
     }
 
-    /// Writes the session after each change, at most once a second. Never returns.
+    /// Writes the session after each change, but waits a second between two writes, or a thirtieth
+    /// of the validity if that is shorter. Never returns.
     pub(super) async fn write(&self, leadership: &Leadership) {
         let validity = self.cx.validity();
         let (mut due, between) = (false, BETWEEN_WRITES.min(validity / 30));

@@ -30,7 +30,7 @@ pub struct Assignment {
     pub partitions: Vec<AssignedPartition>,
     /// Number that the next added partition gets.
     pub next_number: PartitionNumber,
-    /// The shortest wait of an unfinished restore. `None` means that no restore is unfinished.
+    /// While a restore is unfinished: the shortest time for which the restore waits before it ends.
     /// While this field is set, only a restore makes the next assignment (D9).
     pub restoring: Option<Duration>,
 }

@@ -23,7 +23,7 @@ use tenure::Epoch;
 ///
 /// | assignment | `note` | the driver's next step |
 /// | --- | --- | --- |
-/// | read, or created | not confirmed: only takes partitions | confirms the assignment if it `gains` |
+/// | read, or created | not confirmed: only takes partitions | confirms it if `gains` is true |
 /// | confirmed | confirmed: also grants partitions | starts the work on each grant |
 ///
 /// The changes that `note` returns take effect in their order, before the next input or order.

@@ -18,8 +18,9 @@ use tenure::store::ETag;
 ///
 /// The machine is a value without IO or clock. Three kinds of methods drive it:
 ///
-/// - *Inputs* report the answer to a read of the coordinator's session, with the times of that
-///   request, and [`lapsed`](Standby::lapsed).
+/// - *Inputs*: [`read`](Standby::read) and [`unchanged`](Standby::unchanged) report the answer to a
+///   read of the coordinator's session, with the times of that request. [`lapsed`](Standby::lapsed)
+///   reports a lapse that the listings of the sessions show.
 /// - *Waits*: [`ahead_in`](Standby::ahead_in) returns the time until this member plans.
 ///   [`next_look`](Standby::next_look) returns the time until a read that must come before the next
 ///   poll.
@@ -36,7 +37,7 @@ use tenure::store::ETag;
 /// | GET of the session, unless it has `tag` | a session, or no session | [`read`](Standby::read) |
 /// | the same | not modified | [`unchanged`](Standby::unchanged) |
 /// | the same | a failure | none |
-/// | LIST | the listed tag has lapsed ([`SessionTimers`]) | [`lapsed`](Standby::lapsed) |
+/// | LIST | the session has lapsed ([`SessionTimers`]) | [`lapsed`](Standby::lapsed) |
 ///
 /// Once `is_over` returns true, it always returns true.
 ///

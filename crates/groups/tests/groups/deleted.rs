@@ -60,8 +60,8 @@ async fn regression_unreadable_sessions_block_the_first_assignment() {
     let (fleet, a, b, greatest) = two().await;
     let store = FaultStore::new(Arc::clone(fleet.store.inner()));
     for key in keys(&fleet, "app/members/").await {
-        // The first four reads of the session fail. The retries take longer than the creation of an
-        // assignment.
+        // The first four reads of the session fail, so that `c` could create an assignment before a
+        // retry succeeds.
         store.on(Call::Get).key(key.leak()).times(4).fault(Fault::FailBefore);
     }
     delete_all(&fleet, "app/assignment-").await;

@@ -1,5 +1,5 @@
-//! Work on a partition fails. The tests check the members that try the work again, and the
-//! partitions that move.
+//! Work on a partition fails. The tests check which members try the work again, and which
+//! partitions move.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -229,8 +229,8 @@ async fn regression_an_operation_without_an_answer_may_have_happened() {
     }
 }
 
-/// Tests each fault of a write, at the first attempt or at all attempts. An error of the call must
-/// say that the change may have happened, if it took effect.
+/// Tests each fault of a write, at the first attempt or at all attempts. If the call fails although
+/// the change took effect, the error must say that the change may have happened.
 #[tokio::test(start_paused = true)]
 async fn an_operation_reports_whether_it_may_have_happened() {
     for fault in WRITE_FAULTS {

@@ -84,8 +84,8 @@ async fn the_end_of_the_session_ends_the_locks_with_its_loss() {
     assert_eq!(guard.token(), None);
 }
 
-/// No member writes the assignment of this test: the assignment takes a partition from an owner
-/// that has not released the partition.
+/// The assignment of this test takes a partition from an owner that has not released the partition.
+/// No member writes such an assignment.
 #[tokio::test(start_paused = true)]
 async fn an_assignment_that_takes_the_partition_ends_the_locks() {
     let fleet = Fleet::new(1);

@@ -40,7 +40,7 @@ pub(super) fn before_a_critical_section() {
     }
 }
 
-/// Called within a critical section, after it has sent an event.
+/// Called inside a critical section, after an event was sent.
 pub(super) fn told() {
     if let Some(world) = world() {
         world.listen();

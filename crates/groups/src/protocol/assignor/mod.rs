@@ -92,8 +92,8 @@ pub struct Share<'a> {
     /// If set, only seats with this name may have the partition in this plan.
     pub kept: Option<&'a str>,
     /// Whether the work on the partition fails at each seat that may have it (GC8). Each of these
-    /// seats has released the partition with a back-off, and the time between two consecutive
-    /// releases was less than ten minutes.
+    /// seats has released the partition with a back-off. The time between two consecutive releases
+    /// was less than ten minutes, or less than the back-off if that was longer.
     pub is_failing: bool,
 }
 

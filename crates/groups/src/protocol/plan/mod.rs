@@ -189,9 +189,8 @@ impl Planner<'_> {
     ) {
         match partition.owner {
             Some(owner) if wanted == Some(owner) => partition.target = None,
-            // `wanted` is `None` if the partition is paused, or if its owner leaves and no other
-            // member exists. In both cases the owner keeps the partition until the owner releases
-            // it.
+            // `wanted` is `None` if no seat may have the partition, for example because it is
+            // paused. The owner then keeps the partition until the owner releases it.
             Some(_) if !self.only_ownerless => partition.target = wanted,
             Some(_) => {}
             None => {
@@ -242,8 +241,9 @@ impl Evidence {
     }
 }
 
-/// Checks that a change of the assignment keeps R1 to R3. `may_leave` uses the true state of the
-/// sessions, which only tests know.
+/// Checks that a change of the assignment keeps R1 and R2, grants partitions only to members, and
+/// removes only retiring partitions. `may_leave` uses the true state of the sessions, which only
+/// tests know.
 #[cfg(any(test, feature = "internals"))]
 pub fn check(
     before: &Assignment,

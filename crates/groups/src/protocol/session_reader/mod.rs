@@ -225,9 +225,9 @@ impl SessionReader {
         self.awaited = before.chain(awaiting.iter().copied()).collect();
     }
 
-    /// Returns whether this round must read a session. A new session must be read, and also a
-    /// session with a changed tag that must release a partition. If the store lists no tags, only
-    /// `due` selects the sessions of members.
+    /// Returns whether this round must read a session. A session must be read if it is new or its
+    /// seal failed. A session that must release a partition is read if its tag has changed. If the
+    /// store lists no tags, only `due` selects the sessions of members.
     fn tells_something(
         &self,
         known: Option<&Assignment>,

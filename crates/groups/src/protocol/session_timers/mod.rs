@@ -153,9 +153,9 @@ impl SessionTimers {
         }
     }
 
-    /// Returns the time until a session lapses or a wait ends, if no tag changes before. The driver
-    /// lists at that time, so that it finds the lapse sooner than with the next poll. Returns
-    /// `None` if no session can lapse and no wait can end.
+    /// Returns the time until a session lapses or a wait ends, if no tag changes until then. The
+    /// driver lists the sessions at that time, so that it finds the lapse sooner than with the next
+    /// poll. Returns `None` if no session can lapse and no wait can end.
     pub fn until_lapse(&self, now: Moment) -> Option<Duration> {
         let left = |timer: &SessionTimer| {
             let tagged = timer.tag.as_ref().map(|(_, since)| *since).filter(|_| !timer.over);
@@ -195,7 +195,7 @@ impl SessionTimers {
     }
 
     /// Returns the sessions to read now, in addition to the sessions that a plan needs:
-    /// - sessions that were not read for a validity,
+    /// - sessions that were not read for at least one validity, or never,
     /// - sessions with a tag that has not changed for half of the validity,
     /// - sessions with a tag that changed too early or too late for a renewal,
     /// - all sessions if the store lists no tags.
@@ -229,8 +229,9 @@ impl SessionTimers {
         deposed || self.lapsed(id).is_some()
     }
 
-    /// Returns whether the session has ended, is missing, or has an overdue renewal. Only the order
-    /// in which members replace the coordinator depends on this result.
+    /// Returns whether the session has ended, is missing, or has an overdue renewal. The result
+    /// affects only the order in which members replace the coordinator, and whether a joining
+    /// session must wait.
     pub fn is_silent(&self, id: SessionId) -> bool {
         let Some(timer) = self.sessions.get(&id) else { return false };
         let silent = |(_, since): &(ETag, Moment)| {

@@ -56,7 +56,7 @@ impl Kind {
 
     fn draw(self) -> impl Strategy<Value = Group> {
         (1..=self.seats, 0..=self.shares).prop_flat_map(move |(seats, shares)| {
-            // Select the seats that can hold shares: all seats, the first of them, or none.
+            // Select the number of seats that can hold shares: all seats, some of them, or none.
             let holders = prop_oneof![Just(seats), 1..=seats, Just(0)];
             let weights: RangeInclusive<u32> = if self.weights { 1..=4 } else { 1..=1 };
             let seats = vec((any::<Index>(), 0..8, weights), seats);
