@@ -118,7 +118,7 @@ fn end(record: &Record, newest: bool) -> Option<EpochEnd> {
         (false, _) if newest => None,
         (false, _) => Some(EpochEnd::Superseded),
         // If the heartbeat is at most 2, the record had only two writes: its creation and its seal.
-        // So the candidate sealed its own epoch before it led.
+        // So the candidate sealed its own epoch, and never led.
         (true, Some(EpochEnd::Lapsed))
             if record.forced_by.is_none() && by_itself && record.heartbeat <= 2 =>
         {

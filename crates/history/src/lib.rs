@@ -77,8 +77,8 @@ pub struct History {
     pub holes: Vec<RangeInclusive<Epoch>>,
     /// Number of older epochs that the reader did not read, although they have an object.
     pub left_out: u64,
-    /// Time after the last request, by the store's clock. If the store has no clock, the time is by
-    /// this machine's clock.
+    /// The latest time in the store's responses. If the responses contain no time, this machine's
+    /// time after the last request.
     pub now: DateTime<Utc>,
     /// Resolution of the clock that gave `now`. The true time exceeds `now` by less than this
     /// duration.
@@ -141,20 +141,21 @@ pub struct TimeEstimate {
     pub earliest: Option<DateTime<Utc>>,
     /// Upper bound.
     pub latest: Option<DateTime<Utc>>,
-    /// True if this moment is a date of the store.
+    /// True if this moment is the date of a write.
     exact: bool,
 }
 
 impl TimeEstimate {
-    /// Returns whether this moment is a date that the store gave. The bounds of such a date differ
-    /// by the resolution of the store's dates, which is one second on most stores.
+    /// Returns whether this moment is the store's date of a write or, if the store gave no date,
+    /// the date in the record. The bounds of a store's date differ by the resolution of these
+    /// dates, which is one second on most stores.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.exact
     }
 
-    /// Creates an exact estimate from a date of the store or, if the store gave no date, of the
-    /// writer of the record.
+    /// Creates an exact estimate from the date of a write. This is the store's date or, if the
+    /// store gave no date, the date in the record.
     fn exactly(date: Option<Dated>) -> TimeEstimate {
         let (at, latest) = (date.map(|date| date.at), date.map(Dated::latest));
         TimeEstimate { at, earliest: at, latest, exact: at.is_some() }

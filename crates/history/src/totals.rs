@@ -24,9 +24,10 @@ pub struct Extent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gap {
-    /// The last epoch before the gap that had a leader.
+    /// The last epoch with a leader before the gap.
     pub after: Epoch,
-    /// The next epoch that had a leader. `None` if no process has led since the gap began.
+    /// The first epoch with a leader after the gap. `None` if no process has led since the gap
+    /// began.
     pub before: Option<Epoch>,
     /// Start, by the best estimate.
     pub from: DateTime<Utc>,
@@ -78,9 +79,9 @@ struct Between {
 }
 
 impl History {
-    /// Returns the times without a leader, in ascending order. An epoch that its candidate sealed
-    /// before it led does not end a gap. If epochs are missing between two leaders, the time
-    /// between them is [`unknown`](History::unknown) and not a gap.
+    /// Returns the times without a leader, in ascending order. An epoch that never had a leader,
+    /// such as an epoch of a restore, does not end a gap. If epochs are missing between two
+    /// leaders, the time between them is [`unknown`](History::unknown) and not a gap.
     #[must_use]
     pub fn gaps(&self) -> Vec<Gap> {
         self.between().into_iter().filter(|one| one.known).map(|one| one.gap).collect()

@@ -152,8 +152,8 @@ async fn a_read_costs_one_list_per_page_and_one_get_per_epoch() {
     assert_eq!((history.requests, history.left_out), (103, 2_400));
     assert_eq!(history.spans[0].epoch.get(), 2_401);
     assert_eq!(told, (1..=100).map(|read| (read, 100)).collect::<Vec<_>>());
-    // The test wrote 100 epochs per minute, and the last minute has just ended. So only the last
-    // 200 epochs were written less than 150 s ago.
+    // The test wrote 100 epochs at a time, and waited for a minute after each hundred. So it wrote
+    // the last 200 epochs 120 s and 60 s ago, and all others at least 180 s ago.
     let history = reader.clone().limit(5_000).since(secs(150)).read().await.unwrap();
     assert_eq!((history.spans.len(), history.left_out), (200, 2_300));
     // The reader reads the newest epoch even if its last write is too old.

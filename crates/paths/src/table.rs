@@ -99,7 +99,7 @@ impl Table {
         self.locks.len()
     }
 
-    /// Frees memory once the table is mostly empty. Shrinking is rare, so its cost per call is
+    /// Frees memory when the table is mostly empty. Shrinking is rare, so its cost per call is
     /// negligible.
     fn shrink(&mut self) {
         const ALWAYS_KEPT: usize = 64;

@@ -137,9 +137,9 @@ impl FaultStore {
         &self.inner
     }
 
-    /// Begins the description of a fault for calls of this kind. By default the fault applies to
-    /// the first matching call; [`times`](Order::times) and [`always`](Order::always) change this
-    /// number. If several faults match a call, the fault that was ordered first applies.
+    /// Begins the description of a fault for calls of this kind. By default the fault applies only
+    /// to the first matching call. [`times`](Order::times) and [`always`](Order::always) apply it
+    /// to more calls. If several faults match a call, the fault that was ordered first applies.
     pub fn on(&self, call: Call) -> Order<'_> {
         let fault = Fault::FailBefore;
         Order {

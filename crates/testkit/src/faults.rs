@@ -147,7 +147,8 @@ impl Faults {
         self.rules().clear();
     }
 
-    /// Returns the oldest fault that matches this request and may affect further requests, if any.
+    /// Returns the oldest matching fault that does not skip this request and is not used up, if
+    /// any.
     pub fn meet(&self, op: Op, key: &str) -> Option<ServerFault> {
         let mut rules = self.rules();
         let fits = |rule: &&mut ArmedFault| {

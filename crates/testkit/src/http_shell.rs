@@ -33,7 +33,7 @@ pub struct Shell {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The state that the server's thread shares with its handle.
+/// The state that the server's thread shares with the [`Shell`].
 struct Line {
     /// Returns the response to a request. An error closes the connection without a response.
     respond: Box<Respond>,

@@ -62,8 +62,7 @@ async fn regression_after_an_outage_of_listings_one_member_coordinates() {
     wait(secs(600)).await;
     let calls = fleet.store.take_calls();
     let count = |call| calls.iter().filter(|it| **it == call).count();
-    // A steady group of ten members sends 15 LISTs and 209 GETs in a minute, so these limits hold
-    // for ten minutes.
+    // A steady group of ten members sends 150 LISTs and 2,090 GETs in ten minutes.
     assert!(count(Call::List) <= 155, "{} LISTs", count(Call::List));
     assert!(count(Call::Get) <= 2_100, "{} GETs", count(Call::Get));
 }
@@ -162,7 +161,7 @@ async fn regression_a_sole_member_returns_without_a_delay() {
     again(true, Node::kill, POLL * 4).await;
     again(false, |a| a.leave(), POLL * 4).await;
     again(false, |a| a.leave_for(secs(300)), POLL * 4).await;
-    // The limit contains the rest of the former lease, the drift, and three poll intervals.
+    // The limit allows for the rest of the former lease, the drift, and three poll intervals.
     again(false, Node::kill, VALIDITY + POLL * 4).await;
 }
 
@@ -366,7 +365,8 @@ async fn an_operator_repairs_an_unreadable_assignment() {
 }
 
 /// Before the fix, if the GET of an assignment failed, an observer repeated this GET until the
-/// fault ended, and a member for 10 min. So they did not find a newer assignment.
+/// fault ended, and a member repeated it for 10 min. During this time, neither found a newer
+/// assignment.
 #[tokio::test(start_paused = true)]
 async fn regression_an_unreadable_superseded_assignment_hides_no_newer_one() {
     for fault in [Fault::FailBefore, Fault::Denied, Fault::Hang] {

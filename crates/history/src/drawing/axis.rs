@@ -12,8 +12,8 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 const YEAR: u64 = 365 * DAY;
-/// Distances between ticks, in milliseconds. On a longer axis, the distance is ten years times a
-/// power of two.
+/// Distances between ticks, in milliseconds. If all of them are too short for an axis, the distance
+/// is ten years times a power of two.
 const STEPS: [u64; 35] = [
     MILLI,
     2,
@@ -51,7 +51,7 @@ const STEPS: [u64; 35] = [
     YEAR,
     5 * YEAR,
 ];
-/// Greatest time on the axis, in milliseconds, about nine million years. The sum of this time and
+/// Greatest time on the axis, in milliseconds: about nine million years. The sum of this time and
 /// the distance between two ticks does not overflow.
 const LAST: u64 = u64::MAX / 64;
 /// Minimum distance of two ticks, in pixels.

@@ -113,7 +113,7 @@ pub enum Mark {
     Crashed,
     /// A greater epoch was created although this epoch was not sealed.
     Superseded,
-    /// The candidate sealed its own epoch before it led.
+    /// The candidate sealed its own epoch, and never led.
     GivenUp,
     /// The epoch had no leader. A restore created the epoch, to raise the epoch floor.
     Restored,

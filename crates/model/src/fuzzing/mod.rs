@@ -23,9 +23,10 @@ pub use lock::lock;
 /// Maximum length of a name in the configuration.
 const LONGEST_NAME: usize = 256;
 
-/// Asserts that reading the body gives a record or a typed error. In a record, only `expired: true`
-/// must free the epoch. The record must be readable after it is written again, and every peer must
-/// be able to read its seal. Also runs the checks of [`lock()`] on the body.
+/// Asserts that reading the body gives a record or a typed error. The epoch must be free if and
+/// only if the record contains `expired: true`. The record must be readable after it is written
+/// again, and every peer must be able to read its seal. Also runs the checks of [`lock()`] on the
+/// body.
 pub fn record(body: &[u8]) {
     lock(body);
     let record = match Record::parse(body) {
@@ -34,9 +35,9 @@ pub fn record(body: &[u8]) {
     };
     let text = std::str::from_utf8(body).expect("JSON is UTF-8");
     assert!(text.trim_start().starts_with('{'), "a record is a JSON object");
-    // `Value` cannot represent every number and every escape. If a field that a record ignores
-    // contains such a value, `Value` cannot parse the body, and this check of `expired` has no
-    // effect.
+    // `Value` cannot represent every number and every escape. If an ignored field of the record
+    // contains one that it cannot represent, `Value` cannot parse the body, and this check of
+    // `expired` has no effect.
     let expired = match serde_json::from_str::<Value>(text) {
         Ok(value) => value["expired"].as_bool().expect("a record has the field `expired`"),
         Err(_) => record.expired,

@@ -55,7 +55,7 @@ impl World {
     }
 
     /// Returns whether every partition has an owner that believes that it owns the partition, and
-    /// each member owns the same number of partitions, or one more.
+    /// the numbers of partitions per member differ by at most one.
     fn settled(&self, group: &Group) -> bool {
         let owns = |it: &Process| {
             let partitions = (0..u32::from(group.partitions)).map(PartitionNumber);

@@ -77,7 +77,7 @@ pub struct Process {
     pub ids_alone: bool,
     /// The state machines of the membership. `None` before the session was granted.
     pub participant: Option<Machines>,
-    /// The contents that the store has confirmed last for the session's object.
+    /// The contents of the session's object in the last write that the store has confirmed.
     pub written: Option<Data>,
     /// Contents of the session's object that the process has sent, each with the heartbeat of the
     /// write.
@@ -285,7 +285,7 @@ impl Process {
     }
 
     /// Returns the sessions with a tag that has changed since the process read them. The process
-    /// reads these sessions in the round.
+    /// reads these sessions in its next round.
     pub fn due(&self, sessions: &BTreeMap<SessionId, HashedArc<Object>>) -> BTreeSet<SessionId> {
         let Some(participant) = &self.participant else { return BTreeSet::new() };
         let changed = |(id, object): &(&SessionId, &HashedArc<Object>)| {

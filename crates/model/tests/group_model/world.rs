@@ -32,11 +32,12 @@ pub struct World {
 /// Facts about the path to this state, for the checks of invariants. No process knows these facts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Ghost {
-    /// The session that was granted a partition under a token. Recorded at the first LIST that
-    /// confirmed the grant.
+    /// For each partition and each token, the session that was granted the partition under this
+    /// token. Recorded at the first LIST that confirmed the grant.
     pub granted: BTreeMap<(PartitionNumber, Epoch), Session>,
-    /// The first session that believed that it owns a partition under a token. Needed only if the
-    /// broken rule lets a member mistake another session for its own.
+    /// For each partition and each token, the first session that believed that it owned the
+    /// partition under this token. Needed only if the broken rule lets a member mistake another
+    /// session for its own.
     pub believed: BTreeMap<Release, Nonce>,
     /// Releases of partitions, recorded after the work of the owner has stopped.
     pub stopped: BTreeSet<(Session, Release)>,
@@ -52,11 +53,11 @@ pub struct Ghost {
 /// A possible action. Each `usize` is an index into `processes` or, for `Arrives`, into `wires`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// The store applies and answers the request of the lease's machine of a process. If the
-    /// machine has no request, it first starts a renewal.
+    /// The store applies and answers the request that a process sends for its lease. If the process
+    /// has no such request, it first starts a renewal.
     Lease(usize, Serving),
     Resign(usize, Serving),
-    /// The store applies and answers the request of the membership's machine of a process.
+    /// The store applies and answers the request that a process sends for its membership.
     Ask(usize, Serving),
     Poll(usize),
     List(usize),

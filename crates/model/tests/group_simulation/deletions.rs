@@ -114,8 +114,9 @@ async fn wait_until(world: &World, what: impl Fn(&World) -> bool) -> bool {
     true
 }
 
-/// The operator restores the group above an epoch. This epoch is the greatest epoch of the group,
-/// or up to two numbers higher. Sometimes the operator is killed during the restore.
+/// The operator restores the group above its greatest epoch, or above one of the next two numbers.
+/// If a restore is unfinished, the operator repeats this restore instead. Sometimes the operator is
+/// killed during the restore.
 pub fn restore_for_a_while(world: &Arc<World>, (who, group): &(Who, Group)) {
     let beyond = world.state().rng.u64(0..3);
     let patience = match world.chance(0.5) {

@@ -176,8 +176,8 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
     let held_up = world.state().held_up_until.saturating_sub(now());
     sleep(held_up + world.plan.validity * 3).await;
     if world.plan.fails {
-        // For ten minutes after failures of the work on partitions, the group may not be balanced
-        // (GC8).
+        // For ten minutes after failures of the work on partitions, the group may still be
+        // unbalanced (GC8).
         sleep(Duration::from_secs(600)).await;
     }
     if !repair(world, restorer).await {
@@ -225,8 +225,9 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
             );
         }
         let plan = &world.plan;
-        // Members read a session that has not changed for half a validity. The other terms are the
-        // times for the polls, the stop of the work, and the listings.
+        // The first term is the time after which a member reads a session with an unchanged tag
+        // (GC2). The other terms are the times for the polls, the stop of the work, and the
+        // listings.
         let soon = plan.validity / 2 + plan.poll * 10 + plan.stopping + listing(world) * 6;
         let had = before.values().any(|who| *who == gone.who);
         if !dies && had && now() - began > soon + plan.validity / 2 {

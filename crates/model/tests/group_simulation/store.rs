@@ -279,7 +279,7 @@ fn apply(world: &Arc<World>, who: Who, request: &Request) -> Reply {
 }
 
 /// Returns the request of a process that omits rule D1: if the request seals a session, its body
-/// lacks the greatest assignment that the member has seen.
+/// lacks the session's data, which contain the greatest assignment that the member has seen.
 fn without_what_was_seen(request: &Request) -> Request {
     let mut request = request.clone();
     if let Request::Replace { body, .. } = &mut request

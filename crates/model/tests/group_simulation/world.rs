@@ -93,8 +93,8 @@ pub struct State {
     pub machines: Vec<Machine>,
     pub handles: Vec<Handle>,
     pub faults: bool,
-    /// The current faults of single objects and processes. A fault of this kind also occurs in the
-    /// calm phase.
+    /// The current faults of single objects and processes. In the calm phase, only the function
+    /// `unread` adds such a fault.
     pub troubles: BTreeMap<u64, Trouble>,
     /// The keys of the creates and deletions that may still take effect, by the number of the
     /// request.

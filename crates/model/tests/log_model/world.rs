@@ -183,8 +183,8 @@ impl World {
     /// Applies a deletion.
     pub fn delete(&mut self, number: u64) {
         let mut above = self.first.range(number + 1..).map(|(_, header)| header);
-        // A trim may delete a fence only after a writer has appended an entry above the fence. In
-        // this case the first object above the fence that is no other fence is an entry.
+        // A trim may delete a fence only after a writer has appended an entry above the fence. Then
+        // the first object above the fence, apart from further fences, is an entry.
         let passed = above.find(|it| !it.is_fence()).is_some_and(|it| it.kind == Kind::Entry);
         let guards = self.first.get(&number).is_some_and(|first| {
             let guards = match first.kind {

@@ -102,7 +102,7 @@ impl History {
         }
     }
 
-    /// Checks that the reason of a loss matches the state of the store at the moment of its answer.
+    /// Checks that the reason of a loss matches the objects in the store when the store answers.
     pub fn lost(&mut self, store: &Store, epoch: Number, nonce: NonceNumber, lost: Lost) {
         let body = store.get(epoch);
         let is_own = body.is_some_and(|body| body.nonce == nonce);

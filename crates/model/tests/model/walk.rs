@@ -15,7 +15,7 @@ use super::store::{Number, SLOTS};
 use super::world::{Action, Game, Serving, World};
 
 const STEPS: u16 = 800;
-/// Number of steps between two checks that a candidate can be elected.
+/// Number of steps between two checks of the property "no dead end".
 const OFTEN: u16 = 100;
 
 /// Budget of the faults. It is too large for a walk to exhaust.

@@ -96,7 +96,7 @@ impl Candidate {
             if proclaimed < 2 && self.world.chance(0.05) {
                 proclaimed += 1;
                 self.world.count("proclamations");
-                // The result of `proclaim` is ignored, because the next check reports a loss.
+                // The result of `proclaim` is ignored, because the next check reports any loss.
                 self.world.proclaims(self.who);
                 let _ = leadership.proclaim(proclaimed).await;
             }
@@ -108,7 +108,7 @@ impl Candidate {
         self.leave(leadership, id).await;
     }
 
-    /// Counts the renewals of leases that were at risk.
+    /// Counts each first renewal after an event `AtRisk`.
     fn count_recoveries(&self, leadership: &Leadership) {
         let (world, mut events) = (Arc::clone(&self.world), leadership.events());
         spawn(&self.world, self.who, 0, async move {

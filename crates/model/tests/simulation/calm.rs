@@ -103,7 +103,8 @@ fn all_watch(world: &World) {
 /// are in reserve.
 const ROUND_TRIPS: u32 = 12;
 
-/// Time that the store check pauses after a failure: 1.1 s before each of its five writes.
+/// Upper bound of the pauses in a store check that is repeated after a failure. The check pauses
+/// for 1.1 s before each of up to four writes. One further pause is in reserve.
 const CHECK: Duration = Duration::from_millis(5 * 1_100);
 
 /// Rate of a clock that a time daemon slows by the maximum slew.
@@ -114,8 +115,8 @@ const SLOWED: f64 = 1.0 - MOST_SLEWED as f64 / 1e6;
 ///
 /// - one poll, until the candidate sees the last renewal. A candidate that backs off polls once per
 ///   validity, and a candidate that polls only at the lapse sees the renewal one lapse later;
-/// - two more polls with `try_campaign`, because a loop of calls sees the lapse one poll later, and
-///   a failed attempt another poll later;
+/// - two more polls with `try_campaign`: one because a loop of calls sees the lapse later, and one
+///   because an attempt may fail;
 /// - the jitter before a seal, a tenth of the validity;
 /// - the takeover delay;
 /// - the timeout of a request that hung when the faults ended, a fifth of the validity;

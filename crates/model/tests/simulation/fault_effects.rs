@@ -63,7 +63,7 @@ pub async fn inject(world: &Arc<World>, slots: &mut [Slot], others: &[Who], oper
     }
 }
 
-/// Returns a duration of up to several validities. Most durations are about one validity.
+/// Returns a random duration: usually up to two validities, and sometimes up to four.
 fn length(world: &World) -> Duration {
     let mut state = world.state();
     let most = if state.chance(0.3) { 4 } else { 2 };

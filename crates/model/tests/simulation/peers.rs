@@ -60,9 +60,9 @@ pub fn depose(world: &Arc<World>, operator: Who) {
     });
 }
 
-/// Lets the operator restore the election above a higher epoch, or finish an unfinished restore.
-/// Sometimes the operator is killed during the restore. Sometimes a second operator restores to
-/// another epoch at the same time.
+/// Lets the operator restore the election to a number above its newest epoch, or finish an
+/// unfinished restore. Sometimes the operator is killed during the restore. Sometimes two restores
+/// to different epochs run at the same time.
 pub fn restore_for_a_while(world: &Arc<World>, operator: Who) {
     let operators = if world.chance(0.5) { 2 } else { 1 };
     for _ in 0..operators {

@@ -33,8 +33,8 @@ impl Act {
     }
 }
 
-/// Checks the compatibility table of Charemza's post for two equal paths and for each other
-/// relation of two paths.
+/// Checks the compatibility table of Charemza's post for two equal paths, and for all other
+/// relations of two paths.
 #[test]
 fn operations_exclude_each_other_as_in_the_table() {
     use Act::{Read, Write};

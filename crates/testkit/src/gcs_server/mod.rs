@@ -105,7 +105,7 @@ impl GcsServer {
         AnyObjectStore::gcs(self.builder()).expect("the settings are valid")
     }
 
-    /// Returns a builder for a fault of this server. The fault has an effect once the builder is
+    /// Returns a builder for a fault of this server. The fault takes effect when the builder is
     /// dropped.
     pub fn fault(&self, fault: ServerFault) -> Arming {
         self.shared.faults.arm(fault)

@@ -73,7 +73,7 @@ impl SingleHistory {
         self.granted.sort_unstable();
     }
 
-    /// Checks that the reason of a loss matches the state of the store at the moment of its answer.
+    /// Checks that the reason of a loss matches the object in the store when the store answers.
     pub fn lost(&mut self, store: &SingleStore, (token, nonce): Won, lost: Lost) {
         let body = store.object;
         let is_own = body.is_some_and(|body| (body.token, body.nonce) == (token, nonce));

@@ -66,7 +66,8 @@ pub struct Book {
     by_sender: BTreeMap<(Who, u64), Vec<WriteId>>,
     /// For each process and each epoch, the first page of the LIST that may confirm the grant of
     /// this epoch. If the process sent several of these LISTs before its first renewal, the value
-    /// is the page of the last LIST.
+    /// is the last page without a greater epoch. If each page has a greater epoch, the value is the
+    /// first page.
     confirms: BTreeMap<(Who, u64), Seen>,
     pub grants: BTreeMap<u64, Grant>,
     /// The first seal for each epoch and each nonce that the epoch's object had.
@@ -121,16 +122,16 @@ impl Book {
         if self.sent_by(who, epoch).any(|write| !write.create && !write.body.sealed) {
             return;
         }
-        // An observer in the same process may later send the same LIST. The observer's page must
-        // not replace a page that shows a greater epoch.
+        // An observer in the same process may later send the same LIST. If the observer's page
+        // shows a greater epoch, it must not replace the page that confirmed the grant.
         let greater = page.newest > Some(epoch);
         if !greater || !self.confirms.contains_key(&(who, epoch)) {
             self.confirms.insert((who, epoch), page);
         }
     }
 
-    /// Returns the process and the epoch of the create that this page may confirm. A page confirms
-    /// a create if it lists the keys after the created epoch.
+    /// Returns the process and the epoch of the create that this page may confirm. A page may
+    /// confirm a create if its LIST started after the key of the created epoch.
     fn last_create(&self, page: &Seen) -> Option<(Who, u64)> {
         let mut creates = self.by_sender.range((page.who, 0)..=(page.who, u64::MAX)).rev();
         let (&(who, epoch), _) = creates.find(|((_, epoch), _)| key_of(*epoch) == page.after)?;

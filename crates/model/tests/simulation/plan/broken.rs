@@ -29,7 +29,7 @@ pub enum Broken {
     SealsRefused,
     /// The fenced resource accepts any token.
     ResourceForgets,
-    /// The application counts the tokens itself.
+    /// The application uses a token that is greater by one than the token of its leadership.
     TokenGuessed,
     /// The library treats a refused resignation as accepted.
     RefusedSealCounts,

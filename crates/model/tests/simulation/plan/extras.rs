@@ -28,7 +28,8 @@ impl Plan {
         }
     }
 
-    /// Adds phases in which time daemons slew the clocks, and machines that are never paused.
+    /// Sometimes lets time daemons slew the clocks. Sometimes lets the candidates assume that no
+    /// host pauses their machines.
     pub(super) fn add_slewing(&mut self) {
         let rng = &mut Rng::with_seed(self.seed ^ 0x51e3_5ca1);
         if rng.f64() < 0.3 {
@@ -50,9 +51,9 @@ impl Plan {
         }
     }
 
-    /// Makes the effect of slewed clocks visible. The drift and long poll intervals hide a clock
-    /// that is one twelfth too fast. So this function removes the drift, and shortens the
-    /// intervals.
+    /// Makes the effect of slewed clocks visible. The drift, takeover delays and long poll
+    /// intervals hide a clock that is one twelfth too fast. So this function removes the drift and
+    /// the delays, and shortens the intervals.
     fn show_slewing(&mut self) {
         self.drift = 0.0;
         for candidate in &mut self.candidates {
@@ -143,8 +144,8 @@ impl Plan {
         }
     }
 
-    /// Favours runs in which a foreign leader rewrites its lock file, and candidates read each of
-    /// these writes in time.
+    /// Removes all faults, so that a foreign leader rewrites its lock file, and candidates read
+    /// each of these writes in time.
     pub(super) fn favour_foreign_leaders(&mut self) {
         self.network = Network::default();
         self.faults = Frequencies::default();

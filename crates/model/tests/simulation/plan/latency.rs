@@ -14,8 +14,8 @@ pub struct Phase {
     pub longer: [Duration; 4],
 }
 
-/// Returns phases of up to eight validities. In each phase, the round trips of some kinds of
-/// requests take longer, by up to `most`.
+/// Returns phases that last between 0.5 and 8.5 validities. In each phase, the round trips of some
+/// kinds of requests take longer, by up to `most`.
 pub fn phases(rng: &mut Rng, validity: Duration, most: Duration, length: Duration) -> Vec<Phase> {
     let mut phases = Vec::new();
     let mut until = Duration::ZERO;

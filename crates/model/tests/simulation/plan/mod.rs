@@ -311,8 +311,8 @@ fn network(rng: &mut Rng) -> Network {
     if rng.f64() < 0.1 {
         return Network::default();
     }
-    // Each run has only some kinds of faults. So a fault of each kind is frequent enough to
-    // coincide with faults of the other kinds.
+    // Each run has only some kinds of faults, but many faults of each kind. So faults of different
+    // kinds coincide.
     let mut chance = |most: f64| if rng.bool() { most * rng.f64() } else { 0.0 };
     Network {
         tail: chance(0.2),

@@ -77,9 +77,10 @@ impl Knobs {
     /// Returns the maximum number of requests that a leader sends during one validity of a steady
     /// run.
     ///
-    /// The leader sends renewals, each with a LIST if renewals are verified, and two GETs of the
-    /// next epoch. At most two answers are lost in a validity. For each lost answer, the leader
-    /// sends another renewal and another GET, and abandons some requests of both kinds early.
+    /// In a validity without a lost answer, the leader sends its renewals, each with a LIST if
+    /// renewals are verified, and two GETs of the next epoch. At most two answers are lost in a
+    /// validity. For each lost answer, the leader sends another renewal and another GET, and
+    /// abandons some requests of both kinds early.
     pub fn most_requests(&self) -> usize {
         let renewals = self.validity.div_duration_f64(self.renew_interval()).ceil() as usize + 1;
         let renewals = renewals * if self.verify_renewals { 2 } else { 1 };
