@@ -142,7 +142,7 @@ impl Candidate {
         })
     }
 
-    /// Returns the body of the object in the If-Match post, with this token.
+    /// Returns the body that the If-Match post gives to its object. The body contains this token.
     fn single(&self, token: u64) -> bytes::Bytes {
         let expires_at = (self.wall() + VALIDITY).as_secs_f64();
         json!({ "expires_at": expires_at, "token": token }).to_string().into()

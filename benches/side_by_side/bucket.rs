@@ -12,8 +12,8 @@ use tenure_testkit::time::TestClock;
 use tokio::time::{Instant, sleep};
 
 const MEDIAN: Duration = Duration::from_millis(20);
-/// Standard deviation of the logarithm of a request's duration. Without slow requests, 99 of 100
-/// requests then take less than 64 ms.
+/// Standard deviation of the logarithm of a request's duration. With this value, 99 of 100 requests
+/// take less than 64 ms in a bucket without a long tail.
 const SIGMA: f64 = 0.5;
 /// Share of slow requests in a bucket with a long tail. Their durations have a Pareto distribution
 /// with a minimum of 1 s. Of all requests, 4 % take more than 6 s. With a validity of 30 s, 6 s is

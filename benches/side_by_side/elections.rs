@@ -203,8 +203,8 @@ pub fn tails(size: &Size) {
     check("leases lost in a million renewals", lost as f64 * 1e6 / renewals as f64, 10.0);
 }
 
-/// Returns the number of requests with which a candidate finds and reads the newest of `epochs`
-/// epochs. The first number is for tenure, and the second for Morling's scheme.
+/// Returns two numbers of requests: those with which a candidate of tenure finds and reads the
+/// newest of `epochs` epochs, and those of a candidate in Morling's scheme.
 fn find(epochs: u64) -> (u64, u64) {
     paused().block_on(async move {
         let scene = Scene::new(1);

@@ -29,7 +29,7 @@ const HOURS_A_MONTH: f64 = 730.0;
 /// The amount of work in one run of the program.
 pub struct Size {
     crashes: u64,
-    /// The search for the newest epoch is measured once for each of these numbers of epoch objects.
+    /// Numbers of epoch objects. For each number, one search for the newest epoch is measured.
     backlogs: &'static [u64],
     renewals: u64,
     deaths: u64,

@@ -57,7 +57,8 @@ impl MemberArgs {
         self.leave_for
     }
 
-    /// Returns the name of the first flag of this structure that is on the command line.
+    /// Returns the name of the first flag of this structure that has a value, from the command line
+    /// or from its variable.
     pub fn first_given(&self) -> Option<&'static str> {
         let flags = [
             ("--unique-name", self.unique_name),

@@ -29,11 +29,11 @@ pub type Requests = [f64; 5];
 const WRITE: Requests = [1.0, 0.0, 0.0, 0.0, 0.0];
 const READ: Requests = [0.0, 0.0, 1.0, 0.0, 0.0];
 
-/// A role, such as `leader`, and the requests of one of its processes.
+/// A role, such as `leader`, and the requests of one process or of all processes in this role.
 #[derive(Debug, Clone, Copy)]
 pub struct Role {
     pub name: &'static str,
-    /// The number of processes. `None` if `requests` are the total of all processes.
+    /// The number of processes. `None` if `requests` is the total of all processes.
     pub processes: Option<f64>,
     pub requests: Requests,
 }
@@ -112,8 +112,9 @@ fn election(args: &CostArgs, events: &Events) -> Vec<Row> {
     ];
     if args.layout == LayoutArg::EpochFiles {
         rows.extend([
-            // Each run of the compactor lists the last possible epoch, and then all epochs. If the
-            // run deletes epochs, it first reads the newest listed epoch.
+            // Each run of the compactor first looks with a LIST for the greatest possible epoch,
+            // and then lists all epochs. If the run deletes epochs, it first reads the newest
+            // listed epoch.
             ("compactor", None, events.runs, [0.0, 2.0, 0.0, 0.0, 0.0]),
             ("compactor", None, events.busy, [0.0, 0.0, 1.0, 1.0, 0.0]),
             ("compactor", None, events.changes, [0.0, 0.0, 0.0, 0.0, 1.0]),
@@ -127,8 +128,8 @@ fn group(args: &CostArgs, events: &Events) -> Vec<Row> {
     let [lists, observer_lists] = [poll, observer_poll].map(|it| per(MONTH, it.max(LIST_EVERY)));
     let confirms = per(MONTH, validity.min(LIST_EVERY).max(poll));
     let Events { changes, validities, renewals, polls, observer_polls, runs, busy } = *events;
-    // The coordinator's session counts as silent if it is not renewed for some time. A member reads
-    // the session only at the last poll of this time, and a deputy at each poll.
+    // The coordinator's session counts as silent if it has not changed for the time `silence`. A
+    // member reads the session once in this time, and a deputy reads it at each poll.
     let watches = polls / per(silence(validity, poll), poll).floor();
     let [members, observers] = [args.members, args.observers].map(f64::from);
     let others = members - 1.0;
@@ -162,9 +163,9 @@ fn group(args: &CostArgs, events: &Events) -> Vec<Row> {
         // assignment, and search for the next assignment. The members with new partitions confirm
         // the assignment.
         ("changes", None, changes * ASSIGNMENTS, [1.0, members, 2.0 * others, 0.0, 0.0]),
-        // A run of the compactor lists the last possible assignment, all assignments, and the
-        // sessions. Before it deletes sessions, it lists the assignments again. Each deletion
-        // follows a read of the newest assignment.
+        // A run of the compactor looks with a LIST for the greatest possible assignment, and lists
+        // all assignments and the sessions. Before it deletes sessions, it lists the assignments
+        // again. Each deletion follows a read of the newest assignment.
         ("compactor", None, runs, [0.0, 2.0 + sessions, 0.0, 0.0, 0.0]),
         ("compactor", None, busy, [0.0, 1.0, 3.0, 3.0, 0.0]),
         ("compactor", None, changes, [0.0, 0.0, 1.0, 0.0, ASSIGNMENTS + 1.0]),

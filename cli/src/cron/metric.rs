@@ -27,7 +27,7 @@ pub fn set(place: &RecordPlace, last_completed: Option<DateTime<Utc>>) {
     gauge!(LAST_COMPLETED, "election" => place.election()).set(start.timestamp() as f64);
 }
 
-/// Of this number of failed reads, one is followed by a LIST that shows whether a record exists.
+/// After the first of every 60 failed reads, a LIST shows whether a record exists.
 const READS_PER_LIST: u32 = 60;
 
 /// Reads the record every minute. A failed read does not change the metric. A failure that an
@@ -63,8 +63,8 @@ mod tests {
 
     use super::*;
 
-    /// Before the fix, an observer that started before the job's first run never logged that the
-    /// store denied it the period record.
+    /// Before the fix, an observer that started before the job's first run never logged that it had
+    /// no permission to read the period record.
     #[tokio::test(start_paused = true)]
     async fn regression_a_denied_record_is_reported_after_the_first_run() {
         let store = FaultStore::new(Arc::new(MemoryStore::new()));

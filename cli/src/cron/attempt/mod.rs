@@ -81,8 +81,8 @@ impl Watched {
 
     fn shows_life(&self, snapshot: &Snapshot) -> bool {
         let Some(leader) = &snapshot.leader else { return false };
-        // A changed heartbeat shows that the leader is alive only if the epoch has not ended,
-        // because a seal also changes the heartbeat.
+        // A changed heartbeat is a sign that the leader is alive, but not after the end of the
+        // epoch: a seal also changes the heartbeat.
         leader.epoch > self.epoch || leader.heartbeat != self.heartbeat && snapshot.end.is_none()
     }
 }

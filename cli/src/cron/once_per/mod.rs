@@ -23,10 +23,10 @@ use crate::process::timer::pause;
 const MAX_LEN: usize = 16 * 1_024;
 /// Maximum time for the check of the store's clock. The start of CMD waits for this check.
 const CLOCK_WITHIN: Duration = Duration::from_secs(10);
-/// Pause between a failed write of CMD's end and the next attempt. The write is repeated only while
-/// the lease is valid.
+/// Pause after a failed attempt to record the end of CMD. The attempts are repeated only while the
+/// lease is valid.
 const WRITE_AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// After a signal, the write of CMD's end may take at most this time.
+/// After a signal, this process tries to record the end of CMD for at most this time.
 const HURRIED: Duration = Duration::from_secs(1);
 
 /// One run of `tenure run --once-per`, for the period in which it was started.
@@ -341,7 +341,8 @@ impl Turn {
     }
 }
 
-/// Waits for a signal, and returns it only after [`HURRIED`], so that a write has this time to end.
+/// Waits for a signal, and returns it after one more second ([`HURRIED`]), in which a write may
+/// still end. If `earlier` is given, waits only for this second.
 async fn hurried(signals: &mut Signals, earlier: Option<Signal>) -> Signal {
     let signal = match earlier {
         Some(signal) => signal,

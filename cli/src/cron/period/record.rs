@@ -28,7 +28,7 @@ pub struct PeriodRecord {
     /// Exit code of the last attempt; 0 if the period is completed. Null while CMD runs. The field
     /// remains null if the host died or lost its lease, and the attempt then counts as failed.
     pub exit_code: Option<u8>,
-    /// Start of the last completed period. This period may be the last completed one.
+    /// Start of the last completed period, which may be the period of this record.
     pub last_completed: Option<DateTime<Utc>>,
     /// The newest periods that were begun before this one, in ascending order. At most
     /// [`MOST_EARLIER`] are kept.
@@ -157,7 +157,8 @@ impl PeriodRecord {
         periods.into_iter().enumerate().map(row).collect()
     }
 
-    /// Returns the number of periods after the newest one and before `now` that no host has begun.
+    /// Returns the number of missed periods between the newest period of this record and `now`. No
+    /// host has begun them.
     pub fn missed_until(&self, now: DateTime<Utc>) -> u64 {
         missed(self.period_start, now, self.period_ms)
     }

@@ -40,8 +40,8 @@ pub struct EpochLine<'a> {
     unreadable: Option<&'a str>,
 }
 
-/// Times from the record and the store. Each time comes from the clock of the process that wrote
-/// it.
+/// Times of the writes of the epoch object. `written_at` comes from the store. All others come from
+/// the record, by the clock of the process that wrote them.
 #[derive(Debug, Serialize)]
 struct Recorded {
     elected_at: Option<String>,

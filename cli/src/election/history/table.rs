@@ -24,8 +24,8 @@ const SYMBOLS: [(char, &str); 3] = [
     SHORTENED,
 ];
 
-/// Returns the table. `is_job` is true if the leaders run the periods of `--once-per`. Between two
-/// periods, no process leads, so the gaps of a job are not shown.
+/// Returns the table. `is_job` is true if the leaders run the periods of `--once-per`. No process
+/// leads from the end of a run until the next period, so gaps are normal, and are not shown.
 pub fn of(history: &History, is_job: bool) -> String {
     if history.spans.is_empty() {
         return "no process has led".to_owned();
