@@ -15,8 +15,8 @@ pub struct GroupEnd {
 /// An intervention of the guard or of `tenure` that ended CMD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// CMD got SIGTERM because the lease was at risk, and ended before it was killed. The lease may
-    /// have been renewed after the SIGTERM.
+    /// CMD got SIGTERM at its deadline, and ended without SIGKILL. The lease may have been renewed
+    /// after the SIGTERM.
     Terminated,
     /// CMD was killed because the lease was about to end, or because
     /// [`Group::kill`](super::Group::kill) was called.

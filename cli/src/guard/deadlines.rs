@@ -53,8 +53,7 @@ impl DeadlineTimer {
         DeadlineTimer { deadlines, terminated: false }
     }
 
-    /// Replaces the deadlines after a renewal of the lease, or after the end of the lease was
-    /// brought forward.
+    /// Replaces the deadlines after a renewal of the lease, or to end CMD earlier.
     pub fn set(&mut self, deadlines: Deadlines) {
         self.deadlines = deadlines;
     }
@@ -118,7 +117,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// Lead of the wall clock over the boot clock in milliseconds: a day, unless a test sets it.
+    /// Lead of the wall clock over the boot clock in milliseconds. Some tests change this lead.
     const DAY: u64 = 86_400_000;
 
     fn at(boot: u64) -> Moment {

@@ -19,7 +19,7 @@ pub struct Living {
     pub group: Pid,
 }
 
-/// Maximum number of consecutive rounds in which this process finds and kills its children.
+/// Number of consecutive rounds in which this process finds and kills its children.
 const LOOKS_AT_CHILDREN: usize = 20;
 
 /// True on systems with support for [`adopt_orphans`].

@@ -13,7 +13,8 @@ use std::time::Duration;
 /// Maximum wait for the removal of the epoch file. The wait needs a limit, because the disk may
 /// hang.
 const MOST: Duration = Duration::from_secs(1);
-/// Maximum number of random names to try. An attempt fails if a file with the random name exists.
+/// Maximum number of retries with another random name. An attempt fails if a file with the random
+/// name exists.
 const NAMES_TRIED: u32 = 10;
 
 /// The path of the epoch file, and the epoch that it contains.

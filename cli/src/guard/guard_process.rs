@@ -99,8 +99,8 @@ impl GuardProcess {
         self.orders.write_all(format!("{order}\n").as_bytes()).await
     }
 
-    /// Returns the next message of the guard or the standby. Cancel-safe. Calls after both
-    /// `Silence` and `Exit` were returned wait forever.
+    /// Returns the next message of the guard or the standby. Cancel-safe. After this function has
+    /// returned both `Silence` and `Exit`, a further call waits forever.
     pub async fn recv(&mut self) -> GuardMessage {
         tokio::select! {
             biased;

@@ -52,7 +52,7 @@ pub enum GuardReport {
     Started(GroupId),
     /// Number of `Signal` orders that the guard has carried out since its previous report.
     Signalled(u32),
-    /// The process group of CMD got SIGTERM because the lease was at risk.
+    /// The deadline for SIGTERM has passed, so CMD got SIGTERM.
     Terminated,
     /// CMD or at least one of its descendants got SIGKILL from the guard.
     Killed,

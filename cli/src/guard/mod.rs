@@ -140,7 +140,8 @@ impl Group {
     }
 
     fn order(&self, order: GuardOrder) {
-        // The send fails only if the supervisor has ended, and then no process of CMD is left.
+        // The send fails only if the supervisor has ended, and then no guard can carry out the
+        // order.
         let _ = self.orders.send(order);
     }
 

@@ -57,7 +57,7 @@ impl ResignTask {
 }
 
 impl Resignation {
-    /// Returns the end of the lease. `kill_at` is the deadline for SIGKILL of this lease.
+    /// Returns the end of the lease. `kill_at` is the deadline for SIGKILL under this lease.
     pub fn lease_end(&self, kill_at: Moment) -> Moment {
         kill_at.plus(Duration::from_millis(self.kill_margin_ms))
     }

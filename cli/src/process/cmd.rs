@@ -93,7 +93,8 @@ pub trait GroupWatch<'a> {
     /// Returns the time from the SIGTERM for CMD to the SIGKILL.
     fn grace(&self) -> Duration;
 
-    /// Returns whether the end of the lease has caused SIGTERM or SIGKILL for CMD.
+    /// Returns whether the leadership or the partition is lost. In `group run`, also returns true
+    /// after a signal has asked to kill CMD.
     fn lost(&self) -> bool;
 
     /// Waits for the future `what`, and watches CMD and its descendants during the wait.

@@ -44,11 +44,10 @@ pub struct Bound {
     pub left: Duration,
 }
 
-/// Returns the outcome of `campaign`, a campaign or the work before a campaign, if this future
-/// completes within the bound. If the bound passes first, the result is an error if the last
-/// request has failed or the store has never answered. In all other cases, it is a break of the
-/// control flow with `busy`. If the campaign was writing an epoch at this time, the epoch lapses
-/// within a validity.
+/// Waits for `campaign`, which campaigns or does the work before a campaign. Returns its outcome if
+/// it completes within the bound. If the bound passes first, fails if the last request has failed
+/// or the store has never answered, and otherwise breaks the control flow with `busy`. If the
+/// campaign was writing an epoch at this time, the epoch lapses within a validity.
 pub async fn wait_at_most<T>(
     bound: Bound,
     election: &Election,

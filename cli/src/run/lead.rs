@@ -146,8 +146,8 @@ pub async fn lead(
     Ok(Outcome::Lost { why, asked_to_end, unhealthy: is_unhealthy })
 }
 
-/// Starts CMD. Breaks the control flow with an outcome if the leadership ends before CMD has
-/// started.
+/// Starts CMD. Breaks the control flow with an outcome if a signal arrives, or the leadership is
+/// lost, before CMD has started.
 async fn start(
     job: &Job,
     environment: &[(&str, String)],

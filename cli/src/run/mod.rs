@@ -85,8 +85,7 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
-/// Interval between reads of the record during the wait for a predecessor. This is also the pause
-/// after a lost leadership.
+/// Interval between reads of the record during the wait for a predecessor.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 impl RunArgs {

@@ -19,10 +19,12 @@ pub enum Outcome {
         /// True if a signal asked `tenure` to end before CMD ended.
         asked_to_end: bool,
     },
-    /// CMD failed under a valid lease with this exit code, and may run again in the same period.
+    /// CMD failed with this exit code while the lease was valid, and may run again in the same
+    /// period.
     Retry(u8),
     /// CMD was stopped because the lease was lost or at risk, or because CMD was not healthy. This
-    /// is also the outcome if CMD ended after the end of the lease.
+    /// is also the outcome if CMD ended after the end of the lease, or if the lease was lost before
+    /// CMD was started.
     Lost {
         why: String,
         /// True if a signal asked `tenure` to end before CMD ended.

@@ -19,8 +19,8 @@ const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 /// the pause is two poll intervals.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Breaks the control flow with exit code 0 if the period is already completed, so that this host
-/// does not campaign.
+/// Breaks the control flow with exit code 0 if this host can skip the period without a campaign. A
+/// signal also breaks it, with the exit code for the signal.
 pub async fn look_first(
     once: Option<&OncePer>,
     signals: &mut Signals,

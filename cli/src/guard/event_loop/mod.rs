@@ -44,7 +44,7 @@ const UNTIL_ITS_DEATH_SHOWS: Duration = Duration::from_secs(1);
 /// The exit code of CMD if the system cannot start a process for it: EX_OSERR of sysexits.h.
 const CANNOT_START: i32 = 71;
 
-/// Runs CMD on the order of `tenure`. Returns after all descendants have ended.
+/// Starts CMD when `tenure` orders it. Returns after all descendants have ended.
 ///
 /// If the pipe with the orders ends, `tenure` has died, and CMD gets SIGTERM.
 pub fn run(tenure: &Tenure, args: &GuardArgs, say: Say) -> io::Result<()> {
@@ -91,7 +91,7 @@ struct Guard<S> {
     hook: Option<RunningHook>,
     /// Kills this guard if it is suspended (SIGSTOP) and misses the deadline for SIGKILL.
     alarm: Alarm,
-    /// Deadline for SIGKILL of the last known lease.
+    /// Deadline for SIGKILL under the last lease that `tenure` has reported.
     kill_at: Moment,
     /// True after the death of `tenure`.
     died: bool,
@@ -367,7 +367,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         LOOK_FOR_ORPHANS_EVERY
     }
 
-    /// Moves the deadlines of CMD to the present time, because the guard gets no further orders.
+    /// Ends CMD, because the guard gets no further orders. CMD gets SIGTERM now, and SIGKILL after
+    /// the grace or at the deadline, whichever is earlier.
     fn hang_up(&mut self) {
         if std::mem::replace(&mut self.hung_up, true) {
             return;
