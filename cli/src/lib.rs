@@ -1,4 +1,4 @@
-//! The command `tenure`. Its verbs are the operations of the library with the same name.
+//! The command `tenure`. Its verbs use the library `tenure`.
 //!
 //! The public items of this crate are only for its tests.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -123,8 +123,7 @@ fn complain_of_variables() {
     variables::without_effect().iter().for_each(|why| logs::complain(why));
 }
 
-/// Runs this process as the standby or the guard of a `tenure run`, until all processes of CMD have
-/// ended.
+/// Runs this process as the standby or the guard of one CMD, until all processes of CMD have ended.
 fn run_guard(
     args: &GuardArgs,
     run: impl FnOnce(&Tenure, &GuardArgs, guard::Say) -> io::Result<()>,
@@ -137,8 +136,8 @@ fn run_guard(
     Ok(0)
 }
 
-/// Number of threads that run the tasks of the runtime. Two other threads exist: one waits for
-/// disks, and one writes to stderr.
+/// Number of threads that run the tasks of the runtime. The process needs at least two more
+/// threads: one that waits for disks, and one that writes to stderr.
 const WORKERS: usize = 2;
 
 /// Fails if the system cannot start `count` threads at the same time. Without this check, Tokio

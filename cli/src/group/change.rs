@@ -100,8 +100,8 @@ impl Names {
 }
 
 impl Operated {
-    /// Opens a group. Fails if the group does not exist, or if it has no partition with one of
-    /// `names`.
+    /// Opens a group. Fails if the group does not exist, if a restore is unfinished, or if any of
+    /// `names` is not the name of a partition.
     async fn open(at: &GroupStoreArg, names: Option<&Names>) -> Result<Operated, Failure> {
         let group = builder(at).await?.build()?;
         let before = group.snapshot().await?;

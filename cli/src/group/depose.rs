@@ -80,7 +80,7 @@ pub async fn depose(args: GroupDeposeArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Returns the prefix of the election that a session is.
+/// Returns the prefix of a session. A session is an election with its own prefix.
 fn session_prefix(prefix: &str, session: &str) -> String {
     match prefix.strip_suffix('/').unwrap_or(prefix) {
         "" => format!("members/{session}"),

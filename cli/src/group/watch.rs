@@ -150,7 +150,8 @@ struct WatchedPartition {
     token: Option<u64>,
 }
 
-/// Returns the partitions whose owners are alive.
+/// Returns the partitions that have a live owner. An owner counts as live unless the last read has
+/// shown that its session has ended, has lapsed or is missing.
 fn owned_in(
     group: &GroupSnapshot,
     sessions: &Sessions,

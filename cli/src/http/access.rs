@@ -133,7 +133,7 @@ impl Access {
     }
 }
 
-/// Returns whether `host` is a name of this machine or one of `names`.
+/// Returns whether `host` is `localhost`, a loopback address or one of `names`, with any port.
 fn is_own(host: &HeaderValue, names: &[String]) -> bool {
     let authority = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
     let Some(authority) = authority else { return false };

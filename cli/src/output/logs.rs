@@ -278,8 +278,7 @@ where
         let own = |target: &str| target.starts_with(OWN);
         if own(metadata.target()) {
             // The text contains the span of the partition, because the partition distinguishes
-            // concurrent events. The other spans are the same for the whole process, so the text
-            // omits them.
+            // concurrent events. The text omits all other spans.
             for span in spans().filter(|span| span.name() == PARTITION_SPAN) {
                 let extensions = span.extensions();
                 let fields = extensions.get::<FormattedFields<N>>().map_or("", |f| f.as_str());

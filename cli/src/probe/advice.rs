@@ -65,8 +65,8 @@ fn clock_advice(skew: Skew) -> Option<Advice> {
             "leave store_clock_margin off; elections without it do not use the store's clock",
         ));
     }
-    // A difference does not harm elections, because they compare no clocks. A difference above
-    // about 1 s harms other uses of the clocks, and the advice concerns these uses.
+    // A difference does not harm elections, because they do not compare this machine's clock with
+    // the store's clock. A difference above about 1 s harms other uses, such as times in records.
     (ahead.abs() - within > 1.0).then(|| {
         Advice::new(
             "clock",

@@ -6,14 +6,14 @@ use serde::Serialize;
 /// The probability that the races of a probe miss a fault that shows in one of `one_in` races.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Power {
-    /// The fault shows in one of this number of races on average.
+    /// Number of races in which the fault shows once on average.
     pub one_in: u32,
     /// The probability, from 0 to 1, that no race shows the fault.
     pub missed: f64,
 }
 
-/// The report shows the probability of a miss for faults with these frequencies. A fault shows in
-/// one of this number of races on average.
+/// The report shows the probability of a miss for three faults. Each of these numbers is the number
+/// of races in which a fault shows once on average.
 const ONE_IN: [u32; 3] = [10, 100, 1_000];
 
 pub fn power(races: u32) -> Vec<Power> {

@@ -1,7 +1,7 @@
 //! Quantiles of measured values, such as latencies.
 
-/// Returns the smallest value for which at least the fraction `share` of all values is less than or
-/// equal to it. Returns `None` if there are no values. The values must be in ascending order.
+/// Returns the smallest value `v` such that at least the fraction `share` of the values are at most
+/// `v`. Returns `None` if there are no values. The values must be in ascending order.
 pub fn quantile<T: Copy>(ascending: &[T], share: f64) -> Option<T> {
     let rank = (ascending.len() as f64 * share).ceil() as usize;
     ascending.get(rank.saturating_sub(1)).copied()

@@ -30,11 +30,11 @@ pub struct Finding {
     pub name: &'static str,
     pub promise: &'static str,
     pub kept: PromiseStatus,
-    /// The violation of the promise that was observed, or the reason why the result is unknown.
+    /// How the store broke the promise, or the reason why the result is unknown.
     pub seen: Option<String>,
     /// True if an election in this layout relies on this promise of the store.
     pub needed: bool,
-    /// Number of attempts to check the promise that ended with an unclear answer.
+    /// Number of attempts of the check in which the answer was unclear.
     pub unclear: u32,
     /// How many races were run, and their results. `None` if races do not check this promise.
     pub race: Option<Tally>,

@@ -38,7 +38,7 @@ pub struct Served {
     pub members: Vec<Arc<Member>>,
 }
 
-/// The resource of the API that a path names.
+/// A resource of the API, as a path identifies it.
 enum ApiTarget<'a> {
     OfGroups(groups::GroupTarget<'a>),
     Elections,

@@ -247,7 +247,7 @@ mod tests {
         assert!(lease.check().is_ok(), "the lease runs");
         let lost = candidacy.now().lost.expect("the leadership is lost");
         assert_eq!((lost.epoch, lost.reason), (1, NOT_RENEWED));
-        // A renewal that succeeds after the end of the leadership does not restore it.
+        // A renewal that succeeds after the end of the leadership does not restore the leadership.
         world.store.heal();
         wait(millis(1_500)).await;
         assert!(lease.check().is_ok() && lease.remaining() > MARGIN, "{:?}", lease.remaining());

@@ -24,7 +24,8 @@ pub struct AssignmentChange {
     pub left: Vec<DepartedMember>,
     /// Partitions that the assignment has changed, in the order of their numbers.
     pub partitions: Vec<PartitionChange>,
-    /// Reason why the assignment cannot be read. If it is set, all other fields are empty.
+    /// Reason why the assignment cannot be read. If it is set, only `epoch` and `created` are
+    /// known.
     pub unreadable: Option<String>,
 }
 

@@ -33,8 +33,8 @@ pub struct GroupHistory {
     pub only: Option<(String, usize)>,
     /// States of the sessions of the members in `newest`. `None` if they were not read.
     pub sessions: Option<Vec<SessionState>>,
-    /// Time of the last read by the store's clock, or by this machine's clock if the store sends no
-    /// dates.
+    /// Time of the last read. It comes from the store's clock, or from this machine's clock if the
+    /// store sends no dates.
     pub now: DateTime<Utc>,
     pub requests: u64,
 }

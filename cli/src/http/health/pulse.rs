@@ -36,9 +36,10 @@ impl Pulse {
         Pulse { clock: Arc::clone(clock), turned, systemd, changed: Notify::new() }
     }
 
-    /// Runs `task`, the main task of this process, and records each second that it is not stuck.
-    /// Also reports the state to systemd, each second and after each change. The same Tokio task
-    /// does both, so if the main task hangs, systemd gets no reports.
+    /// Runs `task`, the main task of this process. At least once a second, records that the task is
+    /// not stuck, and reports the state to systemd. Also reports each change of the state. The
+    /// reports come from the Tokio task that runs `task`, so if `task` hangs, systemd gets no
+    /// reports.
     pub async fn of<T>(
         &self,
         state: impl Fn() -> ServiceState,
@@ -65,9 +66,9 @@ impl Pulse {
         self.changed.notify_one();
     }
 
-    /// The reply does not depend on the store. If it did, a supervisor would restart this process
-    /// during a failure of the store. A restart cannot repair the store, and a restarted leader
-    /// loses its lease.
+    /// Returns the reply of `/livez`. It does not depend on the store. If it did, a supervisor
+    /// would restart this process during a failure of the store. A restart cannot repair the store,
+    /// and a restarted leader loses its lease.
     pub fn livez(&self) -> Reply {
         let stuck = self.clock.now().boot.saturating_sub(*lock(&self.turned));
         if stuck < STUCK_AFTER {
