@@ -20,7 +20,7 @@ fn follow(election: &Election) -> JoinHandle<(Duration, Leadership)> {
     tokio::spawn(async move { timed(elect(&election)).await })
 }
 
-/// Returns the follower that is elected first, and the time until its election.
+/// Returns the leadership of the follower that is elected first.
 async fn first_of(
     b: JoinHandle<(Duration, Leadership)>,
     c: JoinHandle<(Duration, Leadership)>,

@@ -99,8 +99,8 @@ async fn a_dead_leader_is_reported_vacant_after_its_lapse() {
     let (took, told) = next(&mut seen).await;
     assert_eq!(told, "NoLeader");
     assert!(took >= secs(10) && took < millis(10_300), "{took:?}");
-    // The observer has reported that no process leads, but the leader is alive and renews its lease
-    // again.
+    // The observer has reported that no process leads. Now the test writes a renewal, as if the
+    // leader were still alive.
     world.edit(1, serde_json::json!({ "heartbeat": 99 })).await;
     assert_eq!(next(&mut seen).await.1, "a 1");
     assert_eq!(next(&mut seen).await.1, "NoLeader");

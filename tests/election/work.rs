@@ -56,9 +56,9 @@ async fn an_unanswered_proclamation_is_recognised() {
     }
 }
 
-/// The first proclamation takes effect but gets no answer, and a second proclamation waits. The
-/// leader reads its record back and finds the data of the first proclamation. The leader must still
-/// write the data of the second proclamation.
+/// The effect of the first proclamation is unknown, and a second proclamation waits. Even if the
+/// leader reads its record back and finds the data of the first proclamation, it must still write
+/// the data of the second.
 #[tokio::test(start_paused = true)]
 async fn a_proclamation_returns_after_its_data_is_written() {
     for fault in [Fault::FailAfter, Fault::HangAfter, Fault::Late(millis(5)), Fault::Conflict] {
@@ -129,8 +129,8 @@ async fn a_resignation_retries_until_the_lease_ends() {
     assert_eq!(world.store.take_calls(), [], "no request after the end");
 }
 
-/// A late renewal of this leader takes effect before the seal. The resignation reads the renewal
-/// and seals again.
+/// A late renewal of this leader may take effect before the seal. Then the resignation reads the
+/// renewal and seals again.
 #[tokio::test(start_paused = true)]
 async fn a_late_renewal_does_not_undo_a_resignation() {
     for delay in [millis(1), millis(100), secs(1), secs(3), secs(20)] {

@@ -1,4 +1,5 @@
-//! Tests what cancels work: the driver, the end of the lease, and a drop of the leadership.
+//! Tests the causes that cancel work: the driver, the end of the lease, and a drop of the
+//! leadership.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +43,7 @@ async fn regression_the_driver_cancels_work_that_never_yields() {
             let token = cancelled.token();
             spin_until(|| token.is_cancelled()) && spin_until(|| cancelled.is_cancelled())
         });
-        // `run` is polled on a separate thread, because the test's main task also spins.
+        // The work spins on the test's main thread, and the driver runs on a worker thread.
         let stopped = run.await.into_value();
         assert!(stopped, "{fault:?}: not cancelled within {DEADLINE:?}");
         // On a busy machine, the lease may end before the driver reports the risk.

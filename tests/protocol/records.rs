@@ -40,8 +40,8 @@ async fn refused_by_all(body: impl Into<Vec<u8>>, kind: ErrorKind) {
     assert_eq!(unique.campaign().await.unwrap_err().kind(), kind, "{excerpt}");
     let page = world.store.inner().list("app/lock-0000000007", "", 1).await.unwrap();
     assert_eq!(page.entries[0].size, body.len() as u64, "{excerpt}: the object is unchanged");
-    // After an operator has written a sealed record without a tool, a candidate is elected for the
-    // next epoch.
+    // After an operator has written a sealed record by hand, a candidate is elected for the next
+    // epoch.
     world.put(&name(7), r#"{"expired":true}"#).await;
     assert_eq!(elect(&election).await.epoch().get(), 8, "{excerpt}");
 }

@@ -120,8 +120,9 @@ async fn two_campaigns_of_one_election_have_one_leadership() {
     assert_eq!(elect(&election).await.epoch().get(), 2);
 }
 
-/// After the create of an epoch, a LIST confirms that no greater epoch exists. This LIST hangs
-/// until the lease of the new epoch has ended, so the campaign abandons this epoch and continues.
+/// After the create of an epoch, a LIST confirms that no greater epoch exists. This LIST fails,
+/// hangs or is slow. If the lease of the new epoch ends meanwhile, the campaign abandons the epoch
+/// and continues.
 #[tokio::test(start_paused = true)]
 async fn regression_a_campaign_continues_after_a_grant_without_a_lease() {
     for fault in [Fault::FailBefore, Fault::Hang, Fault::Slow(millis(1_900))] {
@@ -301,8 +302,8 @@ async fn a_failover_takes_the_documented_worst_and_average_time() {
         let node = |name| world.node(name).validity(secs(30)).build();
         let leads = elect(&node("a").expect("it fits")).await;
         let follower = node("b").expect("it fits");
-        // This wait is different in each iteration. So the time between a renewal of the leader and
-        // the next poll of the follower also differs.
+        // This wait is different in consecutive iterations. So the time between a renewal of the
+        // leader and the next poll of the follower also differs.
         wait(millis(700) * (dies % 7)).await;
         let follows = tokio::spawn(async move { elect(&follower).await });
         wait(secs(30) + millis(200) * dies).await;

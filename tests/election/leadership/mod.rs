@@ -37,9 +37,9 @@ async fn the_lease_ends_a_validity_after_the_last_renewal_is_sent() {
     assert!(took > millis(9_390) && took < millis(9_410), "{took:?}");
 }
 
-/// A renewal takes effect, but gets no answer. Two seconds later the leader sends the renewal
-/// again, and the store refuses the second attempt. Then the leader reads the record back, and
-/// finds its first renewal.
+/// A renewal takes effect, but gets no answer. After a third of the request timeout the leader
+/// sends the renewal again, and the store refuses the second attempt. Then the leader reads the
+/// record back, and finds its first renewal.
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_renewal_extends_the_lease_from_the_time_it_was_sent() {
     let world = World::new();

@@ -142,7 +142,7 @@ pub async fn an_abandoned_grant(recorder: &Recorder) {
     assert_eq!(lead.epoch().get(), 2);
 }
 
-/// Errors end campaigns during the store check and after the store check.
+/// An error ends a campaign during its store check, and a campaign without a store check.
 pub async fn campaigns_that_fail(recorder: &Recorder) {
     for check in [true, false] {
         let world = World::new();
@@ -186,7 +186,7 @@ pub async fn regression_an_epoch_that_was_read_is_known(recorder: &Recorder) {
     assert_eq!(epoch(), 7.0);
 }
 
-/// An observer watches an election that begins, ends, and becomes unreachable.
+/// An observer watches an election that is vacant, gets a leader, and becomes unreachable.
 pub async fn an_observer(recorder: &Recorder) {
     let world = World::new();
     let way = world.another_way();
@@ -214,8 +214,8 @@ pub async fn an_observer(recorder: &Recorder) {
     drop(lead);
 }
 
-/// A compaction keeps ten of a hundred epochs. The epochs that are created later are too young to
-/// delete.
+/// The first run of a compactor keeps ten of a hundred epochs. The epochs that are created later
+/// are too young to delete.
 pub async fn a_compaction(recorder: &Recorder) {
     let clock = TestClock::new();
     let store = FaultStore::new(Arc::new(MemoryStore::with_clock(Arc::new(clock.clone()))));
@@ -298,7 +298,8 @@ pub async fn a_skewed_clock(recorder: &Recorder) {
     drop(lead);
 }
 
-/// The store of the gate works, fails, and then returns another object for the gate's key.
+/// A gate admits a token and refuses an older token. Then its store fails, and at last loses the
+/// gate's object.
 pub async fn a_durable_gate(recorder: &Recorder) {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
     let process = tenure_testkit::time::process(&TestClock::new(), 1);

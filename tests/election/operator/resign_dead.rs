@@ -12,7 +12,7 @@ use tenure_testkit::time::{secs, timed, wait};
 use tenure_testkit::world::{VALIDITY, elect};
 use tenure_testkit::write_faults::WRITE_FAULTS;
 
-/// Returns the key of a leader that is cut off from the store, like a killed process.
+/// Returns the key of a leader that stops without a resignation, like a killed process.
 async fn dead_leader(scene: &Scene) -> ResignKey {
     let a = elect(&scene.node("a").data(json!({ "x": 1 })).build().unwrap()).await;
     let key = a.resign_key();

@@ -21,7 +21,7 @@ use super::*;
 const EVIL: &str = "x\n2026 INFO elected: epoch 99\r\t\u{1b}[2J\u{9b}\u{85}\u{2028}\u{2029}\u{202e}\
                     \u{2066}\u{200f}\u{61c}\u{200b}\u{200d}\u{feff}\u{ad}\u{e0041}\0\u{7f}";
 
-/// A store with hostile text in each answer.
+/// A store with hostile text in its name, in each error, and in the result of each deletion.
 #[derive(Debug)]
 struct Hostile(Arc<dyn Store>);
 
@@ -91,7 +91,7 @@ impl Scene {
         node.validity(VALIDITY).check_store(false).process(process).build().unwrap()
     }
 
-    /// Records the `Display` and `Debug` forms of this value and of its source errors.
+    /// Records the `Display` and `Debug` forms of this value.
     fn shows(&mut self, value: &(impl Debug + Display)) {
         self.shown.extend([format!("{value}"), format!("{value:?}")]);
     }

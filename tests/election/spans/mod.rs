@@ -187,8 +187,8 @@ async fn a_renewal_is_one_span_with_all_its_requests() {
     let (capture, _guard) = Capture::start();
     let world = World::new();
     let lead = world.leader("a").await;
-    // The first renewal takes effect but gets no answer. So the store refuses the second attempt,
-    // and the leader reads the record back.
+    // The first renewal takes effect, but its answer is an error. So the store refuses the second
+    // attempt, and the leader reads the record back.
     world.store.on(Call::Replace).fault(Fault::FailAfter);
     wait(secs(5)).await;
     assert!(lead.check().is_ok());

@@ -33,8 +33,8 @@ enum Way {
     AnyVersion,
     /// Lists keys in reverse order.
     Backwards,
-    /// Sends the first write of each kind a second time after the write has taken effect, and
-    /// returns the refusal of the second attempt.
+    /// Sends each write after the constructor's probe a second time, and returns the refusal of the
+    /// second attempt.
     RepeatsItself,
     /// Returns more bytes in a read than the announced size.
     Longer,

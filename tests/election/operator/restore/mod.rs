@@ -207,9 +207,9 @@ async fn faults_are_survived_or_reported_and_a_second_run_finishes() {
     }
 }
 
-/// In each case of this test, a rival is elected just before one request of the restore. In some
-/// cases the rival is then cut off from the store. Two leaders never overlap, and the tokens
-/// continue above the restored epoch.
+/// In each case of this test, a rival campaigns for a second just before one request of the
+/// restore. In some cases the rival is then cut off from the store. Two leaders never overlap, and
+/// the tokens continue above the restored epoch.
 #[tokio::test(start_paused = true)]
 async fn a_rival_during_a_restore_never_overlaps_with_a_successor() {
     for layout in LAYOUTS {
