@@ -36,7 +36,7 @@ pub(super) struct Grant {
     /// Whether the revocation was reported to the application.
     pub(super) revoked: AtomicBool,
     end: OnceLock<End>,
-    /// Values that all tasks with this partition share.
+    /// Values that all tasks with a handle to this grant share, such as path locks.
     pub(super) values: SharedValues,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Grant {
 #[derive(Debug, Clone, Copy)]
 enum End {
     Released,
-    /// The assignment of this epoch names another owner.
+    /// The assignment of this epoch does not name this member as the owner.
     Taken(Epoch),
 }
 

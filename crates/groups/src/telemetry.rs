@@ -260,7 +260,8 @@ impl GroupSight {
 }
 
 impl Drop for GroupSight {
-    /// Resets the gauges when the last follower is dropped, because the state is then unknown.
+    /// Resets the counts of partitions and members when the last follower is dropped, because the
+    /// counts are then unknown.
     fn drop(&mut self) {
         if self.followers.0.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.set(0, 0, 0);

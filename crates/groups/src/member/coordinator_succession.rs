@@ -11,8 +11,8 @@ use crate::protocol::Session;
 use crate::protocol::message::SessionAnswer;
 use crate::protocol::standby::{Place, Standby};
 
-/// Number of sessions that this member reads at the same time after the coordinator's end, to find
-/// a live member that precedes this member in the order of succession.
+/// After the coordinator's end, this member looks for live members before it in the order of
+/// succession. It reads this number of their sessions at the same time.
 const READ_BEFORE: usize = 3;
 
 impl MemberTask {

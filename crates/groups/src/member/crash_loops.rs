@@ -20,8 +20,8 @@ const STABLE: u32 = 3;
 const LONGEST: u32 = 8;
 /// After this number of relapses, no partition is reserved for the name.
 const FREQUENT: u32 = 3;
-/// The coordinator forgets a name after this number of validities without a relapse of the name and
-/// without a wait of one of its sessions.
+/// The coordinator forgets a name if, for this number of validities, the name has not relapsed and
+/// none of its sessions has waited.
 const FORGOTTEN: u32 = 2 * LONGEST;
 
 /// The facts that a coordinator remembers about the members that it added.

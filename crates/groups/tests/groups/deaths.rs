@@ -85,8 +85,8 @@ async fn regression_a_lapse_during_a_listing_is_seen_without_a_further_poll() {
         took.push(waited);
     }
     println!("{took:?}");
-    // The successor lists the sessions before it takes over and again in its first round, so the
-    // slow listing delays it twice.
+    // The successor lists the sessions before it takes over and again in its first round, so slow
+    // listings delay the takeover twice.
     assert!(took[1] <= took[0] + millis(400) * 2 + millis(200), "{took:?}");
 }
 

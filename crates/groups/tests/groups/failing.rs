@@ -15,8 +15,8 @@ use super::{Fleet, POLL, VALIDITY};
 type Starts = Arc<Mutex<Vec<&'static str>>>;
 
 /// Runs these members for the time `length`. Work on partition `number` fails after a second if
-/// `fails` returns true. Its arguments are the member's name and the time since all members
-/// started. Returns the members that began this work.
+/// `fails` returns true. The arguments of `fails` are the member's name and the time since all
+/// members started. Returns the members that began this work.
 async fn starts(
     members: &[&'static str],
     number: &'static str,

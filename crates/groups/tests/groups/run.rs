@@ -226,8 +226,8 @@ async fn regression_the_work_may_be_an_async_closure_that_owns_its_captures() {
     assert_eq!(*names.lock().unwrap(), ["0", "1", "stopped", "stopped"]);
 }
 
-/// Before the fix, a panic while `run` formatted an error of the work, or while it dropped work
-/// that had returned, ended `run` and the work on all partitions.
+/// Before the fix, `run` and the work on all partitions ended if formatting an error of the work
+/// panicked, or if dropping work that had returned panicked.
 #[tokio::test(start_paused = true)]
 async fn regression_a_panic_in_the_work_on_a_partition_ends_no_other_work() {
     #[derive(Debug)]

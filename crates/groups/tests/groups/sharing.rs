@@ -260,8 +260,8 @@ async fn a_unique_name_gets_the_partitions_of_its_predecessor() {
     }
 }
 
-/// A coordinator that cannot list still renews its session. Only its unchanged count of completed
-/// rounds shows that it does not plan. A deputy must replace it.
+/// A coordinator that cannot list the sessions still renews its own session. Only its unchanged
+/// count of completed rounds shows that it does not plan. A deputy must replace it.
 #[tokio::test(start_paused = true)]
 async fn regression_a_coordinator_that_cannot_list_is_replaced() {
     let fleet = Fleet::new(6);

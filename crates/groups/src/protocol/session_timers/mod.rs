@@ -70,8 +70,8 @@ struct SessionTimer {
     ended: Option<Moment>,
     /// Whether the session has ended in a way that requires no wait: it was resigned or has lapsed.
     over: bool,
-    /// While the answers do not contain the session: the time of receipt of the first such answer,
-    /// and the time at which the request for the last such answer was sent.
+    /// If the last answers did not show the session: the time of receipt of the first of these
+    /// answers, and the time at which the request for the last of them was sent.
     missing: Option<(Moment, Moment)>,
     /// Whether the object with this id belongs to another session, or is no session. If so, a
     /// listing of the object does not show that this session exists.
