@@ -70,7 +70,7 @@ pub async fn open_all(all: &[&Named]) -> Result<Vec<Opened>, Failure> {
     for (at, named) in all.iter().enumerate() {
         let same = |other: &&Named| in_one_store(named.url.place(), other.url.place());
         let known = all[..at].iter().position(same);
-        // The store is already open, but `open` has not checked this prefix. `open` refuses no
+        // If the store is already open, `open` is needed only to check the prefix. It refuses no
         // prefix except an empty one, so only a URL without a prefix is passed to `open`.
         let one = match known {
             Some(known) if !prefix(&named.url).trim_matches('/').is_empty() => Opened {

@@ -48,7 +48,7 @@ pub fn events(candidacy: &Arc<Candidacy>) -> BoxStream<'static, String> {
 
 fn of(view: &ElectionView) -> Leader {
     let name = match &view.leader {
-        // Another process with the same name leads, such as this candidate before a restart. The
+        // Another process with the same name leads, such as a predecessor of this process. The
         // reply omits the name, because the application would consider the leadership its own.
         Some(name) if !view.this_candidate_leads && *name == view.candidate => "",
         Some(name) => name,

@@ -24,8 +24,8 @@ const SHOWN_DATA: usize = 2_000;
 /// Interval of the checks for changes that only the passage of time causes, such as a lapse.
 const LOOK: Duration = Duration::from_secs(1);
 const RETRY_EVERY: Duration = Duration::from_secs(10);
-/// Two times that differ by fewer milliseconds count as equal, because rounding can cause this
-/// difference.
+/// If two times differ by fewer milliseconds than this, the page treats them as equal, because
+/// rounding can cause the difference.
 const JITTER: u64 = 250;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -18,8 +18,8 @@ use crate::process::timer::pause;
 
 const LOOK: Duration = Duration::from_secs(1);
 const RETRY_EVERY: Duration = Duration::from_secs(10);
-/// Number of deputies, the members that are the first to take over from a dead coordinator. They
-/// follow the coordinator in the order of the assignment.
+/// Number of deputies, the members that are the first to take over from a dead coordinator. In the
+/// assignment's list of members, they are the next members after the coordinator.
 const DEPUTIES: usize = 3;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]

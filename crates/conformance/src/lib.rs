@@ -205,7 +205,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Runs the check on keys that start with `prefix`, the name and a slash.
+    /// Runs the check on keys that start with `prefix`, followed by the check's name and a slash.
     ///
     /// # Errors
     ///

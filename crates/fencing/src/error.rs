@@ -56,7 +56,7 @@ pub enum FencingError {
     },
     /// The lease of the writer's [`Token`](crate::Token) has ended, or is at risk: less than a
     /// quarter of its validity is left. The store did not cause this error. Stop the work. If the
-    /// leader still extends the lease, the writer works again.
+    /// leader renews the lease before its end, the writer works again.
     LeaseEnding {
         /// Reason of the loss of the leadership; `None` if the lease is only at risk.
         loss: Option<Loss>,

@@ -30,8 +30,8 @@ pub struct Backend {
     /// The start of the names of the numbered objects: `lock-` for epochs, `assignment-` for a
     /// group.
     numbered: &'static str,
-    /// The requests that meet faults. Each pair is a part of the request's key, and the maximum
-    /// number of concurrent faults.
+    /// The requests that faults affect. Each pair has a text that occurs in the keys of the
+    /// requests, and the maximum number of requests that one fault affects.
     faulted: &'static [(&'static str, usize)],
     /// Longest time for which the test holds the lock of a directory, as another process would.
     longest_lock_ms: u64,
@@ -64,8 +64,8 @@ impl Backend {
             runtime,
             prefix,
             numbered: "lock-",
-            // The greatest number of concurrent faults. Appends may meet more faults than requests
-            // of the election, because appends are more frequent.
+            // One fault affects up to 3 requests for epoch objects, or up to 8 requests for any
+            // objects. The second limit is greater, because appends are frequent.
             faulted: &[("/lock-", 3), ("", 8)],
             longest_lock_ms: 1_500,
             lines: Vec::new(),

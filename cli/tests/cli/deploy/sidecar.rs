@@ -64,8 +64,8 @@ fn the_sidecar_answers_the_requests_of_the_application() {
     assert!(reply.contains(r#""token":1,"#), "{reply}");
 }
 
-/// Runs the application's script one iteration of its loop at a time, with fewer partitions than
-/// the manifest has. The script needs curl.
+/// Runs the script of the application, which needs curl. Each run executes one iteration of the
+/// script's loop. The group has fewer partitions than in the manifest.
 #[test]
 fn the_application_of_a_member_works_and_releases_partitions() {
     let documents = Yaml::load_from_str(STATEFUL_SET).expect("YAML");

@@ -46,9 +46,9 @@ async fn gone(group: &Group) -> GroupEnd {
     end
 }
 
-/// Asserts that the guard does not report the end of the group during a short wait. A wrong report
-/// would follow the report of CMD's end on the same pipe within far less time. On a slow machine,
-/// the assertion may miss a wrong report, but it never fails without one.
+/// Asserts that the guard does not report the end of the group within 300 ms. A wrong report would
+/// arrive much sooner, directly after the report of CMD's end on the same pipe. On a slow machine,
+/// the assertion may miss a wrong report, but it never fails without a wrong report.
 async fn stays_pending(gone: Pin<&mut impl Future<Output = (GroupEnd, Left)>>) {
     tokio::select! {
         (_, left) = gone => panic!("a process is alive, but reported as ended: {left:?}"),

@@ -22,12 +22,12 @@ pub use reset::GateState;
 /// A [`Gate`](super::Gate) that keeps the greatest token in an object on a store, for services that
 /// restart, or that have several instances. Clones share the gate.
 ///
-/// Before the gate admits a greater token, it writes the token to the object with `If-Match`. The
-/// token in the object never decreases.
+/// Before the gate admits a greater token, it writes the token to the object with `If-Match`. Only
+/// a [`reset`](GateState::reset) can lower the token in the object.
 ///
-/// **Guarantees.** If the gate admits a token, the object had no greater token at some moment
-/// during the call. So after any instance has admitted a token, no instance admits a lower token in
-/// a call that begins later.
+/// **Guarantees.** At some moment during a call that admits a token, the object had no greater
+/// token. So after any instance has admitted a token, no instance admits a lower token in a call
+/// that begins later, unless the gate was reset.
 ///
 /// **Limits.** The admission and the action are two steps, as with
 /// [`Gate::admit`](super::Gate::admit): the service may pause between them. To prevent late actions

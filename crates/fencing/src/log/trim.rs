@@ -16,9 +16,9 @@ use crate::protocol::{Floor, Sweep};
 #[serde(deny_unknown_fields)]
 struct TrimLine {
     tenure_log_trim: u64,
-    /// Number below which all entries are trimmed.
+    /// All entries below this number are trimmed: readers no longer return them.
     floor: u64,
-    /// Number below which all trimmed entries are deleted.
+    /// All entries below this number are also deleted.
     swept: u64,
 }
 

@@ -124,8 +124,8 @@ impl Story {
     }
 
     /// Checks four rules of grants. The assignments give each token to one session. Work ran at
-    /// most once under each token. Every entry and every claim has a granted token. No partition
-    /// was taken from its owner.
+    /// most once under each token. Every object of a log has a granted token. No assignment gave a
+    /// partition of a live owner to another member (the loss `taken`).
     fn check_grants(&self) -> Result<(), String> {
         let mut granted = BTreeSet::new();
         for line in self.lines() {

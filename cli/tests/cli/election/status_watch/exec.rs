@@ -156,7 +156,7 @@ fn regression_children_of_cmd_do_not_outlive_the_watch() {
     eventually("the process has exited", || !runs(sleep.0));
 }
 
-/// The process ID of a process that this value kills on drop, even if the test fails.
+/// The ID of a process. The drop of this value kills the process, even if the test fails.
 struct Killed(u32);
 
 impl Drop for Killed {
