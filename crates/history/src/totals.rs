@@ -46,7 +46,8 @@ pub struct Totals {
     pub time: Duration,
     /// Time without a leader.
     pub vacant: Extent,
-    /// Time with an unknown leader, because the compactor deleted epochs or epochs are unreadable.
+    /// Time with an unknown leader: the compactor has deleted the epochs of this time, or their
+    /// objects are unreadable.
     pub unknown: Extent,
     /// Time with a leader.
     pub led: Extent,

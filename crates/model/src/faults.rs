@@ -28,7 +28,7 @@ pub enum Fault {
     DeleteSession,
     /// An operator restores the election or the group.
     Restore,
-    /// For minutes, the store fails the requests for one object or of one process.
+    /// For minutes, the requests for one object, or the requests of one process, have a fault.
     Trouble,
 }
 

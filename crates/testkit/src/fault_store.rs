@@ -261,12 +261,12 @@ impl Put {
     }
 }
 
-/// Writes an object unconditionally. [`Store`] has no method for such a write. Returns the ETag of
-/// the object.
+/// Writes an object unconditionally. [`Store`] has no method for such a write. Repeats the write
+/// until the store accepts it and returns the ETag of the object.
 ///
 /// # Panics
 ///
-/// Panics if the store fails, or returns no ETag for a write.
+/// Panics if the store fails.
 pub async fn overwrite(store: &dyn Store, key: &str, body: Bytes) -> ETag {
     loop {
         let outcome = match store.get(key, None, usize::MAX).await.expect("read") {

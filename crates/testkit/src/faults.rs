@@ -39,13 +39,13 @@ pub enum ServerFault {
     NoSuchBucket,
     /// The response is 301 with this region in `x-amz-bucket-region`.
     WrongRegion(&'static str),
-    /// The response is 503.
+    /// The response asks the client to slow down: 503 as from S3, or 429 as from Cloud Storage.
     SlowDown,
-    /// The response is 409 `ConditionalRequestConflict`.
+    /// The response is 409, as after a concurrent write.
     Conflict,
-    /// The response is 500, and the request did not take effect.
+    /// The response is 500 or 503, and the request did not take effect.
     ErrorBefore,
-    /// The response is 500, although the request took effect.
+    /// The response is 500 or 503, although the request took effect.
     ErrorAfter,
     /// The connection is closed without a response, and the request did not take effect.
     CutBefore,
@@ -61,7 +61,7 @@ pub enum ServerFault {
     Empty,
     /// The request takes effect immediately. The response is sent after this delay.
     AnswerLate(Duration),
-    /// The response is an immediate 500, and the request takes effect after this delay.
+    /// The response is an immediate 500 or 503, and the request takes effect after this delay.
     ApplyLate(Duration),
     /// The request takes effect and gets its response immediately, and takes effect again after
     /// this delay.

@@ -52,8 +52,7 @@ pub(super) fn found(intervals: &[Interval]) -> Vec<Band> {
     bands.into_iter().map(band).collect()
 }
 
-/// Maximum number of names in a tooltip. If there are more leaders, the tooltip shows only their
-/// number.
+/// Maximum number of names in a tooltip. The tooltip shows only the number of any further leaders.
 const NAMED: usize = 5;
 
 fn names<'a>(leading: impl Iterator<Item = &'a Interval>, count: usize) -> String {

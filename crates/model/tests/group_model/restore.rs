@@ -133,9 +133,9 @@ impl Group {
 }
 
 impl World {
-    /// Returns whether members must detect a deletion of the newest assignment now (D1 to D12).
-    /// Each process must know this assignment, or must not have begun to read sessions or to create
-    /// an assignment. No late write of an assignment may be pending.
+    /// Returns whether members must detect the deletion if the newest assignment is deleted now (D1
+    /// to D12). Each process must know this assignment, or must not have begun to read sessions or
+    /// to create an assignment. No late write of an assignment may be pending.
     fn is_settled(&self) -> bool {
         let knows = |it: &Participant| it.known().map(|it| it.epoch) == self.ghost.greatest;
         let has_read = |it: &Participant| {

@@ -87,7 +87,7 @@ impl State {
 
     /// Returns whether a read of this session must succeed. If other programs deleted the newest
     /// assignments, only a session that shows a greater assignment lets members detect the
-    /// deletion. So during this time the reads of sessions must succeed.
+    /// deletion. So until a greater assignment exists, the reads of sessions must succeed.
     pub fn must_be_read(&self, key: &str) -> bool {
         session_of(key).is_some() && !self.is_repaired() && self.bucket.newest().is_some()
     }

@@ -115,8 +115,8 @@ fn broken_writer_that_needs_no_etag_is_caught() {
     caught(Broken::EtagNotNeeded, 100, &["G1", "G5", "G6", "GS1", "R1", "R2"]);
 }
 
-/// If no remaining object shows a deletion of assignments, members cannot detect the deletion, and
-/// grant tokens again.
+/// If no remaining object shows a deletion of assignments, members do not detect the deletion. Then
+/// they grant the same tokens again.
 #[test]
 fn broken_expiry_without_evidence_is_caught() {
     caught(Broken::DeletedUnseen, 100, &["D2", "G1", "G5"]);

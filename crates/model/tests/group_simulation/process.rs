@@ -129,8 +129,8 @@ pub fn start_on(world: &Arc<World>, name: &str, clock: Arc<SimClock>) -> Slot {
 
 type Worked = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// Works on one partition until the request to stop, and for the time `stopping` of the plan after
-/// it.
+/// Works on one partition until the request to stop arrives, and then for the time `stopping` of
+/// the plan.
 async fn work(world: Arc<World>, who: Who, partition: Partition) -> Worked {
     let partition = Arc::new(partition);
     world.count("grants");

@@ -1,5 +1,5 @@
-//! Troubles: faults that affect the requests for one object or of one process for minutes. The
-//! store serves all other requests as usual.
+//! Troubles: faults that last for minutes, and affect the requests for one object, or the requests
+//! of one process. The store serves all other requests as usual.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +66,7 @@ impl Trouble {
     }
 }
 
-/// Begins a trouble that affects the requests of process `who` or for a random object.
+/// Begins a trouble. It affects the requests of process `who`, or the requests for a random object.
 pub fn begin(world: &Arc<World>, who: Who) {
     let duration = world.part(world.plan.validity * 12);
     let (number, trouble) = {

@@ -98,7 +98,7 @@ pub enum Trim {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Reader {
     Idle,
-    /// The reader has read this floor, and must then read an entry. Only used with
+    /// The reader has read this floor. Next it reads an entry. Only used with
     /// [`Broken::ReadsFloorFirst`].
     FloorRead(u64),
     HasRead(u64, Header),

@@ -98,8 +98,8 @@ fn all_watch(world: &World) {
     }
 }
 
-/// Number of round trips in the bound. The poll that reads the last renewal, the seal, the create
-/// and the confirming LIST take one round trip each. The check of the store takes five, and three
+/// Number of round trips in the bound. The seal, the create, the confirming LIST, and the poll that
+/// reads the last renewal take one round trip each. The check of the store takes five, and three
 /// are in reserve.
 const ROUND_TRIPS: u32 = 12;
 

@@ -23,8 +23,8 @@ struct Shipped {
     table: Table,
     calls: BTreeMap<usize, (Ticket, Modes)>,
     modes: fn(&Operation) -> Modes,
-    /// Calls that the table did not grant as soon as they entered, and for which it has returned no
-    /// grant since then.
+    /// Calls without a grant: the table did not grant them when they entered, and has not returned
+    /// a grant for them since.
     unheard: BTreeSet<Ticket>,
 }
 

@@ -3,8 +3,7 @@
 use super::*;
 
 const LINE: f64 = 22.0;
-/// Maximum number of names in the legend. If there are more owners, the legend shows only their
-/// number.
+/// Maximum number of names in the legend. The legend shows only the number of any further owners.
 const NAMED_OWNERS: usize = 24;
 /// Maximum width of an owner's name, in pixels.
 const LONGEST_OWNER: f64 = 160.0;

@@ -356,8 +356,7 @@ fn ends(several: &[&Interval]) -> String {
     format!("{} epochs, {first} to {last}: {ends}", several.len())
 }
 
-/// Maximum number of names in a tooltip. If there are more owners, the tooltip shows only their
-/// number.
+/// Maximum number of names in a tooltip. The tooltip shows only the number of any further owners.
 const NAMED: usize = 5;
 
 /// Lists the owners of these intervals, for a tooltip.

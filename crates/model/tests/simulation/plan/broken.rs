@@ -10,7 +10,7 @@ pub enum Broken {
     /// A follower counts the lapse from the time before its request, and not from the answer that
     /// shows the ETag.
     TimerFromRequest,
-    /// Like the monotonic clock, the boot clock and the wall clock do not run during a suspend.
+    /// No clock of the machine runs during a suspend, not even the boot clock and the wall clock.
     ClockStopsInSuspend,
     /// The library treats a refused renewal as accepted.
     RefusalIgnored,
@@ -25,7 +25,7 @@ pub enum Broken {
     StoreReplacesBlindly,
     /// The compactor also deletes the newest epoch object.
     NewestCompacted,
-    /// The store refuses every seal by a process other than the holder.
+    /// The store refuses every seal with the reason `lapsed`.
     SealsRefused,
     /// The fenced resource accepts any token.
     ResourceForgets,
@@ -38,7 +38,7 @@ pub enum Broken {
     ObserverBehindACache,
     /// The clock of one candidate runs at four times the correct rate.
     ClockRuns,
-    /// The store denies creates and deletes in the second half of the run.
+    /// In the second half of the run, each answer to a create or a delete is 403.
     WritesDenied,
     /// The application panics.
     Panics,
