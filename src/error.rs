@@ -95,7 +95,9 @@ pub enum ErrorKind {
     /// returns whether the request may have taken effect. A call that waits, such as
     /// [`campaign`](crate::Election::campaign), retries the request instead.
     Unavailable,
-    /// The leadership has ended, so the call was not carried out.
+    /// The leadership ended before the call was complete.
+    /// [`may_have_happened`](Error::may_have_happened) returns whether the write of the call may
+    /// have taken effect.
     LeadershipLost,
     /// The call does not run in a Tokio runtime with timers. Nothing was sent. Build the runtime
     /// with `enable_all`, or use `#[tokio::main]`.

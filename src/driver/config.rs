@@ -108,8 +108,8 @@ pub(crate) struct Config {
     pub(crate) validity: Duration,
     pub(crate) renew_interval: Duration,
     pub(crate) poll_interval: Duration,
-    /// True if `poll_interval` is the default. In this case, observers derive their interval from
-    /// the validity of the leader.
+    /// True if the application did not call `poll_interval`. In this case, observers derive their
+    /// interval from the validity of the leader.
     pub(crate) polls_by_default: bool,
     /// True if a candidate does not poll before the time at which the leader's lease would lapse
     /// (PR4).

@@ -261,7 +261,8 @@ pub(crate) struct Driver {
     cx: Arc<Context>,
     machine: Machine,
     requests: Requests,
-    /// Consecutive denials of a campaign. A caller may pass these denials to its next driver.
+    /// Consecutive denials of a campaign or an observer. A caller may pass these denials to its
+    /// next driver.
     pub(crate) denial: Denial,
     followed: FollowedRecord,
     own: OwnEpoch,

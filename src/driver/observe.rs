@@ -246,7 +246,8 @@ fn same_leader(one: &Leader, other: &Leader) -> bool {
 }
 
 impl Driver {
-    /// Reads the newest epoch with a LIST and a GET.
+    /// Reads the newest epoch. This costs a LIST and a GET, or only a GET with
+    /// `Layout::SingleObject`.
     pub(crate) async fn snapshot(&mut self) -> Result<Snapshot, Error> {
         self.look_once(false).await?;
         Ok(self.snapshot_of_last_read())

@@ -23,7 +23,8 @@ const PAGE: usize = 1_000;
 const LAST: usize = 4;
 
 impl Driver {
-    /// Sends one request, and returns its answer within `limit`.
+    /// Sends one request, and returns its answer. `limit` is the time limit of the request. If a
+    /// campaign lists, each page has this limit.
     pub(super) async fn perform(&mut self, request: &Request, limit: Duration) -> Answer {
         let span = spans::request(&self.cx, request);
         let answer = self.call_store(request, limit).instrument(span.clone()).await;

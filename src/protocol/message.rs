@@ -34,7 +34,8 @@ pub enum Input {
     Lapsed,
     /// The takeover delay has passed.
     TakeoverOver,
-    /// The grant came so late that too little of the lease remains (E14).
+    /// The grant is unusable: its lease has ended, or another call of this process has seen a
+    /// greater epoch (E14).
     Abandon,
     /// The time to renew has come, or the leader has new data to publish.
     RenewDue,
@@ -241,8 +242,8 @@ pub enum Answer {
 /// details.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// The store denied a request: the credentials lack a permission, or the bucket is missing
-    /// (E17). [`Input::Resume`](Input::Resume) continues the campaign.
+    /// The store rejected a request ([`Answer::Denied`], E17). [`Input::Resume`](Input::Resume)
+    /// continues the campaign.
     Denied,
     Unsafe,
     Unreadable(Epoch),

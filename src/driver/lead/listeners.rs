@@ -1,4 +1,4 @@
-//! The subscribers to the events of a leadership.
+//! The subscribers to the events of a leadership, or of the campaigns of an `Election`.
 
 use std::sync::OnceLock;
 

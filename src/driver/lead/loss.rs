@@ -78,8 +78,8 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// Returns true if a clock of this process ended the lease. Returns false if the state of the
-    /// store ended it.
+    /// Returns true if a clock of this process ended the lease. Returns false if an answer of the
+    /// store or a resignation ended the leadership.
     pub(crate) fn is_by_the_clock(&self) -> bool {
         matches!(
             self,

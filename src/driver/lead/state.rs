@@ -211,7 +211,8 @@ impl Lead {
     }
 
     /// Returns the time until the next reading of the clocks. This time ends no later than the
-    /// moment at which the lease is at risk or ends.
+    /// moment at which the lease becomes at risk. If it is already at risk, the time ends no later
+    /// than the lease.
     pub(crate) fn until_look(&self) -> Duration {
         let left = self.remaining();
         let until_risk = left.saturating_sub(risk_margin(self.validity));

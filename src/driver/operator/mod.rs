@@ -109,8 +109,8 @@ impl Operator {
         }
     }
 
-    /// Reads the object of this epoch, or with `None` the object `lock.json`. Returns `None` if the
-    /// object is missing.
+    /// Reads the object of this epoch. If `epoch` is `None`, reads `lock.json`. Returns `None` if
+    /// the object is missing.
     async fn read(&mut self, epoch: Option<Epoch>) -> Result<Option<Standing>, Error> {
         let key = epoch.map_or_else(|| self.cx.keys.lock(), |epoch| self.cx.keys.epoch(epoch));
         let store = Arc::clone(&self.cx.store);

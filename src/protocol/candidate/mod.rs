@@ -319,7 +319,7 @@ impl Candidate {
         }
     }
 
-    /// Creates the epoch after `epoch`, or the first epoch if no epoch exists.
+    /// Starts the creation of the epoch after `epoch`, or of the first epoch if no epoch exists.
     fn succeed(&mut self, epoch: Option<Epoch>) -> CandidateState {
         let Some(next) = epoch.map_or(Some(Epoch::FIRST), Epoch::next) else {
             return CandidateState::Failed(Failure::Exhausted);

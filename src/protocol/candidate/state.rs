@@ -59,7 +59,8 @@ pub(super) enum CandidateState {
         held: HeldEpoch,
         beyond: SuccessorSearch,
     },
-    /// A greater epoch exists, or the grant came too late. Try to seal the candidate's own object.
+    /// A greater epoch exists, or the grant is unusable (E14). Try to seal the candidate's own
+    /// object.
     SealOwn {
         held: HeldEpoch,
     },
@@ -74,7 +75,7 @@ pub(super) enum CandidateState {
     Over,
 }
 
-/// The reason why a search doubts that an epoch exists.
+/// The reason to doubt that a known epoch object still exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Suspect {
     Denied(Epoch),

@@ -63,7 +63,7 @@ enum Doing {
     /// Seals the epoch with the heartbeat `sent`. With `Layout::SingleObject` the seal keeps the
     /// token.
     Resign,
-    /// The last write failed, or its effect is unknown.
+    /// The last request failed, or its effect is unknown. Waits before the next write.
     Retry,
 }
 

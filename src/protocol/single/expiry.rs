@@ -1,5 +1,5 @@
-//! The lapse of a lease in a body that has only an expiry time. Peers that follow the post *Leader
-//! election with S3 and If-Match* write such bodies.
+//! Computes the lapse of a lease from a body that has only an expiry time. Peers that follow the
+//! post *Leader election with S3 and If-Match* write such bodies.
 
 use std::time::Duration;
 
