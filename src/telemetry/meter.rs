@@ -177,7 +177,7 @@ impl Meter {
     }
 
     /// Records the end of a compactor run. `backlog` is the number of superseded epochs that
-    /// remain, without the epochs that the compactor keeps.
+    /// remain, not counting the epochs that the compactor keeps.
     pub(crate) fn compacted(&self, outcome: &'static str, backlog: Option<u64>) {
         self.count("tenure_compactions_total", "outcome", outcome, 1);
         if let Some(backlog) = backlog {

@@ -52,10 +52,11 @@ mod token;
 /// took effect, the candidate recognises its nonce with one read. Keep the client's timeouts below
 /// the renewal interval.
 ///
-/// **Cost.** Each call is one request, with two exceptions. A deletion sends one request for each
+/// **Cost.** Each call is one request, with three exceptions. A deletion sends one request for each
 /// key on Cloud Storage, and one for each 250 keys elsewhere. A listing reads pages of the client
-/// until it has up to 1,000 keys. Cloud Storage limits the writes of one object to about one a
-/// second, so use a validity of at least 5 s.
+/// until it has up to 1,000 keys. With your own client, a refused replacement may cost one more
+/// read, until a replacement has succeeded. Cloud Storage limits the writes of one object to about
+/// one a second, so use a validity of at least 5 s.
 ///
 /// **The store's clock.** The interface of object_store omits the dates of responses, so this store
 /// uses the newest `last_modified` that it has seen. This time is never ahead of the store's clock.

@@ -69,7 +69,8 @@ impl<C: Send + Sync + fmt::Debug + 'static> TokenCache<C> {
         })))
     }
 
-    /// Returns the cached token. If the cache has no token, returns the fetch that is under way.
+    /// Returns the cached token. If the cache has no token, returns the fetch of a token as an
+    /// error.
     fn have(&self) -> Result<Arc<C>, Fetching<Arc<C>, TokenError>> {
         let mut state = self.state();
         let token = state.token.clone();

@@ -75,8 +75,8 @@ mod write;
 /// the disk, `.tenure` also contains a link with the key of this object. The first write creates
 /// `.tenure`, and each write removes drafts older than an hour. A read creates no file, with one
 /// exception. If the writer of an object died before its sync, a read writes the object again, with
-/// the old mode and date. If root reads, the object also keeps its owner. A deletion removes the
-/// folders that it leaves empty, except folders directly below the root.
+/// the old mode and date. If the reader is root, the object also keeps its owner. A deletion
+/// removes the folders that it leaves empty, except folders directly below the root.
 ///
 /// **Cost.** A read takes a few system calls. If the object is being written, the read waits for
 /// the `fsync`. A write creates a file, calls `fsync` two or three times, and renames the file,

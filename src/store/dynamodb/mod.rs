@@ -48,8 +48,8 @@ const MAX_KEY: usize = 1_024;
 /// - The first call also describes the table.
 /// - A replacement that DynamoDB refuses without a reason costs one read.
 /// - A deletion is one request for each 25 keys.
-/// - The client's retry configuration applies to failed reads and deletions. Conditional writes are
-///   never sent again, under any configuration.
+/// - The client's retry configuration applies to failed reads and deletions, but never to
+///   conditional writes.
 ///
 /// A call has no timeout: the caller must bound it. Items have no dates, so each write stores the
 /// time by DynamoDB's clock, as estimated from DynamoDB's responses. Bodies of more than about

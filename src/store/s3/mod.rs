@@ -35,14 +35,16 @@ use self::encryption::Encryption;
 
 /// A bucket of Amazon S3, or of a store with the S3 API.
 ///
-/// Each call is one request, with three exceptions:
+/// Each call is one request, with four exceptions:
 ///
 /// - A listing skips pages without keys.
-/// - The client's retry configuration applies to failed reads, listings and deletions. Conditional
-///   writes are never sent again, under any configuration.
+/// - The client's retry configuration applies to failed reads, listings and deletions, but never to
+///   conditional writes.
 /// - Until a replace has succeeded, a refused replace costs one more read. A server that compares
 ///   ETags only without their quotes (Ceph up to 16) refuses a matching tag. In this case the store
 ///   sends the write again without the quotes.
+/// - Some servers refuse to delete several keys in one request, or to accept a write without a
+///   checksum. The store then deletes the keys one by one, or sends a write with a checksum.
 ///
 /// A call has no timeout: the caller must bound it. Clients from [`from_env`](S3Store::from_env)
 /// abandon an attempt to connect after 3.1 s.
