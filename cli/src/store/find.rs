@@ -53,7 +53,7 @@ pub struct Search {
 }
 
 /// Searches all keys below `prefix`. If a LIST ends within the objects of one election, group or
-/// job, the next LIST skips the rest of these objects. So a long history costs one LIST.
+/// job, the next LIST skips the rest of these objects. So a long history needs only one LIST.
 pub async fn search(store: &Arc<dyn Store>, prefix: &str) -> Result<Search, StoreError> {
     let below = below(prefix);
     let mut search = Search::default();

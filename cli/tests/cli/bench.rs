@@ -130,7 +130,7 @@ fn own_settings() -> impl Iterator<Item = String> {
     })
 }
 
-/// Removes the keys with `.tenure-check-`. The command writes them to check the store.
+/// Removes the keys that contain `.tenure-check-`. The command uses them only to check the store.
 pub fn without_checks(mut keys: Vec<String>) -> Vec<String> {
     keys.retain(|key| !key.contains(".tenure-check-"));
     keys

@@ -142,8 +142,8 @@ fn regression_the_lines_of_the_guards_name_their_partitions() {
     }
 }
 
-/// The group reserves the partitions of the leaving member for its name. So the restarted member
-/// gets its partitions back without a wait.
+/// The group reserves the partitions of the leaving member for the next member of the same name.
+/// So the restarted member gets its partitions back without a wait.
 #[test]
 fn a_restart_under_one_name_moves_no_partition() {
     let members = Members(Scene::new(TENURE));

@@ -73,7 +73,8 @@ pub struct Capabilities {
     /// A `replace` of a missing key returns `PutOutcome::PreconditionFailed` instead of
     /// `PutOutcome::NotFound`, as on Ceph 16. Default: false.
     pub missing_is_refused: bool,
-    /// The checks accept the following outcomes, because elections accept them too. Default: false.
+    /// If true, the checks accept the following outcomes, because elections accept them too.
+    /// Default: false.
     ///
     /// - a successful write without an ETag
     /// - a whole object instead of `GetOutcome::NotModified`

@@ -70,8 +70,8 @@ pub enum Line {
     /// The append was refused, because a greater token has claimed the log. The last number is this
     /// greater token.
     Fenced(u64, Grant, u64),
-    /// The work ended. The text is the reason of the loss if the partition was lost before the work
-    /// ended.
+    /// The work ended. If the partition was lost before the end of the work, the text is the reason
+    /// of the loss.
     Ends(u64, Grant, Option<String>),
     /// The work ended with an unexpected error, which the text describes.
     Failed(u64, Grant, String),

@@ -25,8 +25,8 @@ enum What {
 struct Found<'a> {
     /// For each entry, its index among the entries, and its number in the log.
     entries: BTreeMap<Entry, (u64, u64)>,
-    /// For each token, the greatest log number of its claims, and the number of its claims without
-    /// an answer.
+    /// For each token, the greatest log number of its claims, and the count of its claims that got
+    /// no answer.
     claims: BTreeMap<u64, (u64, usize)>,
     /// For each log number, the time of the earliest answer to an append with this number or a
     /// greater number.
