@@ -323,7 +323,8 @@ async fn stress(locks: Option<PathLocks>, tasks: usize, rounds: usize) -> (usize
     (entries.most, entries.overlaps)
 }
 
-/// Returns the output of the future, or `None` if it is still pending after this number of polls.
+/// Polls the future once, and then up to `times` more times. Returns its output, or `None` if it is
+/// still pending.
 async fn patiently<F: Future>(times: usize, future: F) -> Option<F::Output> {
     let (mut left, mut future) = (times, pin!(future));
     std::future::poll_fn(|context| match future.as_mut().poll(context) {
