@@ -5,8 +5,9 @@
 //! ```
 //!
 //! The newest epoch object is never deleted, because the next epoch continues from it. The job
-//! needs the permissions to list and to delete. Candidates do not need the permission to delete. If
-//! a deletion fails, the job ends with an error, and the next run repeats the deletion.
+//! needs the permissions to list, to read and to delete. Candidates do not need the permission to
+//! delete. If a request fails, the job ends with an error. The printed report also counts objects
+//! that the store refused to delete. The next run tries to delete the remaining objects.
 
 use std::error::Error;
 use std::time::Duration;

@@ -345,8 +345,8 @@ impl Election {
     /// observer of this election, or `None` before the first answer. Sends no request.
     ///
     /// A refused condition counts as an answer; a denial, a 5xx, a 409 and a timeout do not. While
-    /// requests succeed, the time stays below the duration of one request plus the longer of two
-    /// intervals: the poll interval (or its back-off) and the renew interval.
+    /// requests succeed, the time stays below one interval plus the duration of one request. The
+    /// interval is the poll interval (or its back-off) or the renew interval, whichever is longer.
     #[must_use]
     pub fn since_last_answer(&self) -> Option<Duration> {
         self.cx.since_last_answer()

@@ -1,4 +1,4 @@
-//! Lists the epochs page by page, while the run deletes epochs and requests the next page.
+//! Lists the epochs page by page. While a run works on a page, it already requests the next page.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;

@@ -258,7 +258,8 @@ impl OwnLease {
         self.attempts.retain(|(sent, _)| *sent > heartbeat);
     }
 
-    /// Forgets all attempts. The driver calls this method before it creates another epoch.
+    /// Forgets the lease and all attempts. The driver calls this method before it creates another
+    /// epoch.
     pub fn reset(&mut self) {
         self.start = None;
         self.attempts.clear();

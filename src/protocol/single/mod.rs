@@ -82,8 +82,8 @@ struct Attempts {
     nonces: Vec<Nonce>,
 }
 
-/// After this number of attempts to overwrite one version, all with unknown outcomes, the candidate
-/// starts again.
+/// After this number of attempts that left the version in the store unchanged, the candidate starts
+/// again.
 const MAX_ATTEMPTS: usize = 16;
 
 type Turned = (SingleState, Option<Event>);

@@ -175,8 +175,8 @@ fn a_create_by_another_process_is_followed() {
     play.gets(2, held(7, 1, "x"));
     assert_eq!(play.machine.greatest(), Some(e(2)));
     play.waits(Wait::Follow);
-    // Only an unsealed record with a nonce shows that epoch 2 is the newest. After other records,
-    // the candidate searches again.
+    // Only an unsealed record with a nonce shows that epoch 2 is the newest. If the candidate reads
+    // any other record, it searches again.
     for answer in
         [foreign("x", false, false), sealed(1, EpochEnd::Lapsed), sealed(7, EpochEnd::Lapsed)]
     {
