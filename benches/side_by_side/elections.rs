@@ -203,8 +203,8 @@ pub fn tails(size: &Size) {
     check("leases lost in a million renewals", lost as f64 * 1e6 / renewals as f64, 10.0);
 }
 
-/// Returns two numbers of requests: those with which a candidate of tenure finds and reads the
-/// newest of `epochs` epochs, and those of a candidate in Morling's scheme.
+/// Finds and reads the newest of `epochs` epochs, once as a candidate of tenure and once as a
+/// candidate in Morling's scheme. Returns the numbers of requests of the two candidates.
 fn find(epochs: u64) -> (u64, u64) {
     paused().block_on(async move {
         let scene = Scene::new(1);

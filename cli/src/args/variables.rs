@@ -131,8 +131,8 @@ fn is_off(value: &OsStr) -> bool {
     ["0", "f", "false", "n", "no", "off"].iter().any(|off| value == *off)
 }
 
-/// Returns whether the variable of this setting was set for an outer `tenure` process. The CMD of
-/// the outer process has then started this process.
+/// Returns whether the variable of this setting was set for an outer `tenure` process. If it was,
+/// this process runs inside the CMD of the outer process.
 fn is_of_the_outer_process(name: &OsStr) -> bool {
     let is_set = |name| env::var_os(name).is_some();
     OF_RUN.iter().any(|one| name == *one) && is_set(INSIDE_RUN)
@@ -285,8 +285,8 @@ mod tests {
         command().debug_assert();
     }
 
-    /// `explain` relies on this, because it computes the name of a variable from the name of the
-    /// flag.
+    /// `explain` computes the name of a variable from the name of its flag, so the two names must
+    /// correspond.
     #[test]
     fn each_variable_has_the_name_of_its_flag() {
         fn check(verb: &Command) {

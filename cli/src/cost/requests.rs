@@ -112,9 +112,9 @@ fn election(args: &CostArgs, events: &Events) -> Vec<Row> {
     ];
     if args.layout == LayoutArg::EpochFiles {
         rows.extend([
-            // Each run of the compactor first looks with a LIST for the greatest possible epoch,
-            // and then lists all epochs. If the run deletes epochs, it first reads the newest
-            // listed epoch.
+            // Each run of the compactor first sends a LIST that shows whether the greatest possible
+            // epoch exists, and then lists all epochs. A run that deletes epochs reads the newest
+            // listed epoch before the deletion.
             ("compactor", None, events.runs, [0.0, 2.0, 0.0, 0.0, 0.0]),
             ("compactor", None, events.busy, [0.0, 0.0, 1.0, 1.0, 0.0]),
             ("compactor", None, events.changes, [0.0, 0.0, 0.0, 0.0, 1.0]),
@@ -136,7 +136,8 @@ fn group(args: &CostArgs, events: &Events) -> Vec<Row> {
     let deputies = others.min(DEPUTIES as f64);
     let (deputy, member) = (Some(deputies), Some(others - deputies));
     let sessions = (members / PAGE_KEYS).ceil();
-    // A poll that lists the assignments does not read the next assignment.
+    // A normal poll tries to read the next assignment. Some polls instead send one LIST of the
+    // assignments.
     let list = [0.0, 1.0, -1.0, 0.0, 0.0];
     vec![
         // The coordinator lists the sessions at each poll, and reads each session once in each
@@ -163,9 +164,10 @@ fn group(args: &CostArgs, events: &Events) -> Vec<Row> {
         // assignment, and search for the next assignment. The members with new partitions confirm
         // the assignment.
         ("changes", None, changes * ASSIGNMENTS, [1.0, members, 2.0 * others, 0.0, 0.0]),
-        // A run of the compactor looks with a LIST for the greatest possible assignment, and lists
-        // all assignments and the sessions. Before it deletes sessions, it lists the assignments
-        // again. Each deletion follows a read of the newest assignment.
+        // A run of the compactor sends a LIST that shows whether the assignment with the greatest
+        // possible number exists, and then lists all assignments and the sessions. Before it
+        // deletes sessions, it lists the assignments again. Each deletion follows a read of the
+        // newest assignment.
         ("compactor", None, runs, [0.0, 2.0 + sessions, 0.0, 0.0, 0.0]),
         ("compactor", None, busy, [0.0, 1.0, 3.0, 3.0, 0.0]),
         ("compactor", None, changes, [0.0, 0.0, 1.0, 0.0, ASSIGNMENTS + 1.0]),

@@ -1,5 +1,5 @@
-//! Compares the sums of the table with the requests that the driver sends in hours of paused time,
-//! with deaths and compactions.
+//! Compares the sums that `tenure cost` prints with the requests that the driver sends in three
+//! hours of paused time. In each hour a process dies and the compactor runs.
 
 use std::collections::VecDeque;
 use std::future::ready;

@@ -55,8 +55,9 @@ impl GuardProcess {
         let (orders_in, orders) = io::pipe()?;
         let (reports, reports_out) = io::pipe()?;
         // In this process, all ends of the pipes close on exec, so a process that another thread
-        // starts at the same time inherits none of them. The mappings duplicate two of the ends in
-        // the standby before its exec, so only the standby inherits these two ends.
+        // starts at the same time inherits none of them. The two mappings below duplicate two of
+        // the ends in the child process before it executes the standby. So only the standby
+        // inherits these two ends.
         let pipes = Pipes { orders: 3, reports: 4 };
         let ends = [(pipes.orders, orders_in.into()), (pipes.reports, reports_out.into())];
         let ends = ends.map(|(child_fd, parent_fd)| FdMapping { parent_fd, child_fd });

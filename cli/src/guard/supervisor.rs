@@ -59,8 +59,8 @@ pub struct Supervisor {
     signals: u32,
     /// Signals that wait until the guard has answered earlier `Signal` orders.
     waiting: Vec<Signal>,
-    /// Time on the boot clock of the first check at which the guard had not answered the last
-    /// deadlines.
+    /// Time on the boot clock of the first check that found the last order with deadlines
+    /// unanswered.
     unanswered_since: Option<Duration>,
     /// Time on the boot clock of the first check that found no living descendant.
     lifeless_since: Option<Duration>,

@@ -10,11 +10,13 @@ use crate::exit::{self, Failure};
 use crate::http::{self, Reply, Sites};
 use crate::process::timer::pause;
 
-/// Bounds of the buckets in seconds, from the latency of a local directory to a request timeout.
+/// Upper bounds of the histogram buckets in seconds. They range from the latency of a request to a
+/// local directory up to long request timeouts.
 const SECONDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
-/// Bounds of the buckets as fractions of the validity. Each measured value is the part of a lease
-/// that is left when a renewal extends the lease. Below 0.25 the lease is at risk. If renewals
-/// succeed at the default interval, a third of the validity, a value is slightly below 0.67.
+/// Upper bounds of the histogram buckets as fractions of the validity. Each measured value is the
+/// part of a lease that is left when a renewal extends the lease. Below 0.25 the lease is at risk.
+/// The default renew interval is a third of the validity. If all renewals succeed at this interval,
+/// the values are slightly below 0.67.
 const RATIOS: [f64; 12] = [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 1.0];
 const IN_SECONDS: [&str; 3] =
     ["tenure_request_seconds", "tenure_renewal_seconds", "tenure_group_renewal_seconds"];

@@ -128,8 +128,8 @@ pub struct Server {
 /// The function runs on the threads of the runtime, so it must not block or hold a lock for long.
 pub type Routes = Arc<dyn Fn(&str) -> Option<Reply> + Send + Sync>;
 
-/// Returns a handler that replies to GET and HEAD as these routes do, and with 405 to other
-/// methods.
+/// Returns a handler that answers GET and HEAD with the replies of these routes. It answers other
+/// methods with 405, and unknown paths with 404.
 fn handler_of(routes: Routes) -> Handler {
     Arc::new(move |asked| {
         let known = [Method::GET, Method::HEAD].contains(&asked.method);

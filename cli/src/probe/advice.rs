@@ -65,8 +65,9 @@ fn clock_advice(skew: Skew) -> Option<Advice> {
             "leave store_clock_margin off; elections without it do not use the store's clock",
         ));
     }
-    // A difference does not harm elections, because they do not compare this machine's clock with
-    // the store's clock. A difference above about 1 s harms other uses, such as times in records.
+    // Elections work even if this machine's clock differs from the store's clock, because they do
+    // not compare these clocks. A difference above about 1 s harms other uses, such as times in
+    // records.
     (ahead.abs() - within > 1.0).then(|| {
         Advice::new(
             "clock",

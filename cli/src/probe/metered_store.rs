@@ -102,8 +102,8 @@ impl Meter {
     /// requests of the cleanup.
     pub fn new(store: Arc<dyn Store>, prefix: &str, stop: CancellationToken) -> Meter {
         let nonce = fastrand::u64(..);
-        // No slash follows the nonce, because a store in a directory would then keep an empty
-        // folder after the probe.
+        // No slash follows the nonce. With a slash, a store in a directory would create a folder,
+        // and keep the empty folder after the probe.
         let start = format!("{prefix}probe-{nonce:016x}-");
         Meter { store, start, stop, paced: AtomicBool::new(false), account: Mutex::default() }
     }

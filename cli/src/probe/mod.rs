@@ -291,8 +291,8 @@ async fn tried(
 }
 
 fn raced(races: Races, ends: Result<(), CheckFailure>) -> Result<[Finding; 2], CheckFailure> {
-    // The creates and the replaces run in the same rounds, and an error ends both, so both findings
-    // have the same result.
+    // Each round has races of creates and races of replaces, and an error ends all races. So the
+    // finding about each kind shows the error, unless its own races have found a fault.
     let seen = match ends {
         Ok(()) => None,
         Err(CheckFailure::Broken(violation)) => Some((PromiseStatus::No, violation)),

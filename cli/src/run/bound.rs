@@ -13,8 +13,8 @@ use crate::process::signals::{self, Signals};
 use crate::process::timer::pause;
 use crate::store::patience::{AT_START, patiently};
 
-/// Makes one attempt to be elected. If another candidate leads, breaks the control flow with the
-/// exit code `busy`. A signal also breaks the control flow, with the exit code for the signal.
+/// Makes one attempt to be elected. If another candidate leads, returns `Break` with the exit code
+/// `busy`. After a signal, returns `Break` with the exit code for the signal.
 pub async fn try_once(
     election: &Election,
     look_every: Duration,
@@ -46,8 +46,8 @@ pub struct Bound {
 
 /// Waits for `campaign`, which campaigns or does the work before a campaign. Returns its outcome if
 /// it completes within the bound. If the bound passes first, fails if the last request has failed
-/// or the store has never answered, and otherwise breaks the control flow with `busy`. If the
-/// campaign was writing an epoch at this time, the epoch lapses within a validity.
+/// or the store has never answered. If neither is true, returns `Break` with the exit code `busy`.
+/// An epoch that the campaign was writing when the bound passed lapses within a validity.
 pub async fn wait_at_most<T>(
     bound: Bound,
     election: &Election,

@@ -146,8 +146,8 @@ pub async fn lead(
     Ok(Outcome::Lost { why, asked_to_end, unhealthy: is_unhealthy })
 }
 
-/// Starts CMD. Breaks the control flow with an outcome if a signal arrives, or the leadership is
-/// lost, before CMD has started.
+/// Starts CMD. Returns `Break` with an outcome if a signal arrives, or the leadership is lost,
+/// before CMD has started.
 async fn start(
     job: &Job,
     environment: &[(&str, String)],
@@ -271,15 +271,16 @@ impl<E> LeadWatch<'_, E> {
         self.unhealthy = Some(why);
     }
 
-    /// Ends CMD after the loss of the leadership. If the leader was deposed, CMD gets SIGTERM, and
-    /// SIGKILL shortly before the end of the lease. After any other loss CMD is killed immediately.
+    /// Ends CMD after the loss of the leadership. If the leader was deposed without `--force`, CMD
+    /// gets SIGTERM, and SIGKILL shortly before the end of the lease. After any other loss CMD is
+    /// killed immediately.
     fn lose(&mut self, loss: &Loss) {
         self.lost = true;
         self.app = pending().boxed();
         self.job.health.enter(CandidatePhase::Ending(self.leadership.lease()));
         if let Loss::Sealed { ended: EpochEnd::Deposed, .. } = loss {
-            // After a deposition, the next leader waits for the end of the old lease, so CMD has
-            // this time to end.
+            // After a deposition without `--force`, the next leader waits for the end of the old
+            // lease. So CMD has this time to end.
             let Deadlines { term_at, .. } = Deadlines::long_past();
             let Deadlines { kill_at, .. } =
                 self.job.cmd.margins.deadlines(self.leadership.ends_at());

@@ -111,7 +111,8 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     let unused = || Arc::new(MemoryStore::new());
     election(&args, &name, data.clone(), unused(), prefix(&args.store.store)).build()?;
     if let Some(successor) = &args.successor {
-        // This election exists only because its `build` refuses a name that no candidate can have.
+        // This election is never used. Its `build` refuses a successor whose name no candidate can
+        // have.
         Election::builder(unused(), "").name(successor).build()?;
     }
     let program = args.command.first().expect("clap requires a CMD");

@@ -19,8 +19,8 @@ const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 /// the pause is two poll intervals.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Breaks the control flow with exit code 0 if this host can skip the period without a campaign. A
-/// signal also breaks it, with the exit code for the signal.
+/// Returns `Break` with exit code 0 if this host can skip the period without a campaign. After a
+/// signal, returns `Break` with the exit code for the signal.
 pub async fn look_first(
     once: Option<&OncePer>,
     signals: &mut Signals,
@@ -65,7 +65,7 @@ pub async fn lead_in_turn(
 }
 
 /// Waits for two poll intervals, so that another host can make the next attempt. A signal ends the
-/// wait, and breaks the control flow with the exit code for the signal.
+/// wait. The result is then `Break` with the exit code for the signal.
 pub async fn let_others_try(poll: Duration, signals: &mut Signals) -> ControlFlow<u8> {
     tokio::select! {
         biased;

@@ -11,8 +11,9 @@ use super::machine::{Common, OrderReply, ServedRole, Times};
 use crate::election::LeaseState;
 use crate::process::lock::lock;
 
-/// A candidate of a sidecar in one election. The task that campaigns and leads changes the role. A
-/// reply combines the role, the current lease, and the last observation of the election.
+/// The candidate that a sidecar runs in one election. The task that campaigns and leads sets the
+/// role of this candidate. A reply combines the role, the current lease, and the last observation
+/// of the election.
 #[derive(Debug)]
 pub struct Candidacy {
     pub common: Common<ElectionOrder>,
@@ -146,7 +147,7 @@ impl Candidacy {
             leads,
             at_risk,
             data: if leads.is_some() { state.data.clone() } else { Value::Null },
-            // After this candidate has given up its leadership, replies name no leader, although
+            // After this candidate has given up its leadership, replies contain no leader, although
             // the lease may still run.
             seen: seen.filter(|seen| {
                 let given_up = state.lost.as_ref().map(|lost| lost.epoch);

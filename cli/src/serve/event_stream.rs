@@ -51,8 +51,8 @@ pub fn follow<S: Machine>(
     stream::unfold(state, step).filter(|text| std::future::ready(!text.is_empty())).boxed()
 }
 
-/// Returns the stream of [`follow`] after a `retry` field. The field tells a client to reconnect
-/// one second after it loses the connection.
+/// Returns a `retry` field, followed by the stream of [`follow`]. The field tells a client to
+/// reconnect one second after it loses the connection.
 pub fn events<S: Machine>(
     source: &Arc<S>,
     next: impl FnMut(&S) -> String + Send + 'static,

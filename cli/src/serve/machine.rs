@@ -165,8 +165,8 @@ impl<O> Common<O> {
     }
 }
 
-/// An election or a group of a sidecar. Its task changes the role. A reply combines the role and
-/// the current lease.
+/// An election or a group of a sidecar. The task of the election or group sets the role of this
+/// process in it. A reply combines the role and the current lease.
 pub trait Machine: Sized + Send + Sync + 'static {
     /// An order of a client to the task.
     type Order: Send;

@@ -33,8 +33,8 @@ pub struct ElectionView {
     pub lease_remaining_ms: Option<u64>,
     /// Time until the lease of another leader lapses if that leader does not renew it.
     pub lapses_in_ms: Option<u64>,
-    /// Age of the store's last answer. At that time, the fields about another leader were
-    /// current.
+    /// Age of the store's last answer. The fields about another leader were current at the time of
+    /// this answer.
     pub store_answered_ms_ago: Option<u64>,
     pub lost: Option<LostLeadershipView>,
 }

@@ -82,7 +82,7 @@ pub async fn search(store: &Arc<dyn Store>, prefix: &str) -> Result<Search, Stor
 /// Returns `None` if the request fails, or if the store does not answer within 6 s.
 pub async fn has(store: &Arc<dyn Store>, prefix: &str, kind: FoundKind) -> Option<bool> {
     let below = below(prefix);
-    // The keys of this kind come first after `start` in the order of keys. So the first key after
+    // In the order of keys, the keys of this kind directly follow `start`. So the first key after
     // `start` shows whether an object of this kind exists.
     let start = match kind {
         FoundKind::EpochFiles => "lock-",

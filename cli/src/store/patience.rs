@@ -37,8 +37,8 @@ pub async fn on_a_thread<T: Send + 'static>(
 
 /// Maximum time for which a verb retries after temporary failures at its start.
 pub const AT_START: Duration = Duration::from_secs(10);
-/// After a refusal by the machine's metadata service, any retries continue for at least this time.
-/// The library uses the same value.
+/// If the machine's metadata service has refused a request, the retries continue for at least this
+/// time. Without retries, this value has no effect. The library uses the same value.
 pub const OF_THE_MACHINE: Duration = Duration::from_secs(60);
 /// Pause of a service before a retry after an error that an operator must correct.
 pub const AFTER_A_FAILURE: Duration = Duration::from_secs(10);

@@ -82,11 +82,11 @@ pub async fn follow(place: Place) {
     }
 }
 
-/// Observes the group until an error occurs. An assignment names dead members until a coordinator
-/// removes them, so the observer also reads the sessions. The observer reads them after each new
-/// assignment, and when the first session would lapse without a renewal. If no assignment changes,
-/// the time between two reads is about two thirds of the validity. If a member is dead, the
-/// observer reads the sessions at each poll.
+/// Observes the group until an error occurs. An assignment contains dead members until a
+/// coordinator removes them, so the observer also reads the sessions. The observer reads them after
+/// each new assignment, and when the first session would lapse without a renewal. If no assignment
+/// changes, the time between two reads is about two thirds of the validity. If a member is dead,
+/// the observer reads the sessions at each poll.
 async fn observe(
     group: &Group,
     place: &Place,

@@ -126,8 +126,8 @@ async fn a_new_process_takes_over_from_a_dead_leader() {
     }
 }
 
-/// A process that has read a seal waits for the successor named in the seal. If an attempt ended
-/// during this wait, it could never be elected.
+/// A process that has read a seal waits for the successor named in the seal. The attempt of another
+/// process must last longer than this wait. Otherwise no attempt after such a seal could succeed.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_waits_after_a_seal() {
     let scene = Scene::new(Dates::Right);

@@ -128,8 +128,8 @@ impl PeriodRecord {
             ended_at: self.ended_at,
             exit_code: self.exit_code,
         };
-        // Another program may have written a record with more periods or longer names, so both are
-        // cut here.
+        // Another program may have written a record with more periods or longer names, so this code
+        // cuts the list of periods and the names.
         let more = self.earlier.len().saturating_sub(MOST_EARLIER);
         let all = self.earlier[more..].iter().cloned().chain([newest]);
         all.map(|mut period| {
@@ -148,8 +148,8 @@ impl PeriodRecord {
         let row = |(place, period): (usize, EarlierPeriod)| {
             let length = period.period_ms.unwrap_or(self.period_ms);
             let before = previous.replace((period.start, length));
-            // The two lengths differ if `--once-per` has changed. With the longer length, this
-            // counts only periods that were certainly missed.
+            // This period and the previous one have different lengths if `--once-per` has changed.
+            // With the longer length, only periods that were certainly missed are counted.
             let missed = before
                 .map_or(0, |(start, earlier)| missed(start, period.start, length.max(earlier)));
             PeriodRow { state: state_of(period.exit_code, runs && place == newest), missed, period }

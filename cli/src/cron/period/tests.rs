@@ -83,8 +83,8 @@ fn a_host_with_a_clock_behind_skips_the_period() {
     for record in [begun(&rules, now, 1), begun(&rules, now, 1).ended(0, now)] {
         let decision = rules.decide(Some(&record), rules.period_at(behind), behind);
         assert_eq!(decision, Decision::Skip(SkipReason::Past));
-        // The two clocks differ by an hour. This is more than the rules allow, so one clock is
-        // wrong.
+        // This host's clock is an hour behind the clock of the host that wrote the record. The
+        // rules allow less, so one of the two clocks is wrong.
         let behind = now - s(HOUR);
         let decision = rules.decide(Some(&record), rules.period_at(behind), behind);
         assert_eq!(decision, Decision::Skip(SkipReason::InTheFuture));

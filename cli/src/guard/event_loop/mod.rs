@@ -304,8 +304,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
     }
 
-    /// Forwards the ordered signals. Called after the check of the deadlines, because reading all
-    /// processes takes time.
+    /// Forwards the ordered signals. Called only after the check of the deadlines, because the
+    /// search for the processes of CMD takes time.
     fn pass_signals_on(&mut self) {
         if self.signal_orders == 0 {
             return;

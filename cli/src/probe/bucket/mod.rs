@@ -20,8 +20,8 @@ pub async fn look(store: &S3Store, prefix: &str) -> (Vec<Setting>, Vec<Advice>) 
 }
 
 fn check(settings: &BucketSettings, prefix: &str) -> (Vec<Setting>, Vec<Advice>) {
-    // The beginnings of the keys to check: of epoch objects and `lock.json`, of assignments, and of
-    // sessions.
+    // Each text is the beginning of some keys. In order, these are the keys of epochs (including
+    // `lock.json`), the keys of assignments, and the keys of sessions.
     let keys = ["lock", "assignment-", "members/"].map(|key| format!("{prefix}{key}"));
     let (mut lines, mut advice) = (Vec::new(), Vec::new());
     let rules = settings.lifecycle.as_ref().map(|rules| {

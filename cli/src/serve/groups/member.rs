@@ -18,8 +18,8 @@ use crate::serve::machine::{Common, OrderReply, ServedRole, Times};
 /// without a revocation. `group run` uses the same time after CMD has ended.
 const BACK_OFF: Duration = Duration::from_secs(1);
 
-/// A member of a sidecar in one group. The task that joins changes the role. A reply combines the
-/// role and the current lease.
+/// The member that a sidecar runs in one group. The task that joins the group sets the role of this
+/// member. A reply combines the role and the current lease.
 #[derive(Debug)]
 pub struct Member {
     pub common: Common<GroupOrder>,

@@ -22,8 +22,8 @@ pub struct MemberView {
     pub session: Option<String>,
     /// Time for which this member keeps its session and its partitions if no renewal follows.
     pub lease_remaining_ms: Option<u64>,
-    /// Age of the store's last answer. At that time, the assignment that this
-    /// member knows was the newest.
+    /// Age of the store's last answer. At the time of this answer, the assignment that this member
+    /// knows was the newest.
     pub store_answered_ms_ago: Option<u64>,
     pub lost: Option<LostSessionView>,
 }
