@@ -25,7 +25,8 @@ pub enum Verdict {
     Seal { heartbeat: u64, ended: EpochEnd },
     /// The epoch is already sealed, so the order needs no write.
     Sealed(EpochEnd),
-    /// The order names another epoch, or the key of the dead process has another nonce (L8).
+    /// The order is for another epoch, or the epoch does not have the nonce of the dead process
+    /// (L8).
     NotCurrent,
     /// The record does not limit the time in which its holder may believe that it leads (O4).
     /// After a seal without `force`, a successor would wait forever, or would not wait at all.

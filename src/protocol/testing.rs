@@ -46,7 +46,8 @@ pub(super) fn sealed(nonce: u128, ended: EpochEnd) -> Answer {
     found("sealed", seen, false)
 }
 
-/// Returns the answer to a GET that shows a record with only Morling's two fields.
+/// Returns the answer to a GET that shows the record of a peer that follows Morling's post. This
+/// record has only the fields `expired` and `validity_ms`.
 pub(super) fn foreign(etag: &str, expired: bool, touched: bool) -> Answer {
     let ended = expired.then_some(EpochEnd::Unknown);
     let seen = Seen { nonce: None, heartbeat: 0, ended, reclaimable: false };

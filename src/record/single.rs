@@ -14,7 +14,7 @@ use crate::protocol::message::EpochEnd;
 #[derive(Serialize, Deserialize)]
 pub(super) struct SingleHead {
     /// End of the lease in seconds since the Unix epoch, or 0 after a release. A candidate uses
-    /// this time only if the body has only the two fields of the post.
+    /// this time only if a peer that does not use tenure wrote the body.
     expires_at: f64,
     token: u64,
     /// The same number as `token`. A peer that does not use tenure may raise `token` and copy all
@@ -45,15 +45,17 @@ pub(super) fn parse(body: &[u8]) -> Result<(Epoch, Record), BadRecord> {
     let record = if ours {
         record
     } else {
-        // The body has only the post's two fields, or a peer copied the other fields. In the scheme
-        // of the post only the holder releases a lock, so a released lock is a resignation.
+        // The body has only `expires_at` and `token`, or a peer changed these two and copied the
+        // other fields. Among such peers only the holder releases a lock, so a release is a
+        // resignation.
         Record { ended: expired.then_some(EpochEnd::Resigned), ..Record::blank() }
     };
     Ok((token, Record { expired, expires_at: Some(head.expires_at), ..record }))
 }
 
 /// Describes why a body cannot be read, without any part of the body. The message names a missing
-/// field, because the first version of the post has no token.
+/// field, because peers that follow the first version of the blog post about `If-Match` write no
+/// token.
 fn wrong(text: &str, error: &serde_json::Error) -> String {
     let missing = match serde_json::from_str(text) {
         Ok(Value::Object(fields)) => {
@@ -100,7 +102,7 @@ mod tests {
         assert_eq!(token, Epoch::FIRST);
         assert_eq!(record.expires_at, Some(1_740_151_473.206_179));
         assert_eq!((record.nonce, record.seen().ended), (None, None));
-        // In the scheme of the post, tokens may start at 0.
+        // The tokens of peers that follow the blog post may start at 0.
         assert_eq!(parse(r#"{"expires_at": 1, "token": 0}"#).unwrap().0.get(), 0);
         let released = parse(r#"{"expires_at": 0, "token": 7}"#).unwrap();
         assert_eq!(released.1.seen().ended, Some(EpochEnd::Resigned));

@@ -7,9 +7,9 @@ use super::{ETag, GetOutcome, PutOutcome, Store, StoreError};
 /// Records whether a server compares ETags with their quotes, or only without them (Ceph up to 16).
 ///
 /// A server that compares tags without quotes refuses a quoted tag even if the object has that tag.
-/// Until a replace with quotes has succeeded, [`replace`](ETagForm::replace) reads the object after
-/// a refusal. If the object still has the tag, `replace` sends the write again without the quotes.
-/// The refusal of the first write proves that it had no effect.
+/// Until a write with a quoted tag has succeeded, [`replace`](ETagForm::replace) reads the object
+/// after a refusal. If the object still has the tag, `replace` sends the write again without the
+/// quotes. The refusal of the first write proves that it had no effect.
 #[derive(Debug, Default)]
 pub(super) struct ETagForm(AtomicU8);
 

@@ -14,8 +14,8 @@ use super::timed;
 
 /// Time after which a provider is logged as slow.
 pub(super) const SLOW: Duration = Duration::from_secs(1);
-/// Additional time after which the fetch from a slow provider fails. A caller stops waiting earlier
-/// if the request that needs the fetch ends.
+/// Further wait for a provider that was logged as slow. After this wait the fetch fails. A caller
+/// stops waiting earlier if the request that needs the fetch ends.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A fetch that outlives the request that began it. Clones share its result.

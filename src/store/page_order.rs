@@ -10,8 +10,8 @@ pub fn check_order<'a>(
     page: &'a Page,
 ) -> Result<&'a str, StoreError> {
     if page.truncated && page.entries.is_empty() {
-        // This page is an error, because a store that sends an empty, truncated page for each
-        // request would never end the listing. No key is out of order, so the error is transient.
+        // If a store sent an empty, truncated page for each request, the listing would never end.
+        // So such a page is an error. No key is out of order, so the error is transient.
         let why = format!("the listing after {start:?} shows no key, although more pages follow");
         return Err(StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why));
     }

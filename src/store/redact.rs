@@ -6,7 +6,7 @@ pub(super) fn printable(text: &str) -> String {
     line.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect()
 }
 
-/// Returns the word. If the word is a URL, its user name, password and query are removed.
+/// Returns `word`. If `word` is a URL, the result omits its user name, password and query.
 pub(super) fn without_secrets(word: &str) -> String {
     let Some((scheme, rest)) = word.split_once("://") else { return word.to_owned() };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));

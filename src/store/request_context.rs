@@ -33,7 +33,7 @@ pub(super) fn is_of_a_proxy(status: u16, code: &str) -> bool {
 pub(super) const OF_A_PROXY: &str =
     "the service does not send this response: check the endpoint, and the proxy if there is one";
 
-/// One request to a store of this kind.
+/// One request to a store of the type `S`.
 pub(super) struct RequestContext<'a, S> {
     pub(super) store: &'a S,
     pub(super) verb: Verb,

@@ -60,19 +60,20 @@ thread_local! {
     static PAGES_READ_PAST: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Maximum number of pages without a key that one listing skips. A versioned bucket sends pages
-/// without keys for ranges of deleted keys. Each page covers up to 1,000 deleted keys.
+/// A listing fails after this number of pages without a key. A versioned bucket sends pages without
+/// keys for ranges of deleted keys. Each page covers up to 1,000 deleted keys.
 #[cfg(any(feature = "s3", feature = "object-store"))]
 pub(super) const EMPTY_PAGES: usize = 100;
 
-/// A listing calls this function when it skips a page, because the page has no key for the caller
-/// of the listing. Then the listing sends another request.
+/// A listing calls this function after each page that has no key for the caller. The listing then
+/// requests the next page.
 #[cfg(any(test, feature = "s3", feature = "dynamodb", feature = "object-store"))]
 pub(super) fn read_past_a_page() {
     PAGES_READ_PAST.set(PAGES_READ_PAST.get().wrapping_add(1));
 }
 
-/// Returns the result of a listing, or `None` when the listing has skipped a page.
+/// Waits until the listing ends or skips a page. Returns the result of the listing, or `None` after
+/// a skipped page.
 async fn answer_or_page<T>(
     mut listing: Pin<&mut impl Future<Output = Result<T, StoreError>>>,
 ) -> Result<Option<T>, StoreError> {

@@ -69,7 +69,8 @@ impl Meter {
         &self.keys
     }
 
-    /// Records the first campaign under this name.
+    /// Records that this process campaigns under this name, and registers the metrics of a
+    /// candidate.
     pub(crate) fn candidate(&self, name: &str, validity: Duration) {
         // Each counter is created with the value 0. If a counter were created with its first event,
         // this event would not appear as an increase.

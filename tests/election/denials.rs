@@ -28,8 +28,8 @@ async fn regression_a_waiting_candidate_survives_three_seconds_of_denials() {
             let standby = world.node("b").layout(layout).build().unwrap();
             let mut events = standby.events();
             let campaign = tokio::spawn(async move { standby.campaign().await });
-            // The store denies all requests twice, for 3 s each. A request succeeds between the two
-            // denials, so the time limit starts again.
+            // The store denies all requests twice, for 3 s each. A request succeeds between these
+            // two times, so the limit of `retry_denied` (10 s) starts again.
             for _ in 0..2 {
                 wait(secs(5)).await;
                 world.store.always(fault);

@@ -215,7 +215,7 @@ async fn a_permanent_error_is_the_last_item() {
     assert!(seen.next().await.is_none());
 }
 
-/// The validity of the leader and of the observer may differ.
+/// The leader and the observer may have different settings for the validity.
 #[tokio::test(start_paused = true)]
 async fn an_observer_polls_at_the_default_interval_of_the_leader() {
     for (leader, own, polls) in [

@@ -38,8 +38,8 @@ async fn regression_the_driver_cancels_work_that_never_yields() {
         let mut events = lead.events();
         let run = lead.run(async |_, cancelled| {
             store.always(fault);
-            // The plain token does not depend on the lease. So only the driver can cancel the
-            // token.
+            // Unlike `cancelled.is_cancelled`, this token does not check the lease by the clock. So
+            // only the driver can cancel the token.
             let token = cancelled.token();
             spin_until(|| token.is_cancelled()) && spin_until(|| cancelled.is_cancelled())
         });

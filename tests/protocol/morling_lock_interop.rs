@@ -16,7 +16,7 @@ fn morling(world: &World) -> MorlingNode {
     MorlingNode { store, prefix: "app/", validity: VALIDITY, clock: Arc::new(world.clock.clone()) }
 }
 
-/// Tries periodically to lock, as the post describes.
+/// Tries to lock at the interval `every` until it succeeds, as Morling's post describes.
 async fn lock(node: &MorlingNode, every: Duration) -> Lock {
     loop {
         if let Some(lock) = node.try_lock().await {
@@ -159,7 +159,8 @@ async fn regression_a_read_of_the_leader_does_not_stop_a_campaign() {
             "observe" => drop(observation.next().await.expect("a state").unwrap()),
             _ => {}
         }
-        // Both unsealed epochs must lapse, one after the other, before the candidate is elected.
+        // Epochs 1 and 2 are unsealed. Both must lapse, one after the other, before the candidate
+        // is elected.
         let (took, lead) = timed(campaign).await;
         assert_eq!(lead.unwrap().epoch().get(), second.epoch + 1, "{asked}");
         assert!(took < TAKEOVER * 2, "{asked}: {took:?}");

@@ -304,8 +304,8 @@ async fn regression_a_bucket_without_etags_is_refused() {
     assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
 }
 
-// In the following tests, this server also sends answers of Azure. The clients for both services
-// turn answers into errors in the same way.
+// In the following tests, this server also sends error responses that only Azure sends. The client
+// for Cloud Storage converts these responses to errors in the same way as the client for Azure.
 
 /// Another program may hold a lease of Azure on a blob. Azure then refuses the writes of all other
 /// programs. Before the fix, the store treated this refusal as a lost race, so the candidate always

@@ -14,7 +14,7 @@ use tenure_testkit::morling_lock::{Lock, MorlingNode};
 use tenure_testkit::s3_server::{BUCKET, S3Server};
 use tenure_testkit::time::{millis, secs, wait, within};
 
-/// Tries to lock at this interval, as the post describes.
+/// Tries to lock at the interval `every` until it succeeds, as Morling's post describes.
 async fn lock(node: &MorlingNode, every: Duration) -> Lock {
     loop {
         if let Some(lock) = node.try_lock().await {

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use tenure::store::{CloudKind, S3Options, StoreErrorKind, StorePlace, StoreUrl, open};
 
-/// The place that a URL names, in a form that the tests can compare. It has the kind of the
-/// service, because a service cannot be compared.
+/// The place that a URL names, in a form that the tests can compare. Services cannot be compared,
+/// so this value has only the kind of the service.
 #[derive(Debug, PartialEq)]
 enum Named {
     In(CloudKind, String, String, S3Options),

@@ -12,10 +12,10 @@ use tenure_testkit::properties::cases;
 /// One event in a random sequence of events.
 #[derive(Debug, Clone)]
 enum Deed {
-    /// A candidate creates an epoch. Its number is `beyond` above the newest epoch that no restore
-    /// holds.
+    /// A candidate creates epoch N + `beyond`. N is the newest epoch that no restore holds.
     Create { beyond: u64 },
-    /// A candidate resumes after a pause, and its late create makes a compacted epoch again.
+    /// A candidate resumes after a pause. Its late create takes effect, although a compactor has
+    /// already deleted this epoch.
     CreateAgain { which: prop::sample::Index },
     /// A compactor lists its next page, which has at most `page` epochs.
     List { compactor: usize, page: usize },
@@ -23,7 +23,7 @@ enum Deed {
     /// out the same deletion again later.
     Delete { compactor: usize, which: prop::sample::Index, again: bool },
     /// If a restore holds an epoch, the restore seals this epoch. If no restore holds an epoch, a
-    /// restore creates and holds one. Its number is `beyond` above the newest epoch.
+    /// restore creates and holds epoch N + `beyond`. N is the newest epoch.
     Restore { beyond: u64 },
     /// A compactor is killed and starts again. The store may still carry out its earlier deletions.
     Restart { compactor: usize },

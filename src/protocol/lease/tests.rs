@@ -129,8 +129,8 @@ fn the_stores_dates_lapse_a_lease_only_beyond_the_margin() {
 }
 
 /// Before the fix, the takeover delay counted from the moment at which the candidate first saw the
-/// record. So after a longer time of polling, the candidate took over without a delay as soon as a
-/// poll showed the end of the lease.
+/// record. So if the candidate had polled for longer than the delay, it took over as soon as a poll
+/// showed the end of the lease.
 #[test]
 fn regression_a_delay_counts_from_the_answer_that_shows_the_lapse() {
     let sighting = sighting(1, 7, "a", None);

@@ -82,7 +82,7 @@ struct Attempts {
     nonces: Vec<Nonce>,
 }
 
-/// After this number of attempts that left the version in the store unchanged, the candidate starts
+/// If the store still has the same version after this number of attempts, the candidate starts
 /// again.
 const MAX_ATTEMPTS: usize = 16;
 
@@ -242,7 +242,7 @@ impl SingleCandidate {
         }
         let unchanged = attempts.over.as_ref() == Some(&now.etag);
         let state = match unchanged {
-            // The object is unchanged, but an earlier attempt may still take effect. In this case
+            // The object is unchanged, but an earlier attempt may still take effect. If it does,
             // the store refuses the next attempt.
             true if attempts.nonces.len() < MAX_ATTEMPTS => {
                 SingleState::NeedNonce { attempts }.paused()
@@ -286,7 +286,7 @@ impl SingleCandidate {
             None => SingleState::Follow { sighting },
             Some(EpochEnd::Resigned) => take(&sighting),
             Some(_) if sighting.seen.is_waited_for() => SingleState::Deposed { sighting },
-            // If a sealed body has only the post's two fields, its holder has released the lock,
+            // If a sealed body has only `expires_at` and `token`, its holder has released the lock,
             // and no operator has deposed the holder (SO4).
             Some(ended) if ended != EpochEnd::Lapsed => take(&sighting),
             Some(_) => self.take_over(sighting),

@@ -14,7 +14,7 @@ pub(super) struct ErrorResponse {
     pub(super) status: u16,
     pub(super) code: String,
     pub(super) message: String,
-    /// True if the body has tags, but no code of the service.
+    /// True if the body starts with markup (`<`), but has no error code of the service.
     pub(super) is_web_page: bool,
 }
 

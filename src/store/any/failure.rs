@@ -177,8 +177,8 @@ pub(super) fn missing_key(error: &Error) -> bool {
         && !is_web_page(answer.as_ref())
 }
 
-/// Returns true if a proxy may have sent this response: the services describe a missing key in XML
-/// with a code.
+/// Returns true if a proxy may have sent this response. A response of the service itself about a
+/// missing key is XML with an error code.
 fn is_web_page(answer: Option<&ErrorResponse>) -> bool {
     answer.is_some_and(|answer| answer.is_web_page)
 }

@@ -90,8 +90,8 @@ impl AnyObjectStore {
     }
 }
 
-/// Returns the custom server that the client would use, for messages. The client's own messages
-/// omit this server.
+/// Returns the custom server that the client would use, or `None`. The store's messages name this
+/// server, because the client's own messages omit it.
 fn base_url(builder: &GoogleCloudStorageBuilder) -> Option<String> {
     let of = |key| setting(builder, key);
     let of_key = || {

@@ -54,9 +54,9 @@ mod token;
 ///
 /// **Cost.** Each call is one request, with three exceptions. A deletion sends one request for each
 /// key on Cloud Storage, and one for each 250 keys elsewhere. A listing reads pages of the client
-/// until it has up to 1,000 keys. With your own client, a refused replacement may cost one more
-/// read, until a replacement has succeeded. Cloud Storage limits the writes of one object to about
-/// one a second, so use a validity of at least 5 s.
+/// until it has up to 1,000 keys. With your own client, until a replacement has succeeded, each
+/// refused replacement may cost one more read, and after this read one more write. Cloud Storage
+/// limits the writes of one object to about one a second, so use a validity of at least 5 s.
 ///
 /// **The store's clock.** The interface of object_store omits the dates of responses, so this store
 /// uses the newest `last_modified` that it has seen. This time is never ahead of the store's clock.
@@ -107,8 +107,8 @@ struct ServedAt(DateTime<Utc>);
 impl AnyObjectStore {
     /// Wraps an object store for elections.
     ///
-    /// This function tests whether the client can replace an object conditionally. It requests the
-    /// replacement of an object with a new key, without a version to compare. The clients of the
+    /// This function tests whether the client can replace an object conditionally. It requests a
+    /// replacement for a key that no object has, without a version to compare. The clients of the
     /// crate object_store refuse this replacement, and send no request. A client without
     /// conditional replacement reports that it lacks this feature.
     ///
@@ -293,8 +293,9 @@ impl Store for AnyObjectStore {
         }
     }
 
-    /// Sends one GET. On Cloud Storage the ETag depends only on the content. So this ETag does not
-    /// show that an object was deleted and created again with the same body.
+    /// Sends one GET. With `unless`, its condition compares only the ETag, which on Cloud Storage
+    /// depends only on the content. So this method returns `NotModified` even if the object was
+    /// deleted and created again with the same body.
     async fn get(
         &self,
         key: &str,

@@ -109,7 +109,7 @@ pub(in crate::store) fn code<E: ProvideErrorMetadata>(
     answered(error)?.1
 }
 
-/// Returns the status, the code, the note and the service's message as one text.
+/// Returns one text: the status, the service's code, `note`, and the service's message.
 pub(in crate::store) fn reason<E: ProvideErrorMetadata>(
     answer: &ServiceError<E, HttpResponse>,
     note: &str,

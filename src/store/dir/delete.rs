@@ -62,8 +62,8 @@ fn delete_in(
     // Without the lock, a concurrent replace could undo the deletion with its rename.
     let work = work_folder(root)?;
     let locked = Locked::alone(&work)?;
-    // The mark is read before the first removal, because an error of this read states that the
-    // deletion had no effect.
+    // This read of the mark (module `unsynced`) comes before the first removal, because its error
+    // states that the deletion had no effect.
     let marked = unsynced::marked(root)?;
     let (mut chain, missing) = FolderChain::as_far_as_there(root, path)?;
     let (mut failed, mut is_removed) = (Vec::new(), false);
@@ -78,8 +78,9 @@ fn delete_in(
     // The sync is needed even if the folder is missing, because the process that removed the folder
     // may have died before its own sync.
     chain.sync()?;
-    // A create or a replace first writes a marked object again. A deletion does not: on a full disk
-    // that write would fail, and the deletion could not free space.
+    // If an object has the mark, a create or a replace first writes this object again. A deletion
+    // does not: on a full disk that write would fail, and the deletion could not free space. It
+    // removes the mark if it has deleted the marked object.
     if let Some(marked) = marked
         && keys.iter().any(|key| **key == marked)
         && !failed.iter().any(|(key, _)| *key == marked)

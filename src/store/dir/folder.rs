@@ -26,7 +26,7 @@ use crate::store::{Determinacy, StoreError, StoreErrorKind};
 const FOLDER_FLAGS: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
-/// Permissions that a group's store adds to its folders. New files get the group of the folder.
+/// Permissions of the folders in a store for a group. New files get the group of the folder.
 const GROUP_FOLDER: u32 = 0o2770;
 const GROUP_FILE: u32 = 0o660;
 

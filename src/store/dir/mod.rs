@@ -258,8 +258,8 @@ fn get(
     max_len: usize,
 ) -> Result<GetOutcome, StoreError> {
     let root = Folder::root(root)?;
-    // A write replaces the whole file of an object and never changes the file, so an open file is
-    // complete.
+    // A write never changes a file: it renames a new file to the name of the object. So an open
+    // file is complete.
     let Some(file) = unsynced::open(&root, key)? else {
         return Ok(GetOutcome::NotFound);
     };

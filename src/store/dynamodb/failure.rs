@@ -187,8 +187,8 @@ mod tests {
         ] {
             let (meant, determinacy, advice) =
                 RequestContext::new(&store, Verb::Create, "a/b").meaning(status, code, said);
-            // A proxy that sends this response may have forwarded the request before, so the write
-            // may have taken effect.
+            // A proxy may forward the request and then send this response, so the write may have
+            // taken effect.
             let expected = match kind {
                 NoSuchStore => Determinacy::Indeterminate,
                 _ => Determinacy::Determinate,

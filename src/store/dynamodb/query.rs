@@ -12,8 +12,8 @@ use crate::store::aws::CallInterceptor;
 use crate::store::request_context::{RequestContext, Verb};
 use crate::store::{Page, StoreError, read_past_a_page};
 
-/// Maximum number of pages without an item that a listing skips. DynamoDB sends at most one page
-/// without an item, after a page that ended with the last item.
+/// A listing fails after this number of pages without an item. DynamoDB sends at most one such
+/// page, after a page that ended with the last item.
 const EMPTY_PAGES: usize = 10;
 
 impl DynamoStore {

@@ -58,7 +58,8 @@ impl DynamoStore {
     }
 
     /// Checks the table before its first use. If the permission to describe the table is missing,
-    /// this function accepts the table. Then a wrong table causes the error of a later request.
+    /// this function accepts the table. If the keys of this table are wrong, a later request
+    /// returns an error.
     pub(super) async fn look_at_table(&self) -> Result<(), StoreError> {
         let look = || async {
             match self.describe_table().await {

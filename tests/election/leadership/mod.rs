@@ -307,7 +307,7 @@ async fn several_tasks_can_wait_for_one_loss() {
             })
         })
         .collect();
-    // This future of `lost` is dropped after 1 s. The other tasks continue to wait.
+    // This call of `lost` is cancelled after 1 s. The three tasks above continue to wait.
     assert!(within(secs(1), lead.lost()).await.is_none());
     world.seal(1, "deposed").await;
     for task in waiting {

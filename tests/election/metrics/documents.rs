@@ -101,7 +101,7 @@ pub fn compare(scrapes: &[Scrape], of_the_package: impl Fn(&str) -> bool) {
     }
 }
 
-/// Returns the metrics that a text names, with their suffixes.
+/// Returns the names of metrics in a text, unchanged: a suffix such as `_bucket` is kept.
 fn named(text: &str) -> BTreeSet<String> {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = text.split(|c| !part(c));

@@ -196,7 +196,7 @@ async fn an_incomplete_file_of_a_killed_process_is_ignored_and_removed() {
     fs::write(&fresh, "").expect("torn");
     let modified = fs::metadata(&fresh).and_then(|it| it.modified()).expect("a date");
     let hour = Duration::from_secs(3_700);
-    // The clock of the second process was ahead.
+    // The second file has a date in the future, as if the clock of its process was ahead.
     for (name, date) in [("tmp-2-2-2", modified - hour), ("tmp-3-3-3", modified + hour)] {
         let path = dir.path().join(".tenure").join(name);
         fs::write(&path, "{\"tenure_dir\":1,\"wri").expect("torn");
@@ -220,7 +220,7 @@ async fn an_incomplete_file_of_a_killed_process_is_ignored_and_removed() {
 async fn regression_deletions_do_not_fail_writers_in_their_folder() {
     let (dir, store) = store();
     let rounds = |writer: usize| {
-        // Each store value has a separate root, like the store of another process.
+        // Each store value has a separate thread lock, like the store of another process.
         let store = DirStore::open(dir.path()).expect("opened");
         tokio::spawn(async move {
             for round in 0..25 {
@@ -242,8 +242,8 @@ async fn regression_deletions_do_not_fail_writers_in_their_folder() {
     assert_eq!(keys_of(&store, "").await, [""; 0]);
 }
 
-/// Each store value has a separate root, like the store of another process. Each store value tries
-/// to create the lock file of the new directory.
+/// Each store value has a separate thread lock, like the store of another process. Each store value
+/// tries to create the lock file of the new directory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_the_first_writers_wins() {
     for round in 0..40 {

@@ -152,9 +152,9 @@ async fn a_web_page_among_other_answers_is_unknown() {
         .await;
 }
 
-/// Before the fix, a response without a body counted as a write that took effect, as a missing item
-/// and as an empty listing. A leader could then keep a lease that it had not renewed, and a
-/// candidate could be granted an epoch below a greater one.
+/// Before the fix, a response without a body counted as a success: a write seemed to take effect,
+/// an item seemed to be missing, and a listing seemed to be empty. A leader could then keep a lease
+/// that it had not renewed, and a candidate could be granted an epoch below a greater one.
 #[tokio::test]
 async fn regression_an_empty_response_proves_nothing() {
     let words = "the response broke off or is invalid";

@@ -48,7 +48,7 @@ impl Lists {
         Layered(Lists { inner: MemoryStore::new(), way, before: Mutex::default() })
     }
 
-    /// Converts a tag of the inner store to the tag that reads and writes of this store return.
+    /// Returns the tag that reads and writes of this store return for a tag of the inner store.
     fn shown(&self, etag: ETag) -> ETag {
         match self.way {
             Way::OneNameOfTwo => ETag::new(format!("{etag}|17")),
@@ -57,8 +57,7 @@ impl Lists {
         }
     }
 
-    /// Converts a tag that reads and writes of this store have returned to the tag of the inner
-    /// store.
+    /// Returns the inner store's tag for a tag that a read or a write of this store has returned.
     fn of_shown(&self, etag: &ETag) -> ETag {
         let (tag, version) = etag.as_str().split_once('|').unwrap_or((etag.as_str(), ""));
         ETag::new(if self.way == Way::OneNameThatStays { version } else { tag })

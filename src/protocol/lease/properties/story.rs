@@ -87,8 +87,9 @@ pub(super) fn story(beyond_the_drift: bool) -> impl Strategy<Value = Story> {
     let way = prop_oneof![Just(0), 0..1_000_u32, 0..400_000_u32];
     let rates = (500_000..2_000_000_u64, 0..=MAX_DRIFT_PPM, 0..=1_000_000_u64);
     let rates = rates.prop_map(move |(leader, drift, share)| {
-        // The observer's clock runs faster than the leader's clock by at most the drift. In half of
-        // the stories, the observer's clock has the greatest rate that the drift allows.
+        // Unless `beyond_the_drift` is true, the observer's clock runs faster than the leader's
+        // clock by at most the drift. In half of these stories, it has the greatest rate that the
+        // drift allows.
         let fastest = leader * (1_000_000 + u64::from(drift)) / 1_000_000;
         let observer = match share {
             _ if beyond_the_drift => fastest + fastest / 10,

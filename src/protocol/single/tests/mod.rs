@@ -14,8 +14,8 @@ fn n(bits: u128) -> Nonce {
     Nonce::from_bits(bits)
 }
 
-/// Returns the answer to a GET of the object. With nonce 0, the body has only the two fields of the
-/// If-Match post.
+/// Returns the answer to a GET of the object. With nonce 0, the body has only the fields
+/// `expires_at` and `token`.
 fn lock(epoch: u64, nonce: u128, heartbeat: u64, etag: &str, ended: Option<EpochEnd>) -> Answer {
     let nonce = (nonce != 0).then(|| n(nonce));
     let seen = Seen { nonce, heartbeat, ended, reclaimable: false };
@@ -283,7 +283,7 @@ fn the_takeover_delay_follows_a_lapse_and_not_a_release() {
     let mut play = SinglePlay::new(rules, None);
     play.looks(released(4, "r"));
     play.takes(5, "r", 1, 1, done("c"));
-    // A peer that knows only the fields of the If-Match post has released the lock.
+    // A peer that writes only the fields `expires_at` and `token` has released the lock.
     let mut play = SinglePlay::new(rules, None);
     play.looks(lock(4, 0, 0, "r", Some(EpochEnd::Unknown)));
     play.takes(5, "r", 1, 1, done("c"));

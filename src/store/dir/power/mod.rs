@@ -233,7 +233,8 @@ fn a_deletion_does_not_settle_another_object() {
     scene.is_on_the_disk("a", "it was read");
 }
 
-/// Earlier versions wrote the mark as a file, and the present version writes it as a link.
+/// The mark of a possibly lost object was a file in earlier versions, and is a link to the object's
+/// key in the present version. A file, or a link to an invalid key, names no object.
 #[test]
 fn a_mark_without_a_key_is_removed() {
     let scene = Scene::new();
@@ -283,7 +284,7 @@ fn regression_an_object_is_hidden_until_its_sync_ends() {
     let scene = Scene::new();
     let (reached, at_sync) = channel();
     let (go_on, told) = channel::<()>();
-    // A second root simulates another process.
+    // A second root has a separate thread lock, like another process.
     let root = Root::new(scene.root.path.clone(), Access::Owner);
     let writer = std::thread::spawn(move || {
         let dir = tempfile::tempdir().expect("a temporary directory");
@@ -305,7 +306,7 @@ fn regression_an_object_is_hidden_until_its_sync_ends() {
     assert!(matches!(scene.get("a"), Ok(GetOutcome::Found(_))));
 }
 
-/// Returns the number of objects with a mark, which says that they are possibly not on the disk.
+/// Returns the number of marks, 0 or 1. A mark names an object that is possibly not on the disk.
 fn marks(scene: &Scene) -> usize {
     let work = scene.dir.path().join(".tenure");
     let files = if work.exists() { children(&work).1 } else { Vec::new() };
@@ -313,8 +314,8 @@ fn marks(scene: &Scene) -> usize {
     files.iter().filter(marked).count()
 }
 
-/// Syncs fail and processes die at random. Each object that a call has returned must survive a
-/// power loss directly after the response.
+/// Syncs fail and processes die at random. If a call returns an object, a power loss directly after
+/// the call must not undo this object.
 #[test]
 fn each_result_survives_a_power_loss() {
     const KEYS: [&str; 4] = ["a", "app/b", "app/deep/c", "app/deep/d"];
