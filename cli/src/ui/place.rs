@@ -41,7 +41,7 @@ struct StoreCard<'a> {
     error: Option<String>,
     followed: usize,
     not_followed: usize,
-    /// The names of the first elections, groups and jobs that the page does not follow.
+    /// The names of elections, groups and jobs that the page does not follow, at most `MOST_NAMED`.
     others: Vec<String>,
     /// False if the search ended at its maximum number of LISTs.
     complete: bool,
@@ -53,8 +53,8 @@ pub struct Place {
     pub board: Arc<Board>,
     pub store: Arc<dyn Store>,
     pub prefix: String,
-    /// Name of the election, group or job for people. The name is the URL of the store, and the
-    /// prefix.
+    /// Name that the page shows. It consists of the URL of the store and the prefix of the
+    /// election, group or job.
     pub name: String,
     /// Key of the card on the board.
     pub id: String,
@@ -130,7 +130,8 @@ pub async fn follow(
 }
 
 /// Waits until the directory of the store is deleted. Waits forever if the store is no directory. A
-/// check of a directory costs no request, so the page shows the deletion before the next search.
+/// check of a directory costs no request, so it repeats at the poll interval, and the page shows
+/// the deletion before the next search.
 async fn vanished(url: &StoreUrl, poll: Duration) {
     let url::Place::Dir { path, .. } = url.place() else { return std::future::pending().await };
     loop {
@@ -142,7 +143,7 @@ async fn vanished(url: &StoreUrl, poll: Duration) {
     }
 }
 
-/// Returns the URL of an election, a group or a job, escaped for people.
+/// Returns the URL of an election, a group or a job, escaped for the page.
 fn name_of(url: &str, searched: &str, prefix: &str) -> String {
     let searched = searched.trim_end_matches('/');
     let rest = prefix.strip_prefix(searched).unwrap_or(prefix).trim_start_matches('/');
@@ -210,8 +211,8 @@ impl Drop for ShownCard {
     }
 }
 
-/// Follows one election, group or job. A follower that panics is started again. The slot is free
-/// again after the end of this task.
+/// Follows one election, group or job, and starts again after a panic. The end of this task returns
+/// the permit `_slot`, and then another election, group or job can be followed.
 async fn follow_place(kind: FoundKind, place: Place, _slot: OwnedSemaphorePermit) {
     let _card = ShownCard { board: Arc::clone(&place.board), id: place.id.clone() };
     loop {

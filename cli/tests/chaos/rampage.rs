@@ -132,7 +132,7 @@ impl<D: Copy + Debug> Rampage<D> {
     }
 
     /// Prints the faults and the result of the check. Fails if a rule is broken, or if a kind of
-    /// fault met no request.
+    /// fault affected no request.
     pub fn end(
         self,
         run: Run,

@@ -117,7 +117,8 @@ impl Watch {
         }
         let beats = |record: &Value| record["heartbeat"].as_u64().unwrap_or_default();
         let writes = beats(&record).saturating_sub(beats(&epoch.record));
-        // A seal also raises the heartbeat by one, so a seal alone is not a renewal.
+        // A seal also raises the heartbeat by one. So if the epoch was sealed since the last poll,
+        // a heartbeat that rose by only one shows no renewal.
         if writes > u64::from(expired(&record) && !expired(&epoch.record)) {
             epoch.renewed.push(Seen { from_ns: epoch.looked_ns, until_ns: seen_ns });
         }

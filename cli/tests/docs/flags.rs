@@ -23,7 +23,7 @@ static HELP: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
 /// Pages that may name removed flags and verbs.
 const HISTORY: [&str; 1] = ["CHANGELOG.md"];
 
-/// The pages name these options of `cargo` and of its test programs outside of a command.
+/// Options of `cargo` and of its test programs. The pages may name them without a command.
 const CARGO_OPTIONS: [&str; 10] = [
     "--all-features",
     "--example",

@@ -81,7 +81,8 @@ fn rust(page: &Page, block: &Block) -> Result<(), String> {
     Err(format!("no lib.rs includes {}, so its blocks are never compiled", page.path.display()))
 }
 
-/// Checks each list of words in this YAML that is a command line of `tenure`.
+/// Searches this YAML for lists of words that are command lines of `tenure`, and checks each of
+/// them.
 fn command_lines(yaml: &Yaml) -> Result<(), String> {
     if let Some(mapping) = yaml.as_mapping() {
         return mapping.values().try_for_each(command_lines);

@@ -177,9 +177,9 @@ fn agree(expected: &[String], said: &[String]) -> bool {
     }
 }
 
-/// Returns whether the output matches the expected line. The parts of the line between `…` must
-/// occur in the output in this order. The first part must be at the start, and the last part at the
-/// end.
+/// Returns whether the output matches the expected line. Each `…` in the line matches any text. So
+/// the parts that `…` separates must occur in the output in the same order. The first part must be
+/// at the start of the output, and the last part at the end.
 fn alike(expected: &str, said: &str) -> bool {
     let Some((start, rest)) = expected.split_once('…') else { return expected == said };
     let Some(mut said) = said.strip_prefix(start) else { return false };

@@ -117,7 +117,8 @@ impl Generations {
 }
 
 /// Returns the key after which the listing continues. If `after` is an epoch, the listing skips all
-/// keys of this epoch: they have a slash after the epoch, and `0` is the next character in ASCII.
+/// keys of this epoch. These keys have a slash after the epoch, and the returned key has `0` there,
+/// which follows the slash in ASCII.
 fn start(prefix: &str, after: &After) -> String {
     match after {
         After::Number(number) => format!("{prefix}{number:010}0"),

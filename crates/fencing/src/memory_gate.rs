@@ -74,7 +74,7 @@ impl Gate {
         Gate::default()
     }
 
-    /// Admits the token, and remembers it, if it is not lower than the greatest token seen.
+    /// Admits and remembers the token, unless the gate has seen a greater token.
     ///
     /// # Errors
     ///

@@ -3,7 +3,7 @@
 //! If the newest assignment names a member whose session is missing, a coordinator waits as long as
 //! the session may be valid, because the member may be alive (R1). So the compactor keeps the
 //! sessions that the newest assignment names. It reads this assignment after the sessions. It also
-//! keeps the sessions that have seen a greater assignment, which was deleted (D7).
+//! keeps the sessions that have seen an assignment above the newest: that one was deleted (D7).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -29,9 +29,9 @@ const AT_ONCE: usize = 16;
 
 /// Deletes superseded assignments and ended sessions of one group.
 ///
-/// First it deletes superseded assignments, by the rules of [`Compactor`] for epochs. Then it
-/// deletes each session that has ended, is older than the least age and is not named by the newest
-/// assignment. Sessions without a date stay, unless the least age is 0.
+/// First it deletes superseded assignments, as a [`Compactor`] deletes epochs. Then it deletes each
+/// session that has ended, is older than the least age ([`min_age`](CompactorBuilder::min_age)) and
+/// is not named by the newest assignment. Unless this age is 0, sessions without a date stay.
 ///
 /// Cost: the requests of a [`Compactor`], a LIST for every 1,000 sessions, and a GET for each
 /// session older than the least age. Each LIST that shows ended sessions costs a LIST, a GET and a

@@ -100,8 +100,8 @@ impl Backend {
         Backend::on(runtime, Kind::Environment(proxies), store, environment::prefix("chaos"))
     }
 
-    /// Returns the backend for a group. The test watches the objects of the group. If the backend
-    /// is a server, each member uses a separate proxy.
+    /// Makes this the backend of a group: the test watches the assignments, and faults affect the
+    /// keys of groups. If the backend is a server, each member uses a separate proxy.
     pub fn of_group(mut self, members: usize) -> Backend {
         self.numbered = "assignment-";
         self.faulted = &[("/assignment-", 3), ("/members/", 5), ("", 12)];

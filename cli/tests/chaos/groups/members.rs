@@ -20,7 +20,8 @@ use crate::rampage::Victims;
 /// a member that cannot join, fails the test.
 const EXPECTED: [i32; 4] = [0, 128 + 9, 128 + 15, 69];
 
-/// Number of members into which the test injects no fault at any time.
+/// The test injects a fault into a member only while more than this number of members own a
+/// partition and have no injected fault.
 const LEFT_ALONE: usize = 2;
 
 pub struct Members {

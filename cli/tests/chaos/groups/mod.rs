@@ -67,8 +67,8 @@ fn broken_workers_that_do_not_fence() {
     let run = Run::begin(&backend, 0);
     let stalls = Stalls::watch();
     let mut members = Members::start(&run.folder, &backend, true);
-    // After a takeover, a suspended owner continues to write only if it had begun to write before.
-    // So the test waits until each partition is written to.
+    // A suspended owner that continues after a takeover writes only if it had begun to write before
+    // it was suspended. So the test waits until each partition is written to.
     wait_for(&mut members, &mut backend, "no partition is written to", |members| {
         members.share_all(MEMBERS) && all_written_to(members, 0)
     });

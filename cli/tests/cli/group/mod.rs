@@ -103,7 +103,7 @@ impl Scene {
     }
 
     /// Drops the member. The assignment still names this member as the owner of its partitions,
-    /// because no other member plans.
+    /// because no other member exists that could write a new assignment.
     fn lose_the_member(&mut self) {
         let _inside = self.runtime.enter();
         drop(self.membership.take());

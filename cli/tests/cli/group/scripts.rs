@@ -82,8 +82,8 @@ fn lines(scene: &Scene) -> Vec<String> {
 fn cmd_runs_for_the_newest_change_of_each_partition() {
     let mut scene = Scene::new("w\u{202e}1", 3);
     work(&mut scene);
-    // The first run of CMD lasts until the file `go` exists. So CMD gets the changes of this time
-    // only after its first run.
+    // The first run of CMD lasts until the file `go` exists. Changes of the group during this run
+    // start CMD again only after the run has ended.
     let command = "read -r line; until test -e \"$DIR/go\"; do sleep 0.05; done
         printf '%s|%s|%s|%s|%s\\n' \"$TENURE_STATE\" \"$TENURE_PARTITION\" \"$TENURE_EPOCH\" \
             \"$TENURE_OWNER\" \"$line\" >>\"$DIR/log\"";

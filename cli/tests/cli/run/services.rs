@@ -11,8 +11,8 @@ use crate::TENURE;
 use crate::serve::client::{address_after, ask_at};
 use crate::store::s3::{STORE, with};
 
-/// Temporary answers of a store. A store may give them during a change of a policy, a rotation of
-/// keys or a correction of a clock, or before the bucket exists.
+/// Errors that a store may return temporarily: during a change of a policy, a rotation of keys or a
+/// correction of a clock, or before the bucket exists.
 const PASSING: [ServerFault; 4] = [
     ServerFault::AccessDenied,
     ServerFault::Answer(403, "InvalidAccessKeyId"),

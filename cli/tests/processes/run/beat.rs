@@ -62,9 +62,9 @@ impl Beat {
 /// of the command's files.
 pub const BEATS: &str = "TENURE_TEST_BEATS";
 
-/// The command. The command writes beats to two logs until it is killed. The log `beats` accepts
-/// all beats. The log `fenced` accepts only beats of the greatest epoch so far. The command writes
-/// refused beats to the log `refused`.
+/// Acts as the command of a leader: writes beats until the process is killed. Each beat goes to the
+/// log `beats`, and also to the log `fenced` or `refused`. If `fenced` has a beat of a greater
+/// epoch, it refuses the beat, and the command writes the beat to `refused`.
 pub fn beat(dir: OsString) {
     let dir = Path::new(&dir);
     let variable = |name| std::env::var(name).expect("tenure sets the variable");

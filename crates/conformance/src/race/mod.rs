@@ -27,12 +27,12 @@ use super::check_scope::{self, CheckFailure, Checked};
 pub const WRITERS: usize = 32;
 /// Number of keys in a round of [`Shape::Overlapping`]. Each key has one long write.
 const OVERLAPPED: usize = 2;
-/// Number of rounds of creates, or of replaces, in a batch. All its objects exist at the same time.
+/// Number of rounds of creates, or of replaces, whose objects exist at the same time.
 const BATCH: u32 = 20;
 /// Minimum number of rounds of each kind, even after the caller stops the races.
 const FEWEST: u32 = 2;
-/// Maximum length of a long body, in bytes. Servers keep bodies of up to 5 MiB in memory. They
-/// write a longer body to a file after they check the condition and before they commit the write.
+/// Maximum length of a long body, in bytes. Some servers keep bodies of up to 5 MiB in memory, and
+/// write a longer body to a file between the check of the condition and the commit.
 pub const LONGEST: usize = 5 << 20;
 /// Minimum length of a long body, in bytes. It exceeds `MAX_READ`.
 const SHORTEST: usize = 160 << 10;
@@ -72,7 +72,7 @@ pub struct Races {
     listings: bool,
     /// Length of the long bodies, in bytes. `None` if the store accepts no long body.
     pub long: Option<usize>,
-    /// Shortest duration of a long write so far. Short writes at the same time delay a long write.
+    /// Shortest duration of a long write so far, which short writes have delayed the least.
     took: Duration,
     /// Delay of the next short writes, as a fraction of `took`.
     part: f64,

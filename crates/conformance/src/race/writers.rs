@@ -61,8 +61,8 @@ pub(super) async fn write_all(
     answered.collect()
 }
 
-/// Waits with a precision of microseconds. A timer alone would wake the tasks up to a millisecond
-/// late, and at different times.
+/// Waits with a precision of microseconds. With a timer alone, the tasks would start late, by at
+/// most a millisecond, and at different times.
 async fn wait_until(at: Duration) {
     let left = || at.saturating_sub(Process::system().now().boot);
     if let Some(nap) = nap(left()) {

@@ -80,12 +80,12 @@ impl GateState {
     /// token that the gate shows after that reset and later admissions. So the call may be
     /// repeated.
     ///
-    /// After `Ok`, running instances admit real tokens again, starting with the next check. Restart
-    /// instances with [`sole_instance`](DurableGate::sole_instance), and instances with a
-    /// [`Gate`](crate::Gate), for example behind a `FenceLayer`: their memory still has the wrong
-    /// token. Also restart all instances if both conditions are met: the object was deleted after
-    /// an earlier reset, and the clock of this process is behind the clock of the process that made
-    /// that reset.
+    /// After `Ok`, each running instance admits real tokens again from its next call of
+    /// [`admit`](DurableGate::admit) on. Restart instances with
+    /// [`sole_instance`](DurableGate::sole_instance), and instances with a [`Gate`](crate::Gate),
+    /// for example behind a `FenceLayer`: their memory still has the wrong token. Also restart all
+    /// instances if both conditions are met: the object was deleted after an earlier reset, and the
+    /// clock of this process is behind the clock of the process that made that reset.
     ///
     /// # Errors
     ///
@@ -132,8 +132,8 @@ impl GateState {
         if found.as_ref().map(|found| &found.etag) == etag {
             return Ok(None);
         }
-        // A running instance accepts the new object only if its pair of reset number and token is
-        // at least the pair that the instance has seen.
+        // A running instance has seen a pair of a reset number and a token. The instance accepts
+        // the new object only if the pair in this object is at least that pair.
         let known = self.gate.seen().map(|known| known.order());
         let reset = |found: &Seen| found.resets > count && Some(found.order()) >= known;
         if let Some(found) = found.clone().filter(reset) {

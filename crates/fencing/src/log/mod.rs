@@ -25,9 +25,9 @@ mod writer;
 
 pub use writer::LogWriter;
 
-/// A log on a store that only the newest leader can append to. Each object has a number, is created
-/// with `If-None-Match`, and carries the epoch of its writer, like the manifests of SlateDB. Clones
-/// share the log.
+/// A log on a store. Only the newest leader can append to the log. Each object has a number, is
+/// created with `If-None-Match`, and carries the epoch of its writer, like the manifests of
+/// SlateDB. Clones share the log.
 ///
 /// **Guarantees.**
 /// - After [`open`](FencedLog::open) has returned, no older writer appends. An older writer has an
@@ -76,8 +76,8 @@ pub use writer::LogWriter;
 pub struct FencedLog {
     calls: Calls,
     keys: LogKeys,
-    /// Greatest number that this log has seen, at which the next search for the end starts; 0 if it
-    /// has seen no number.
+    /// Greatest number that this value and its clones have seen in the log; 0 if they have seen
+    /// none. The next search for the end of the log starts at this number.
     known: Arc<AtomicU64>,
 }
 

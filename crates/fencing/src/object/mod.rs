@@ -23,7 +23,7 @@ mod writer;
 
 pub use writer::ObjectWriter;
 
-/// One object on a store that only the newest leader can write. Clones share the object.
+/// One object on a store. Only the newest leader can write the object. Clones share the object.
 ///
 /// **Guarantees.** [`open`](FencedObject::open) claims the object: it writes the present body
 /// again, under the new epoch. From then on no write of an older writer takes effect, even if the

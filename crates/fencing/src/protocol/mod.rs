@@ -115,7 +115,8 @@ enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Why {
     Claim,
-    /// The writer was superseded. The newest object has the epoch of the successor.
+    /// The writer was superseded. The search finds the newest object, which has the epoch of the
+    /// successor.
     Verdict,
 }
 

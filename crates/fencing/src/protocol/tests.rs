@@ -181,7 +181,7 @@ fn a_writer_passes_only_fences_of_lower_epochs() {
     writer.handle(LogAnswer::Found(entry(3, 31, 6)), nonce(0));
     assert_eq!(writer.ended(), Some(Ended::Stale { newest: e(3), maybe: true }));
     // The writer `trimmed` also finds no object at 7 and no object at 6. The number 6 is the base
-    // of the fence, so its object was trimmed, and the writer searches for a newer end.
+    // of the fence, so it had an object, which was trimmed. The writer searches for a newer end.
     trimmed.handle(LogAnswer::Missing, nonce(0));
     assert_eq!(trimmed.request(), Some(LogRequest::Read(6)));
     trimmed.handle(LogAnswer::Missing, nonce(0));

@@ -13,15 +13,18 @@ use crate::doubled;
 use crate::protocol::{Assignment, Session};
 use tenure::Moment;
 
-/// A name relapses if its session ends within this number of validities after the session was
-/// added. A session that lapses was already silent during the last of these validities.
+/// A name relapses if a session of this name ends without a resignation within this number of
+/// validities after the session was added. A session that lapses was already silent during the last
+/// of these validities.
 const STABLE: u32 = 3;
-/// The longest time for which relapses delay the join of a session, in validities.
+/// The longest time that a session must wait before it joins, in validities.
 const LONGEST: u32 = 8;
-/// After this number of relapses, no partition is reserved for the name.
+/// If this number of sessions of a name ended soon after they were added, the next session of the
+/// name must wait even if partitions are reserved for it.
 const FREQUENT: u32 = 3;
-/// The coordinator forgets a name if, for this number of validities, the name has not relapsed and
-/// none of its sessions has waited.
+/// The coordinator remembers each name that has relapsed, which means that a session of this name
+/// ended soon after it was added. The coordinator forgets the name if, for this number of
+/// validities, the name has not relapsed again and none of its sessions has waited.
 const FORGOTTEN: u32 = 2 * LONGEST;
 
 /// The facts that a coordinator remembers about the members that it added.
@@ -31,9 +34,9 @@ pub(super) struct CrashLoops {
     /// coordinator added the member.
     members: BTreeMap<Session, (Arc<str>, Option<Moment>)>,
     names: BTreeMap<Arc<str>, Relapsed>,
-    /// Count of the rounds in which a name relapsed for the first time. Without this count, a
-    /// process with its process id in its name would never wait, because such a name relapses only
-    /// once.
+    /// Count of the rounds in which a session ended soon after it was added, and its name had not
+    /// relapsed before. Without this count, a process with its process id in its name would never
+    /// wait, because each restart has a new name.
     new_names: Option<Relapsed>,
     /// Time at which this coordinator first saw each joining session.
     waiting: BTreeMap<Session, Moment>,
@@ -57,7 +60,7 @@ impl Relapsed {
 
 impl CrashLoops {
     /// Records the members of an assignment. If the session of a recently added member ended
-    /// without a resignation (`lapsed`), records a relapse of the member's name.
+    /// without a resignation (`lapsed` returns true), records a relapse of the member's name.
     pub(super) fn note(
         &mut self,
         known: &Assignment,
@@ -91,9 +94,10 @@ impl CrashLoops {
         }
     }
 
-    /// Returns whether a live session of this name must wait before it joins. If the name has
-    /// relapsed before, its relapses determine the wait. If the name has not relapsed, the relapses
-    /// of new names determine the wait, and the first of these relapses causes no wait.
+    /// Returns whether a live session of this name must wait before it joins. If earlier sessions
+    /// of the name ended soon after they were added (relapses), their number determines the wait.
+    /// If there were none, the number of rounds in which new names relapsed determines the wait,
+    /// and the first of these rounds causes no wait.
     pub(super) fn delays(
         &mut self,
         session: Session,
@@ -116,7 +120,8 @@ impl CrashLoops {
         delays
     }
 
-    /// Returns whether the name relapses so often that no partition is reserved for it.
+    /// Returns whether so many sessions of this name ended soon after they were added that the next
+    /// one must wait even if partitions are reserved for the name.
     pub(super) fn are_frequent(&self, name: &str) -> bool {
         self.names.get(name).is_some_and(|relapsed| relapsed.times >= FREQUENT)
     }

@@ -40,7 +40,7 @@ pub(super) struct MemberTask {
     cx: Arc<Context>,
     config: Arc<GroupConfig>,
     ownership: Arc<Ownership>,
-    /// Lost sessions of this process whose work has returned.
+    /// Lost sessions of this process. All work under them has returned.
     former: Vec<Session>,
     objects: Objects,
 

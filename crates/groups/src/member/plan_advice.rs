@@ -51,8 +51,8 @@ impl PlanAdvice {
         waits
     }
 
-    /// Removes the joining sessions that must wait: silent sessions, and sessions of a name that
-    /// relapses (GC7).
+    /// Removes the joining sessions that must wait: silent sessions, and sessions of a name whose
+    /// earlier sessions ended soon after they were added (GC7).
     fn delay_crash_loops(
         &mut self,
         evidence: &mut Evidence,
@@ -74,8 +74,9 @@ impl PlanAdvice {
         let joining = &evidence.joining;
         loops.forget_all_but(|session| joining.iter().any(|it| it.session == session));
         // If partitions are reserved for the name of a joining session, the session does not wait,
-        // because its partitions would move to other members during the wait. If the name relapses
-        // often, the session waits nevertheless, and the partitions move.
+        // because these partitions would move to other members during the wait. If many earlier
+        // sessions of the name ended soon after they were added, the session waits nevertheless,
+        // and the partitions may move.
         let is_kept_for = |name: &str| {
             let mut kept =
                 known.iter().flat_map(|it| &it.partitions).filter_map(|it| it.kept.as_ref());

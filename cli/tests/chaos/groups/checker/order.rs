@@ -35,9 +35,10 @@ struct Found<'a> {
 }
 
 impl Story {
-    /// Checks the invariant G5 of docs/design/groups.md: no check by a member succeeds after
-    /// another member was granted the partition with a greater token. Returns the minimum time
-    /// between the last check and the next grant.
+    /// Checks the invariant G5 of docs/design/groups.md: after a member was granted a partition, no
+    /// other member with a lower token still finds that it owns the partition. Returns the minimum
+    /// time between the last moment at which a member owned a partition and the next grant of this
+    /// partition.
     pub(super) fn check_order(&self) -> Result<u64, String> {
         // For each grant, the interval from the start of the work to a time just before the last
         // successful check.
