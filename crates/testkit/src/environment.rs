@@ -67,7 +67,8 @@ pub fn plain_store() -> Arc<dyn Store> {
     Arc::new(S3Store::new(client(&endpoints()[0]), bucket()))
 }
 
-/// Returns a store that uses all gateways of the server, and the capabilities of this store.
+/// Returns a store that uses all gateways of the server. Also returns the capabilities of this
+/// store.
 pub fn server() -> (Arc<dyn Store>, Capabilities) {
     let gateway = |endpoint: &String| {
         let store = S3Store::new(client(endpoint), bucket());

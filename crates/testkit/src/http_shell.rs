@@ -251,7 +251,7 @@ pub mod aws {
     }
 
     /// Returns the environment variables for another process that uses the server. With these
-    /// variables, the process does not read the configuration files of this user.
+    /// variables, the process ignores the AWS configuration files in the home directory.
     pub fn env(endpoint: (&'static str, String)) -> Vec<(&'static str, String)> {
         let others = [
             ("AWS_REGION", REGION),

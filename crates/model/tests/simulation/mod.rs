@@ -121,8 +121,8 @@ async fn live(world: &Arc<World>) -> Option<Recovery> {
     }
     let operator = plan.operator.then(|| peers::join_operator(world));
     inject(world, &mut slots, &others, operator).await;
-    // A live foreign peer may hold the newest epoch for an unlimited time. So all foreign peers are
-    // killed before the calm phase.
+    // A live peer that does not use tenure may hold the newest epoch for an unlimited time. So the
+    // peer is killed before the calm phase.
     foreign.into_iter().for_each(|who| kill(world, who));
     for (number, slot) in slots.iter().enumerate() {
         if plan.survivor.is_some_and(|survivor| survivor != number) {
@@ -139,7 +139,7 @@ async fn live(world: &Arc<World>) -> Option<Recovery> {
     calm(world).await
 }
 
-/// Counts the settings of the runs, for the summary.
+/// Counts the settings of this run, for the summary.
 fn count_settings(world: &World) {
     let plan = &world.plan;
     let twins = plan.candidates.iter().filter(|knobs| knobs.name == "twin").count();

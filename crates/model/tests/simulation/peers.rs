@@ -1,5 +1,5 @@
-//! Writers that are not candidates of this library: an operator, and nodes of Morling's post and of
-//! the If-Match post (docs/how-to/upgrade.md).
+//! Writers that are not candidates of this library: an operator, and nodes that follow Morling's
+//! post or the If-Match post (docs/how-to/upgrade.md).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -137,7 +137,7 @@ impl World {
     }
 }
 
-/// Starts a node of the If-Match post, with an arbitrary wall clock.
+/// Starts a node that follows the If-Match post, with an arbitrary wall clock.
 pub fn start_if_match(world: &Arc<World>, expires_in: Duration) -> Who {
     let clock = machine(world, 1_000_000);
     let who = join(world, "if-match", Arc::clone(&clock));
@@ -164,9 +164,9 @@ pub fn start_if_match(world: &Arc<World>, expires_in: Duration) -> Who {
     who
 }
 
-/// Starts a node of Morling's post. The node creates the next epoch when the newest epoch is
-/// expired or old. The node never seals an epoch and never confirms its create. The node rewrites
-/// its lock file unconditionally.
+/// Starts a node that follows Morling's post. The node creates the next epoch when the newest epoch
+/// is expired or old. The node never seals an epoch and never confirms its create. The node
+/// rewrites its lock file unconditionally.
 pub fn start_foreign(world: &Arc<World>, validity: Duration) -> Who {
     let who = join(world, "morling", machine(world, 1_000_000));
     let store = SimStore::new(world, who);

@@ -33,7 +33,7 @@ tokio::task_local! {
 pub struct SimStore {
     pub(super) world: Arc<World>,
     pub(super) who: Who,
-    /// Objects that a broken observer has read.
+    /// Objects as a broken process first read them.
     pub(super) cache: Mutex<BTreeMap<String, Object>>,
 }
 

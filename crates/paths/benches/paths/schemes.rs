@@ -25,7 +25,8 @@ pub enum Scheme {
     /// Ancestors are locked for reading. The named paths are locked for writing, even if the
     /// operation only reads them.
     AncestorRwLock(Arc<Ancestors>),
-    /// The path locks of tenure. Charemza's post rates their scheme with 4 of 4 points.
+    /// The path locks of tenure. Charemza's post rates the scheme of these locks with 4 of 4
+    /// points.
     PathLocks(PathLocks),
 }
 

@@ -1,5 +1,5 @@
-//! Tests that the modes exclude exactly the operations that the rule forbids, and that an error in
-//! the modes is detected.
+//! Tests that the modes exclude exactly the operations that conflict by the rule
+//! (`Operation::conflicts_with`), and that an error in the modes is detected.
 
 use std::cell::OnceCell;
 
@@ -18,8 +18,8 @@ fn operations() -> Vec<Operation> {
     pairs.map(|(reads, writes)| Operation::of(reads, writes)).collect()
 }
 
-/// Two operations for which the modes contradict the rule. The modes admit both operations at the
-/// same time although the rule forbids this, or the reverse.
+/// Two operations for which the modes contradict the rule for conflicts. The modes admit both
+/// operations at the same time although they conflict, or the reverse.
 #[derive(Debug)]
 struct Wrong {
     rule: bool,
@@ -27,12 +27,12 @@ struct Wrong {
     operations: [Operation; 2],
 }
 
-/// Compares the modes with the rule for every two operations.
+/// Compares the modes with the rule for conflicts, for every two operations.
 fn judge(
     modes: impl Fn(&Operation) -> Modes,
     is_compatible: impl Fn(Mode, Mode) -> bool,
 ) -> Result<usize, Box<Wrong>> {
-    // The results of the rule are computed once for all variants of the modes.
+    // The conflicts between the operations are computed once for all variants of the modes.
     thread_local! { static ALL: OnceCell<Vec<(Operation, Vec<bool>)>> = const { OnceCell::new() } }
     ALL.with(|all| {
         let all = all.get_or_init(|| {

@@ -39,9 +39,9 @@ impl Scene {
         format!("file://{}", self.path("store").display())
     }
 
-    /// Returns a command `tenure run` for this scene's election, without a CMD. The validity is
-    /// 10 s unless the options set another validity. A renewal takes less than 10 s even on a busy
-    /// machine.
+    /// Returns `tenure run` for this scene's election, without the command that the candidate runs.
+    /// The validity is 10 s unless the options set another validity. A renewal takes less than 10 s
+    /// even on a busy machine.
     pub fn run(&self, name: &str, options: &[&str]) -> Command {
         self.verb(&["run"], name, options)
     }

@@ -109,7 +109,7 @@ impl DynamoServer {
     }
 
     /// Returns the environment variables for another process that uses this server. With these
-    /// variables, the process does not read the configuration files of this user.
+    /// variables, the process ignores the AWS configuration files in the home directory.
     pub fn env(&self) -> Vec<(&'static str, String)> {
         aws::env(("AWS_ENDPOINT_URL_DYNAMODB", self.endpoint()))
     }

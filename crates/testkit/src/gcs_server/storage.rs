@@ -52,8 +52,8 @@ const REFUSED: GcsRefusal =
 const MISSING: GcsRefusal = (404, "NoSuchKey", "The specified key does not exist.");
 const NOT_MODIFIED: GcsRefusal = (304, "", "");
 const GENERATION_MATCH: &str = "x-goog-if-generation-match";
-/// Preconditions of the API that no client here uses. The server refuses them, because a
-/// precondition must not be ignored.
+/// Preconditions that the server does not implement, because no client of the tests uses them. The
+/// server refuses them, because a precondition must not be ignored.
 const OTHERS: [&str; 3] = [
     "x-goog-if-metageneration-match",
     "x-goog-if-generation-not-match",

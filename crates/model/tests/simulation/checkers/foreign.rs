@@ -1,7 +1,7 @@
-//! A candidate never seals the epoch of a live peer of Morling's post. A process may seal the epoch
-//! of a Morling peer as lapsed only if the object has not changed for the whole lapse. The process
-//! measures the lapse by its own clock. All reads of the process during the lapse must have shown
-//! the same state, that is, the same ETag and `Last-Modified`.
+//! A candidate never seals the epoch of a live peer that follows Morling's post. A process may seal
+//! the epoch of such a peer as lapsed only if the object has not changed for the whole lapse. The
+//! process measures the lapse by its own clock. All reads of the process during the lapse must have
+//! shown the same state, that is, the same ETag and `Last-Modified`.
 //!
 //! The checker uses the reads of all calls of the process, with the times of their answers. The
 //! dates of objects have whole seconds, so a process cannot distinguish two writes of the same body
@@ -23,7 +23,8 @@ type Read = (EntryState, Moment, Moment);
 
 #[derive(Debug, Default)]
 pub struct SealedOnlyWhenDead {
-    /// For each process and each foreign epoch, the states that the process has read.
+    /// For each process and each epoch of a peer that follows Morling's post, the states that the
+    /// process has read.
     read: BTreeMap<(Who, u64), Vec<Read>>,
 }
 

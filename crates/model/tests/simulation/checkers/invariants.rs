@@ -82,8 +82,8 @@ impl Checker for NewestStays {
             Event::Deleting { epoch } if view.bucket.newest() == Some(*epoch) => {
                 Err(format!("the newest epoch {epoch} was deleted"))
             }
-            // The token in the single object is the newest epoch, so a lower token deletes this
-            // epoch.
+            // The token in the single object is the newest epoch, so a write with a lower token
+            // deletes this epoch.
             Event::Replaced { write, before } if before.token > write.body.token => {
                 let (from, to) = (before.token.unwrap_or_default(), write.epoch);
                 Err(format!("the token decreased from {from} to {to}"))
@@ -164,7 +164,8 @@ fn replaced(write: &Write, before: &Body) -> Result<(), String> {
     if before.nonce != body.nonce {
         return Err(format!("epoch {epoch} got another nonce from {process}"));
     }
-    // A renewal by a peer of the If-Match post has a new `expires_at`, but no heartbeat.
+    // A peer that follows the If-Match post renews with a new `expires_at`, but without a
+    // heartbeat.
     let foreign = body.token.is_some() && body.nonce.is_none();
     if before.heartbeat >= body.heartbeat && !foreign {
         return Err(format!("the heartbeat of epoch {epoch} did not increase"));

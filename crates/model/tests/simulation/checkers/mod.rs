@@ -49,7 +49,7 @@ pub enum Event<'a> {
     Resigned { lead: &'a Lead },
     /// The method `check` of a `Lease` handle returned Ok.
     LeaseOk { lead: &'a Lead },
-    /// A call of a process returned the holder of this epoch as the leader.
+    /// A process asked for the leader, and the library returned the holder of this epoch.
     Observed { who: Who, by: &'static str, epoch: u64 },
     /// A process is about to send a write.
     Sending { write: &'a Write },
@@ -57,7 +57,7 @@ pub enum Event<'a> {
     LeaderSends { who: Who },
     /// The application of a leader requests a write.
     Proclaims { who: Who },
-    /// A process has read an unsealed record of Morling's peer.
+    /// A process has read an unsealed record of a peer that follows Morling's post.
     ReadForeign { who: Who, epoch: u64, etag: ETag, modified: Option<DateTime<Utc>> },
     /// A leadership has ended, for the reason that its application received.
     Lost { lead: &'a Lead, outcome: &'static str },

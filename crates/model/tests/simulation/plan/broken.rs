@@ -49,12 +49,12 @@ pub enum Broken {
     DroppedButKept,
     /// The date of an object never changes after a process has first read it.
     DatesStand,
-    /// A leader abandons each GET after the usual time of one round trip.
+    /// A leader abandons each GET that takes longer than a usual round trip.
     ReadsGivenUp,
     /// Candidates ignore the takeover delay on which they agreed.
     TakeoverDelayIgnored,
     /// A compactor treats the epoch of an unfinished restore as ended, and the next restore ignores
-    /// the data in this epoch.
+    /// the data in the object of this epoch.
     HeldSaysNothing,
     /// A candidate takes over before the holder's lease has lapsed.
     LapseNotWaited,

@@ -82,9 +82,9 @@ impl Plan {
         }
     }
 
-    /// Removes all candidates but one. The remaining candidate competes only with a foreign peer. A
-    /// single candidate shows the effects of its calls best, because no other process, restart or
-    /// deletion helps its campaign.
+    /// Removes all candidates but one. The remaining candidate competes only with a peer that does
+    /// not use tenure. A single candidate shows the effects of its calls best, because no other
+    /// process, restart or deletion helps its campaign.
     fn leave_one_beside_a_foreign_peer(&mut self, watches: bool) {
         self.candidates.truncate(1);
         self.candidates[0].calls = Some(self.candidates[0].validity / 2);
@@ -144,8 +144,9 @@ impl Plan {
         }
     }
 
-    /// Removes all faults, so that a foreign leader rewrites its lock file, and candidates read
-    /// each of these writes in time.
+    /// Removes all faults, and the `store_clock_margin` of each candidate. So a leader that does
+    /// not use tenure rewrites its lock file many times, and candidates read each of these writes
+    /// in time.
     pub(super) fn favour_foreign_leaders(&mut self) {
         self.network = Network::default();
         self.faults = Frequencies::default();

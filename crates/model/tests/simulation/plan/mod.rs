@@ -33,8 +33,8 @@ pub struct Plan {
     pub never_paused: bool,
     pub compactors: Vec<CompactorKnobs>,
     pub observers: usize,
-    /// True if a peer of Morling's post takes part. The peer creates epochs without a seal, and
-    /// rewrites its lock file unconditionally.
+    /// True if a peer that follows Morling's post takes part. The peer creates epochs without a
+    /// seal, and rewrites its lock file unconditionally.
     pub foreign: bool,
     /// The only candidate that survives the faults. `None` if no candidate is killed at the end of
     /// the faults.
@@ -262,7 +262,7 @@ impl Plan {
     /// Returns whether the invariants I4 to I6 (docs/design/protocol.md) are guaranteed. They hold
     /// if no peer creates an epoch before the previous epoch is sealed, and if no create is
     /// repeated after the deletion of its epoch. With the layout `SingleObject` they always hold,
-    /// because all writes of a peer of the If-Match post are compare-and-swap.
+    /// because a peer that follows the If-Match post also writes only by compare-and-swap.
     pub fn ordered(&self) -> bool {
         self.layout == Layout::SingleObject || self.follows_section_4()
     }

@@ -77,8 +77,8 @@ impl Knobs {
     /// Returns the maximum number of requests that a leader sends during one validity of a steady
     /// run.
     ///
-    /// In a validity without a lost answer, the leader sends its renewals, each with a LIST if
-    /// renewals are verified, and two GETs of the next epoch. At most two answers are lost in a
+    /// In a validity without a lost answer, the leader sends its renewals and two GETs of the next
+    /// epoch. If renewals are verified, each renewal adds a LIST. At most two answers are lost in a
     /// validity. For each lost answer, the leader sends another renewal and another GET, and
     /// abandons some requests of both kinds early.
     pub fn most_requests(&self) -> usize {
