@@ -124,9 +124,9 @@
 //!
 //! # Where next
 //!
-//! - [`Election`] campaigns ([`campaign`](Election::campaign),
-//!   [`try_campaign`](Election::try_campaign)) and follows ([`observe`](Election::observe),
-//!   [`leader`](Election::leader)); [`ElectionBuilder`] has every setting, with its bounds. An
+//! - With an [`Election`], a process campaigns ([`campaign`](Election::campaign),
+//!   [`try_campaign`](Election::try_campaign)) or follows ([`observe`](Election::observe),
+//!   [`leader`](Election::leader)). [`ElectionBuilder`] has every setting, with its bounds. An
 //!   operator can seal the epoch of a leader ([`depose`](Election::depose)), or continue the epochs
 //!   after their objects were lost ([`restore`](Election::restore)). Some candidates can have
 //!   precedence ([`priority_delay`](ElectionBuilder::priority_delay),

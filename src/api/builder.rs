@@ -83,7 +83,8 @@ impl ElectionBuilder {
     }
 
     /// Sets the layout of the election on the store. All candidates and observers of one election
-    /// must use the same layout. The check of the store refuses a prefix that contains an election
+    /// must use the same layout. The check of the store
+    /// ([`check_store`](ElectionBuilder::check_store)) refuses a prefix that contains an election
     /// in the other layout. Default: [`Layout::EpochFiles`].
     pub fn layout(mut self, layout: Layout) -> ElectionBuilder {
         self.settings.layout = layout;

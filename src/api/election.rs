@@ -70,8 +70,9 @@ impl Election {
     ///
     /// Cost: LIST, PUT and LIST on an empty prefix, and one more GET if the newest epoch is sealed.
     /// While the campaign waits, it sends one GET every poll interval. With
-    /// [`Layout::SingleObject`](crate::Layout::SingleObject): GET and PUT, and one PUT for each
-    /// takeover. The first campaign on a store sends 5 more requests to check the store.
+    /// [`Layout::SingleObject`](crate::Layout::SingleObject), the cost is GET and PUT on an empty
+    /// prefix, and one PUT for the takeover from a dead leader. The first campaign on a store sends
+    /// 5 more requests to check the store.
     ///
     /// The call runs in a span `campaign`, and the leadership runs in a sibling span `leadership`.
     /// The parent of both spans is the span in which the call is first polled. The parent stays
@@ -191,9 +192,9 @@ impl Election {
     /// Cost: one GET every poll interval while there is a leader, or one LIST and one GET for each
     /// poll without a leader. Unless [`poll_interval`](crate::ElectionBuilder::poll_interval) is
     /// set, the interval is a sixth of the validity in the newest record, but at least 1 s and at
-    /// most 60 s. If a sixth of this election's own validity is below 1 s or above 60 s, it is the
-    /// bound instead. While polls fail, the stream keeps the last leader until its lease has
-    /// lapsed, then yields [`Unknown`](Observation::Unknown), which differs from
+    /// most 60 s. A sixth of this election's own validity replaces the lower bound if it is less,
+    /// and the upper bound if it is more. While polls fail, the stream keeps the last leader until
+    /// its lease has lapsed, then yields [`Unknown`](Observation::Unknown), which differs from
     /// [`NoLeader`](Observation::NoLeader). An error that a retry cannot fix is the last item.
     pub fn observe(&self) -> impl Stream<Item = Result<Observation, Error>> + Send + Unpin + use<> {
         let observer = Observer::new(&self.cx);

@@ -83,7 +83,8 @@ pub struct Compactor {
     min_age: Duration,
     dry_run: bool,
     request_timeout: Duration,
-    /// The kind of the newest object, which determines how a run reads its validity.
+    /// The kind of the newest object. The kind determines how a run reads the validity in the
+    /// object.
     newest: NewestObject,
 }
 

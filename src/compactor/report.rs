@@ -26,8 +26,8 @@ pub struct Report {
     /// The number is 0 if the run was interrupted, or if [`Epoch::MAX`] or a held epoch stopped the
     /// run.
     pub too_young: u64,
-    /// Number of epoch objects that the store refused or failed to delete, or did not answer for.
-    /// The next run tries to delete these objects again.
+    /// Number of epoch objects that the store refused or failed to delete, and of objects whose
+    /// deletion got no answer. The next run tries to delete these objects again.
     pub failed: u64,
     /// Total length of the deleted bodies in bytes, without older versions in a versioned bucket.
     pub bytes: u64,

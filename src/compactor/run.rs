@@ -270,9 +270,8 @@ impl<'a> Run<'a> {
         let size = batch.len();
         let mut gone = batch;
         gone.retain(|listed| !left.contains(&listed.epoch));
-        // A store may change the form of a failed key in its report, so the key matches no epoch of
-        // the batch. Such a failure still counts, so at most `size - failed.len()` epochs count as
-        // deleted.
+        // The store may report a failed key in another form, which matches no epoch of the batch.
+        // Such a failure still counts, so at most `size - failed.len()` epochs count as deleted.
         gone.truncate(size.saturating_sub(failed.len()));
         self.compactor.meter.deleted(gone.len());
         self.report.deleted += gone.len() as u64;

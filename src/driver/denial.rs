@@ -1,5 +1,5 @@
-//! Retries after temporary denials of access (E17). Such a denial follows a rotation of keys, a new
-//! policy, or a wrong clock, or comes from a bucket that is about to be created.
+//! Retries after temporary denials of access (E17). The cause is a rotation of keys, a new policy,
+//! a wrong clock, or a bucket that is about to be created.
 
 use std::time::Duration;
 

@@ -199,7 +199,8 @@ pub enum Observation {
     /// The election is vacant: no epoch exists, the newest epoch is sealed, or its lease has
     /// lapsed.
     NoLeader,
-    /// The state is unknown: the store has not answered for longer than the last leader's lease.
+    /// The state is unknown: the last leader's lease has lapsed while the store did not answer.
+    /// Without a leader, the store has not answered for the validity of this observer.
     Unknown,
 }
 

@@ -208,7 +208,7 @@ impl Context {
         let read = knowledge.read.as_deref();
         let (epoch, record) = read.filter(|(epoch, _)| Some(*epoch) == knowledge.greatest)?;
         // Each answer of the store sets the record and its timer together. If the timer belongs to
-        // another epoch, the state of this lease is unknown.
+        // another epoch, the state of the lease in the record is unknown.
         let timer = knowledge.timer.as_ref().filter(|timer| timer.epoch() == *epoch)?;
         Some(LastSeen {
             leader: Leader::new(*epoch, record),

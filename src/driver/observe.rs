@@ -203,8 +203,8 @@ impl Observer {
         }
     }
 
-    /// Returns true if the store has not answered for longer than the last leader's lease. Without
-    /// a leader the limit is this observer's validity.
+    /// Returns true if the last leader's lease has lapsed while the store did not answer. Without a
+    /// leader, returns true if the store has not answered for this observer's validity.
     fn silent_too_long(&self, lapses_in: Option<Duration>) -> bool {
         let Some(since) = self.unanswered else { return false };
         let silence = self.driver.now().boot.saturating_sub(since);

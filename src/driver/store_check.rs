@@ -43,8 +43,8 @@ struct Checked {
 }
 
 /// Checks the store, unless the settings of the election disable the check. All elections of this
-/// process that share a store share one check. Like a campaign, this function reports a transient
-/// failure and repeats the check.
+/// process with the same store and the same layout share one check, except for its LIST. Like a
+/// campaign, this function reports a transient failure and repeats the check.
 pub(crate) async fn check_store(cx: &Context, patience: Patience) -> Result<(), Error> {
     if !cx.config.check_store {
         return Ok(());
@@ -117,8 +117,8 @@ impl Check<'_> {
         let mut etag = self.refuses_to_create_again().await?;
         for _ in 0..ATTEMPTS {
             // The first replace has the right ETag. From the outcome of this replace, a store
-            // client detects whether the server compares ETags with quotes. The server must then
-            // refuse a wrong ETag in the detected form.
+            // client detects whether the server compares ETags with or without their quotes. The
+            // server must then refuse a wrong ETag in the detected form.
             if let Some(current) = self.replace(etag.clone()).await? {
                 self.refuses_a_wrong_etag(&current).await?;
                 return self.lists_after_a_key().await;

@@ -100,8 +100,8 @@ impl Leadership {
     /// unread events misses the oldest events. Sends no request.
     pub fn events(&self) -> impl Stream<Item = LeadershipEvent> + Send + Unpin + use<> {
         let events = self.lead.events.subscribe();
-        // Subscribe before the check for a loss, so that the stream cannot miss a loss between the
-        // subscription and the check.
+        // Subscribe before the check for a loss. In the opposite order, the stream would miss a
+        // loss between the check and the subscription.
         let next = match self.lead.loss() {
             Some(loss) => EventsState::Loss(loss),
             None => EventsState::Of(events),

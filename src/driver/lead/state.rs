@@ -211,8 +211,8 @@ impl Lead {
     }
 
     /// Returns the time until the next reading of the clocks. This time ends no later than the
-    /// moment at which the lease becomes at risk. If it is already at risk, the time ends no later
-    /// than the lease.
+    /// moment at which the lease becomes at risk. If the lease is already at risk, the time ends no
+    /// later than the lease.
     pub(crate) fn until_look(&self) -> Duration {
         let left = self.remaining();
         let until_risk = left.saturating_sub(risk_margin(self.validity));
@@ -254,8 +254,8 @@ impl Lead {
             return Loss::WallClockAhead { by };
         }
         let gap = held.pulse.longest_gap();
-        // The gap is a pause of the process. If a renewal failed after this pause, the store caused
-        // the end of the lease, and not the pause.
+        // The gap is a pause of the process. If a request that was sent after this pause has
+        // failed, the store caused the end of the lease, and not the pause.
         let tried_since = held.failed.is_some_and(|sent| sent >= held.pulse.gap_over());
         if gap > self.look_interval() + self.validity / 5 && !tried_since {
             return Loss::Suspended { gap };

@@ -42,10 +42,10 @@ impl Operator {
         }
     }
 
-    /// Returns the epoch to seal. This is the newest epoch, or the lower epoch in the order if a
-    /// restore holds the newest epoch. Such a restore may have stopped at the lower epoch, because
-    /// the record there does not limit how long the holder believes that it leads (RS4). The
-    /// operator then deposes the lower epoch by force.
+    /// Returns the epoch to seal. This is the newest epoch. If a restore holds the newest epoch and
+    /// the operator named a lower epoch, this is the lower epoch. Such a restore may have stopped
+    /// at the lower epoch, because the record there does not limit how long the holder believes
+    /// that it leads (RS4). The operator then deposes the lower epoch by force.
     async fn meant(&mut self, newest: Epoch, order: DeposeOrder) -> Result<Epoch, Error> {
         let Some(only) = order.only.filter(|only| *only < newest) else { return Ok(newest) };
         let now = self.read(Some(newest)).await?;

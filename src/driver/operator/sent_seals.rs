@@ -30,8 +30,8 @@ impl<T> Default for SentSeals<T> {
 }
 
 impl<T: Clone> SentSeals<T> {
-    /// Compares the body that was read with the sent seals. If a seal is equal to the body, returns
-    /// the value that the caller attached to this seal.
+    /// Compares the sent seals with the body in `now`, the last reading. If a seal is equal to the
+    /// body, returns the value that the caller attached to this seal.
     pub(super) fn find(&mut self, now: &Standing) -> Option<T> {
         self.open.take_if(|(over, _)| over.as_ref() != Some(&now.etag));
         let seal = self.seals.iter().find(|(body, _)| now.body.as_ref() == Some(body));

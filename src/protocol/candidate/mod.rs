@@ -284,7 +284,7 @@ impl Candidate {
                 CandidateState::NeedNonce { epoch, tried }.denied()
             }
             CandidateState::Create { .. } => self.find().denied(),
-            // A renewal without a nonce may keep the ETag, so read the object before another seal.
+            // A peer without nonces may renew with the same ETag, so read again before a seal.
             CandidateState::Seal { sighting } => CandidateState::LookAgain { sighting }.denied(),
             state => state.denied(),
         }

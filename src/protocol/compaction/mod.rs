@@ -5,10 +5,11 @@
 //! decreases, so a proposed epoch stays superseded, even if the store deletes it late or twice. So
 //! any number of compactors may run concurrently without coordination (C6).
 //!
-//! An epoch that an unfinished restore holds supersedes no epoch, because the epoch right below may
-//! have a leader (C4). So a compaction proposes the epoch right below the newest only after the
-//! driver has read the newest epoch and found that no restore holds it. Restores may hold several
-//! epochs, so the driver reads the newest listed epoch before each deletion (C3).
+//! The newest epoch may be held by an unfinished restore. A held epoch supersedes no epoch, because
+//! the epoch right below may have a leader (C4). So a compaction proposes the epoch right below the
+//! newest only after the driver has read the newest epoch and found that no restore holds it.
+//! Restores may hold several epochs, so the driver reads the newest listed epoch before each
+//! deletion (C3).
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;

@@ -36,7 +36,8 @@ impl Operator {
 /// The data that a restore keeps in the object of a held epoch.
 pub(super) struct RestoreHold {
     /// Least epoch that may have a leader: the newest epoch when the restore began. If another
-    /// restore held that epoch, the same field of that epoch's object. `None` without any epoch.
+    /// restore held that epoch, this value is copied from the same field of that epoch's object.
+    /// `None` if no epoch existed.
     pub(super) above: Option<Epoch>,
     /// Time for which a successor waits, or `None` in an object that an earlier version of tenure
     /// wrote.
