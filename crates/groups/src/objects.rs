@@ -21,8 +21,8 @@ use tenure::{Epoch, Error, ErrorKind};
 
 /// A token with as many digits as tokens have after years of operation.
 const MANY_EPOCHS: u64 = 9_999_999;
-/// The longest time between two LISTs of a reader (GA6). The LISTs are needed because the next
-/// assignment may be created and compacted between two polls of the reader.
+/// The longest time between two LISTs of a reader (GA6). A poll is a GET of the next number. If
+/// that assignment was compacted before the poll, only a LIST shows the newer assignments.
 pub const LIST_EVERY: Duration = Duration::from_secs(600);
 /// Number of sessions that are read at the same time.
 const AT_ONCE: usize = 64;
@@ -32,7 +32,7 @@ const AT_ONCE: usize = 64;
 pub(super) struct Objects {
     pub(super) cx: Arc<Context>,
     pub(super) requests: Requests,
-    /// Fields in the newest assignment that a later version wrote.
+    /// Unknown fields of the newest assignment, which a later version of tenure wrote.
     unknown: Unknown,
     unreadable: Option<BadAssignment>,
     /// The reason why an assignment could not be encoded. No request was sent for this assignment.
@@ -189,8 +189,8 @@ impl Objects {
     }
 
     /// Returns an error if the partitions do not fit into an assignment in which each of them has
-    /// an owner and a target. A partition with a reservation takes fewer bytes, so this assignment
-    /// is the longest.
+    /// an owner and a target. A reservation takes fewer bytes than an owner and a target, so no
+    /// partition needs more room later.
     pub(super) fn check_owned(&self, assignment: &Assignment) -> Result<(), Error> {
         let mut owned = assignment.clone();
         let session = Session { id: SessionId::from_bits(0), nonce: Nonce::from_bits(0) };

@@ -111,8 +111,8 @@ impl Partition {
     /// Returns the reason if this member no longer owns the partition. Stop the work. A loss is
     /// final.
     pub fn check(&self) -> Result<Epoch, PartitionLoss> {
-        // Check the lease first. If the partition is released during this check, the check of the
-        // grant shows the release.
+        // Check the lease before the grant. In the opposite order, this method would not notice a
+        // release during the check of the lease.
         self.ownership.lease.check().map_err(PartitionLoss::Session)?;
         self.grant.loss().map_or(Ok(self.token()), Err)
     }

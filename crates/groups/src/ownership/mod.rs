@@ -233,7 +233,8 @@ impl Ownership {
         self.state().known.clone()
     }
 
-    /// Returns whether the newest known assignment shows all releases.
+    /// Returns whether the newest known assignment has ended all grants that this member has
+    /// released.
     pub(super) fn is_released(&self) -> bool {
         self.state().holdings.releasing().is_empty()
     }
@@ -242,7 +243,7 @@ impl Ownership {
         self.state().leaving
     }
 
-    /// Waits for a leave, and for the end of the work on all partitions.
+    /// Waits until the member leaves and all work on its partitions has stopped.
     pub(super) async fn left(&self) {
         while !self.state().has_left() {
             self.left.notified().await;

@@ -123,7 +123,8 @@ pub enum SessionAnswer {
     Unknown,
 }
 
-/// The progress of a round after an answer.
+/// The progress of a round after an answer. In a round, the coordinator reads the sessions that a
+/// plan needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RoundProgress {
     More,

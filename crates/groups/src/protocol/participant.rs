@@ -1,6 +1,7 @@
 //! The protocol of one member of a group: it reads assignments and, if it coordinates, plans them.
 //!
-//! A request of the reader and a round are never in progress at the same time. The requests of the
+//! The [`Reader`] requests assignments, and a round requests the sessions that a plan needs. A
+//! request of the reader and a round are never in progress at the same time. The requests of the
 //! reader come first.
 
 use std::collections::BTreeSet;
@@ -43,7 +44,8 @@ pub struct Participant {
     sessions: SessionReader,
     /// Whether this process plans even though the newest assignment names another coordinator.
     ahead: bool,
-    /// Whether a round is complete. If so, the driver must call [`Participant::plan`].
+    /// Whether a round is complete: the process has read the sessions that a plan needs. If so, the
+    /// driver must call [`Participant::plan`].
     plans: bool,
 }
 
@@ -94,7 +96,8 @@ impl Participant {
         self.ahead || self.known().is_some_and(|known| known.coordinator == own)
     }
 
-    /// Returns whether a round is complete, so that [`Participant::plan`] must follow.
+    /// Returns whether a round is complete: the process has read the sessions that a plan needs. If
+    /// so, the driver must call [`Participant::plan`].
     pub fn plans(&self) -> bool {
         self.plans
     }

@@ -68,8 +68,9 @@ async fn regression_a_join_returns_an_error_if_one_of_its_requests_is_denied() {
     }
 }
 
-/// A proxy may send answers as if the store were one that the protocol cannot use. Before the fix,
-/// one such answer ended `run`, although the store had worked before.
+/// A proxy may change answers so that the store seems unsuitable for the protocol, for example by
+/// removing ETags. Before the fix, one such answer ended `run`, although the store had worked
+/// before.
 #[tokio::test(start_paused = true)]
 async fn regression_answers_of_an_unfit_store_end_no_member_that_has_worked() {
     let faults = [Fault::NoEtag, Fault::Swallow, Fault::Unsupported];

@@ -1,4 +1,5 @@
-//! Work that does not stop before the deadline, and the state that a running `run` shows.
+//! Work that does not stop before the deadline, and the state that the methods of a `Group` show
+//! during a call of `run`.
 
 use std::sync::{Arc, Mutex};
 

@@ -34,7 +34,8 @@ fn is_restored(restored: &GroupRestored) {
     assert_eq!(now.partitions.len(), PARTITIONS as usize);
 }
 
-/// Asserts that a new member owns all partitions with tokens above the epoch of the restore.
+/// Asserts that a new member owns all partitions, and that each of its tokens is above the epoch of
+/// the restore.
 async fn takes_all(fleet: &Fleet, name: &str) -> Node {
     let member = fleet.member(name).await;
     balanced(&[&member], PARTITIONS, VALIDITY * 3).await;

@@ -17,8 +17,9 @@ use tenure::record::listing::{EpochsOfPage, key_of};
 use tenure::store::{Entry, Page, StoreErrorKind};
 
 const PREFIX: &str = "app";
-/// Maximum number of requests of a search in a store without foreign objects. A search leaps at
-/// most 25 times, and then bisects an interval of numbers with up to ten digits.
+/// Maximum number of requests of a search in a store without foreign objects. A search first skips
+/// ahead at most 25 times, by distances that double. It then bisects an interval of numbers with up
+/// to ten digits.
 const MAX_QUESTIONS: usize = 64;
 
 /// A store that lists its keys in order. The value of each key is the age of its object in seconds,

@@ -20,7 +20,7 @@ mod reader;
 pub use listings::listing;
 pub use lock::lock;
 
-/// Maximum length of a name in the configuration.
+/// Maximum length of a candidate's name that the library accepts, in bytes.
 const LONGEST_NAME: usize = 256;
 
 /// Asserts that reading the body gives a record or a typed error. The epoch must be free if and
@@ -35,8 +35,8 @@ pub fn record(body: &[u8]) {
     };
     let text = std::str::from_utf8(body).expect("JSON is UTF-8");
     assert!(text.trim_start().starts_with('{'), "a record is a JSON object");
-    // `Value` cannot represent every number and every escape. If an ignored field of the record
-    // contains one that it cannot represent, `Value` cannot parse the body, and this check of
+    // `Value` cannot represent some numbers and some escapes. If an ignored field of the record
+    // contains such a number or escape, parsing the body as a `Value` fails, and this check of
     // `expired` has no effect.
     let expired = match serde_json::from_str::<Value>(text) {
         Ok(value) => value["expired"].as_bool().expect("a record has the field `expired`"),

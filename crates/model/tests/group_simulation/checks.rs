@@ -86,8 +86,9 @@ impl State {
     }
 
     /// Returns whether a read of this session must succeed. If other programs deleted the newest
-    /// assignments, only a session that shows a greater assignment lets members detect the
-    /// deletion. So until a greater assignment exists, the reads of sessions must succeed.
+    /// assignments, members detect the deletion only by a session that has seen a deleted
+    /// assignment. So the reads of sessions must succeed until an assignment above all deleted ones
+    /// exists.
     pub fn must_be_read(&self, key: &str) -> bool {
         session_of(key).is_some() && !self.is_repaired() && self.bucket.newest().is_some()
     }

@@ -74,8 +74,8 @@ pub struct Plan {
     pub fails: bool,
     /// True if the processes know that the names of live processes are unique (`name_is_unique`).
     pub unique: bool,
-    /// True if the settings of the members differ. The settings in this plan are then the greatest
-    /// settings of a member.
+    /// True if the settings of the members differ. The validity, the poll interval and the
+    /// rebalance delay of a member are then at most the values in this plan.
     pub mixed: bool,
 }
 

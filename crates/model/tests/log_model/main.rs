@@ -175,33 +175,35 @@ fn broken_append_during_an_unknown_append() {
     caught(broken(Broken::ForgetsUnknown, &[1, 2], budget), "believed");
 }
 
-/// A create that takes effect late may get the number of an entry that a trim has deleted. All
-/// valid entries are at or above the floor. A reader that ignores the floor returns the late entry.
+/// A create that takes effect late may get the number of an entry that a trim has deleted. The trim
+/// has raised the floor of the log above this number, and only entries at or above the floor are
+/// valid. A reader that ignores the floor returns the late entry.
 #[test]
 fn broken_reading_without_the_floor() {
     let budget = Budget { reads: 1, unknown: 1, twice: 1, ..TRIM };
     caught(broken(Broken::ReadsWithoutFloor, &[1, 2], budget), "read");
 }
 
-/// If a reader reads the floor before it reads an entry, a trim may delete the entry between the
-/// two reads, and a late create may fill its number again. The reader then returns the late entry.
+/// The floor is the number below which no entry is valid. If a reader reads the floor before it
+/// reads an entry, a trim may delete the entry between the two reads, and a late create may fill
+/// the entry's number again. The reader then returns the late entry.
 #[test]
 fn broken_reading_the_floor_first() {
     let budget = Budget { reads: 1, ..TRIM };
     caught(broken(Broken::ReadsFloorFirst, &[1, 2], budget), "read");
 }
 
-/// A trim must raise the floor before it deletes the first entry. If it raises the floor later, a
-/// reader may return a late entry at a deleted number.
+/// A trim must raise the floor, below which no entry is valid, before it deletes the first entry.
+/// If it raises the floor later, a reader may return a late entry at a deleted number.
 #[test]
 fn broken_raising_the_floor_after_deleting() {
     let budget = Budget { reads: 1, ..TRIM };
     caught(broken(Broken::RaisesFloorLast, &[1, 2], budget), "read");
 }
 
-/// A writer must read the floor before it reports an append as refused. If the number is below the
-/// floor, a trim may have deleted the entry of the append, and a late create may have filled the
-/// number again.
+/// Before a writer reports an append as refused, it must read the floor, below which no entry is
+/// valid. If the number of the append is below the floor, the append may have succeeded: a trim may
+/// have deleted its entry, and a late create may have filled the number again.
 #[test]
 fn broken_refusal_without_a_read_of_the_floor() {
     let budget = Budget { unknown: 1, appends: 1, ..TRIM };

@@ -1,4 +1,4 @@
-//! Checks the progress of a writer that opens the log while an older writer appends entries: it
+//! A writer opens the log while an older writer appends entries. The checks assert that the opening
 //! succeeds within a bounded number of requests. The store answers the older writer more often than
 //! the newer writer, by a bounded factor.
 
@@ -21,7 +21,7 @@ struct Race {
     /// Maximum number of requests that the newer writer may send until it has opened the log.
     within: u16,
     /// True in the broken variant: at each search for the end of the log, the newer writer forgets
-    /// how many races it has lost. So it never creates a fence ahead of the older writer.
+    /// how many of its creates were refused. So it never creates a fence ahead of the older writer.
     broken: bool,
     /// Greatest number of requests that the newer writer sent on any path.
     most: Arc<AtomicU16>,
@@ -159,8 +159,9 @@ impl Model for Race {
     }
 }
 
-/// Returns the maximum number of requests: four for each refused attempt, and the requests that
-/// read up to the end of the log.
+/// Returns the maximum number of requests with which the newer writer opens the log: four for each
+/// refused create, one for each free number that it fills below its fence, and six further
+/// requests.
 fn bound(faster: u8) -> u16 {
     let ahead = (2 * u16::from(faster) + 1).next_power_of_two();
     ahead + 4 * u16::try_from(ahead.ilog2()).expect("the logarithm is below 16") + 6

@@ -97,9 +97,10 @@ fn broken_candidate_that_trusts_the_name() {
     caught(broken("trusting the name", Broken::TrustsName, Budget::NONE), &["I1"]);
 }
 
-/// Morling's peer does not confirm its creates by a LIST. So the peer can create a compacted epoch
-/// again, and believe that it leads although a greater epoch was granted. In this setting the
-/// checker counts the peer's belief as a grant, so I1 and I2 break.
+/// A peer that follows Morling's post (docs/how-to/upgrade.md) does not confirm its creates by a
+/// LIST. So the peer can create a compacted epoch again, and believe that it leads although a
+/// greater epoch was granted. In this setting the checker counts the peer's belief as a grant, so
+/// I1 and I2 break.
 #[test]
 fn broken_peer_that_never_confirms() {
     let faults = Budget { compactions: 1, foreign_creates: 1, ..Budget::NONE };

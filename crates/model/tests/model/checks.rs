@@ -30,8 +30,8 @@ pub struct History {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Grant {
     pub epoch: Number,
-    /// Nonce of the epoch. 0 means that Morling's peer created the epoch and believes that it
-    /// leads.
+    /// Nonce of the epoch. 0 means that a peer that follows Morling's post (docs/how-to/upgrade.md)
+    /// created the epoch and believes that it leads.
     pub nonce: NonceNumber,
     /// True from the moment at which the store sends the first page of the confirming LIST until it
     /// sends the last page.
@@ -84,8 +84,8 @@ impl History {
         self.require("I2", self.grants[place].alone && ordered);
     }
 
-    /// Checks a write that the store is about to accept. `sealed_since` is true if the epoch object
-    /// with this nonce was sealed earlier.
+    /// Checks a write that the store is about to accept. `sealed_since` is true if the write is a
+    /// create that was applied before, and the created epoch object was sealed since then.
     pub fn before(&mut self, store: &Store, wire: Wire, sealed_since: bool) {
         let epoch = wire.epoch();
         match wire {

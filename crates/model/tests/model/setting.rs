@@ -75,15 +75,16 @@ pub struct Budget {
     pub abandons: u8,
     /// Runs of a compactor.
     pub compactions: u8,
-    /// Epochs that a peer of Morling's post decides to create.
+    /// Epochs that a peer decides to create. The peer follows Morling's post
+    /// (docs/how-to/upgrade.md).
     pub foreign_creates: u8,
     /// An SDK resends a write that took effect. The second attempt fails, so the SDK returns 412.
     pub untrue_refusals: u8,
 }
 
-/// A peer that follows Morling's post. The peer creates lock files, believes that it leads after
-/// each create, and rewrites the files. The peer never seals an epoch, confirms a create or reads
-/// an object.
+/// A peer that follows Morling's post (docs/how-to/upgrade.md). The peer creates lock files,
+/// believes that it leads after each create, and rewrites the files. The peer never seals an epoch,
+/// confirms a create or reads an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Morling {
     Absent,

@@ -22,7 +22,7 @@ pub type NonceNumber = u16;
 /// An epoch record without the candidate's name. All candidates have the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Body {
-    /// The nonce, or 0 in Morling's records.
+    /// The nonce, or 0 in a record of a peer that follows Morling's post (docs/how-to/upgrade.md).
     pub nonce: NonceNumber,
     pub heartbeat: u8,
     /// Index in [`WORDS`] of the value of `ended`, or 0 if the record is unsealed.

@@ -63,7 +63,8 @@ struct Weighted;
 struct Choices {
     rng: fastrand::Rng,
     made: usize,
-    /// The value of `made` at which the pause of each process ends.
+    /// For each process: the number of chosen actions (`made`) at which the pause of the process
+    /// ends.
     asleep_until: [usize; 8],
 }
 

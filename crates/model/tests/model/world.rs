@@ -54,7 +54,7 @@ pub struct Compactor {
     pub run: Option<(Compaction, Number)>,
 }
 
-/// Morling's peer.
+/// A peer that follows Morling's post (docs/how-to/upgrade.md).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Peer {
     /// Epochs that the peer created. The peer may rewrite the objects of these epochs at any time,

@@ -205,8 +205,8 @@ fn is_seal(bytes: &[u8]) -> bool {
 
 pub fn parse(bytes: &[u8]) -> Option<Body> {
     let fields: Fields = serde_json::from_slice(bytes).ok()?;
-    // Peers of the If-Match post write no validity. The record of an unfinished restore has no
-    // validity either.
+    // Peers that follow the If-Match post (docs/how-to/upgrade.md) write no validity. The record of
+    // an unfinished restore has no validity either.
     let nameless = fields.token.is_some() || fields.ended.as_deref() == Some("restored");
     Some(Body {
         token: fields.token,

@@ -25,8 +25,9 @@ pub async fn calm(world: &Arc<World>) -> Option<Recovery> {
     let began = now();
     world.state().trace.line(began, "-", "CALM");
     if world.plan.foreign && world.plan.layout == Layout::SingleObject {
-        // No bound exists in this case. The wall clock of a dead peer of the If-Match post may be
-        // arbitrarily far ahead, so the peer's lock may last arbitrarily long.
+        // No bound exists in this case. A dead peer that follows the If-Match post
+        // (docs/how-to/upgrade.md) may have a wall clock that is arbitrarily far ahead, so its lock
+        // may last arbitrarily long.
         return None;
     }
     let bound = bound(&world.plan);
@@ -146,8 +147,9 @@ fn bound(plan: &Plan) -> Duration {
         if plan.candidates.iter().any(|it| it.check_store) { CHECK } else { Duration::ZERO };
     let waits = delay + polls + checks;
     let local = validity.mul_f64(1.0 + plan.drift) + validity / 10 + validity / 5 + waits;
-    // A dead peer of Morling's post may leave its unsealed epoch above another unsealed epoch. Then
-    // candidates must wait for the lapse of both leases, one after the other.
+    // A dead peer that follows Morling's post (docs/how-to/upgrade.md) may leave its unsealed epoch
+    // above another unsealed epoch. Then candidates must wait for the lapse of both leases, one
+    // after the other.
     let lapses = if plan.foreign { 2 } else { 1 };
     (local.mul_f64(1e6 / slowest) + plan.rtt * ROUND_TRIPS) * lapses
 }

@@ -7,7 +7,8 @@ pub(super) enum Broken {
     Nothing,
     /// A grant is reported to the application in one critical section and recorded in the next.
     TellsBeforeItKeeps,
-    /// The event about a taken partition is sent before `check` of this partition fails.
+    /// An event reports that a partition was taken, although `check` of this partition still
+    /// succeeds.
     TellsBeforeItTakes,
     /// A release is recorded in one critical section, and ends the grant in the next.
     ReleasesBeforeItGivesUp,

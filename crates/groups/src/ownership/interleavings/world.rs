@@ -135,7 +135,8 @@ impl World {
                 match partitions.is_empty() {
                     true if lost => return,
                     true => self.news.notified().await,
-                    // Do not return, because more revocations may arrive during these releases.
+                    // After these releases the loop takes `to_release` again, even if the session
+                    // is lost, because more revocations may have arrived in the meantime.
                     false => partitions.into_iter().for_each(|it| self.release(it)),
                 }
             },

@@ -92,8 +92,8 @@ pub struct Share<'a> {
     /// If set, only seats with this name may have the partition in this plan.
     pub kept: Option<&'a str>,
     /// Whether the work on the partition fails at each seat that may have it (GC8). Each of these
-    /// seats has released the partition with a back-off. The time between two consecutive releases
-    /// was less than ten minutes, or less than the back-off if that was longer.
+    /// seats has released the partition with a back-off. Each of these releases but the first
+    /// followed the previous one within ten minutes, or within a longer back-off.
     pub is_failing: bool,
 }
 
@@ -170,7 +170,8 @@ impl<'a> Share<'a> {
     }
 }
 
-/// The restriction of a share to some seats. The variants begin with the most restricted shares.
+/// The restriction of a share to some seats. The variant for the most restricted shares comes
+/// first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Choice {
     Named,

@@ -14,10 +14,11 @@ use super::{Seat, Share};
 /// (Harvey and others, "Semi-matchings for bipartite graphs and load balancing", 2006).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// The seat's number of shares is at most the floor of its proportion.
+    /// The seat's number of shares is at most the floor: the number by its weight, rounded down.
     Due(PerWeight),
-    /// The number of shares is above the floor and at most the ceiling. All numbers in this range
-    /// have the same rank, so no share moves between two seats with these numbers.
+    /// The number of shares is above the floor and at most the ceiling, the number by weight
+    /// rounded up. All numbers in this range have the same rank, so no share moves between two
+    /// seats with these numbers.
     Spare,
     /// The number of shares is above the ceiling.
     Excess(PerWeight),
@@ -63,7 +64,8 @@ pub(super) struct Table<'a> {
     /// Shares of each seat. First come shares that require a name, then barred, free and failing
     /// shares, and then shares that the seat received in this plan. The last share moves first.
     pub(super) held: Vec<Vec<usize>>,
-    /// Floor and ceiling of the proportion of each seat.
+    /// For each seat: the number of shares that it would get by its weight, rounded down and
+    /// rounded up.
     proportions: Vec<(u64, u64)>,
     /// Seats by the rank that their next share would have, lowest first. An entry is outdated if
     /// its seat has since received a share. It is removed only when it is the lowest entry.
@@ -196,10 +198,11 @@ impl<'a> Table<'a> {
 
     /// Moves shares away from the fullest seats until the balance no longer improves.
     ///
-    /// Each chain removes a share of the highest remaining rank. Later chains add only shares of
-    /// lower ranks, so they never add a share to a seat that has given a share away. So a seat that
-    /// gave a share away needs no new entry in `room`. Closed seats stay closed, because no chain
-    /// from a closed seat reaches a seat with room.
+    /// Each step moves shares along a chain of seats, and takes a share of the highest remaining
+    /// rank from the first seat. Later chains add only shares of lower ranks, so they never add a
+    /// share to a seat that has given a share away. So a seat that gave a share away needs no new
+    /// entry in `room`. Closed seats stay closed, because no chain from a closed seat reaches a
+    /// seat with room.
     pub(super) fn level(&mut self) {
         let by_rank = |table: &Self, seat: usize| {
             let gives = table.held[seat].last();

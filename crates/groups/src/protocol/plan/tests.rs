@@ -138,7 +138,8 @@ fn a_leaving_member_gets_no_partition_and_releases_its_own() {
     let planned = next(&owned_by(&[2, 0], &[1, 2]), &leaving).unwrap();
     assert_eq!((owners(&planned), targets(&planned)), (vec![2, 1], vec![1, 0]));
     assert_eq!(planned.members.len(), 2);
-    // The leaving member is the only one, so it keeps its partition until it has released it.
+    // The leaving member is the only member. It remains the owner of its partition until it has
+    // released the partition.
     let alone = Evidence { leaving: [session(1)].into(), ..Evidence::default() };
     assert_eq!(next(&owned_by(&[1], &[1]), &alone), None);
 }

@@ -21,8 +21,8 @@ use tenure::{EpochEnd, Moment};
 /// - *Inputs* report the answer to a request, with the times of that request. An input has no
 ///   effect on a session that is not watched.
 /// - *Waits* return the time until the next request: [`until_lapse`](SessionTimers::until_lapse).
-/// - *Getters* return decisions. They change nothing, and depend only on earlier inputs:
-///   [`due`](SessionTimers::due), [`rests`](SessionTimers::rests),
+/// - *Getters* return decisions. They change nothing, and depend only on their arguments and
+///   earlier calls: [`due`](SessionTimers::due), [`rests`](SessionTimers::rests),
 ///   [`lapsed`](SessionTimers::lapsed), [`waited`](SessionTimers::waited),
 ///   [`is_ending`](SessionTimers::is_ending), [`is_silent`](SessionTimers::is_silent).
 ///

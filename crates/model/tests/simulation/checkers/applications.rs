@@ -56,8 +56,7 @@ impl Checker for FencedInOrder {
     }
 }
 
-/// An observer never sees a leader with a lower epoch than an earlier leader, or with an epoch that
-/// does not exist.
+/// The epochs of the leaders that an observer sees never decrease, and each of these epochs exists.
 #[derive(Debug, Default)]
 pub struct ObservedInOrder {
     greatest: BTreeMap<(Who, &'static str), u64>,
@@ -84,9 +83,9 @@ impl Checker for ObservedInOrder {
     }
 }
 
-/// Checks the reason of each loss. If all peers follow the rules for writers, no peer tampers with
-/// an epoch object, no peer deletes the newest epoch object, and no peer creates a greater epoch
-/// before the leader's epoch is sealed.
+/// Checks the reason of each loss. A peer that follows the rules for writers never tampers with an
+/// epoch object, never deletes the newest one, and never creates a greater epoch before the
+/// leader's epoch is sealed. If all peers follow these rules, no leader may report such a loss.
 #[derive(Debug, Default)]
 pub struct ExpectedLoss;
 

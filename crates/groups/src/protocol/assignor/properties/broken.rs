@@ -11,8 +11,8 @@ type Check = fn(&dyn Assignor, &Group) -> Result<(), TestCaseError>;
 /// An assignor with a deliberate defect.
 #[derive(Debug, Clone, Copy)]
 enum Broken {
-    /// A holder keeps its shares up to the ceiling of its proportion, even if another seat then has
-    /// too few shares.
+    /// A holder keeps as many shares as its weight entitles it to, rounded up, even if another seat
+    /// then has too few shares.
     KeepsTheCeiling,
     /// Ignores the holders.
     Afresh,

@@ -133,9 +133,8 @@ impl Group {
         self.shares.iter().zip(plan).filter(moved).count()
     }
 
-    /// Makes all permitted plans that give each share a seat if any seat may have it. A key of the
-    /// result is the number of shares of each seat. Its value is the fewest moves of a plan with
-    /// these numbers.
+    /// Makes all permitted plans in which each share with a permitted seat has a seat. A key is the
+    /// number of shares of each seat, and its value is the fewest moves of such a plan.
     fn all_plans(&self) -> BTreeMap<Vec<usize>, usize> {
         let mut plans = BTreeMap::from([(vec![0; self.seats.len()], 0)]);
         for (number, share) in self.shares.iter().enumerate() {
@@ -160,7 +159,7 @@ impl Group {
         plans
     }
 
-    /// Returns the floor and the ceiling of the proportion of each seat.
+    /// Returns for each seat the number of shares by its weight, rounded down and rounded up.
     fn proportions(&self, total: usize) -> Vec<(usize, usize)> {
         let all: usize = self.seats.iter().map(|(_, weight)| *weight as usize).sum();
         let parts = self.seats.iter().map(|(_, weight)| total * *weight as usize);
@@ -168,8 +167,9 @@ impl Group {
     }
 
     /// Returns the imbalance of these counts, which [`StickyAssignor`] makes as small as possible.
-    /// The first number is the number of shares above the ceilings plus the number missing below
-    /// the floors. The second number is the sum of 12 × count² / weight. Each weight divides 12.
+    /// The floor and the ceiling are the number of shares by weight, rounded down and up. The first
+    /// number is the number of shares above the ceilings plus the number missing below the floors.
+    /// The second number is the sum of 12 × count² / weight. Each weight divides 12.
     fn imbalance(&self, counts: &[usize]) -> (usize, usize) {
         let proportions = self.proportions(counts.iter().sum());
         let each = counts.iter().zip(proportions).zip(&self.seats);
@@ -195,7 +195,7 @@ impl Marked {
     }
 }
 
-/// Checks groups without marks: each seat gets the floor or the ceiling of its proportion.
+/// Checks groups without marks: each seat gets its number of shares by weight, rounded down or up.
 fn within_one(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let plan = group.assign(assignor);
     prop_assert!(plan.iter().all(Option::is_some));
@@ -206,8 +206,8 @@ fn within_one(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseErro
     Ok(())
 }
 
-/// Checks groups without marks: among the plans that give each seat the floor or the ceiling of its
-/// proportion, no plan has fewer moves than the assignor's plan.
+/// Checks groups without marks: among the plans in which each seat has its number of shares by
+/// weight, rounded down or up, none has fewer moves than the assignor's plan.
 fn fewest_moves(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let proportions = group.proportions(group.shares.len());
     let balanced = |counts: &[usize]| {
@@ -299,7 +299,7 @@ fn join(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Checks groups without marks and with equal weights: a leave moves only the shares of the leaver.
+/// Checks groups without marks and with equal weights: if a seat leaves, only its shares move.
 fn leave(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let mut group = group.held_as(&group.assign(assignor));
     if group.seats.len() == 1 {
