@@ -180,7 +180,7 @@ impl Candidate {
     }
 }
 
-/// Lists all lock files of Morling's scheme. Returns the highest epoch.
+/// Lists all lock files in the scheme of Morling's blog post. Returns the highest epoch.
 pub async fn latest_epoch(bucket: &Bucket) -> Result<Option<u64>, StoreError> {
     let (mut after, mut latest) = (String::new(), None);
     loop {

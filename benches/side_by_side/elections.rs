@@ -204,7 +204,8 @@ pub fn tails(size: &Size) {
 }
 
 /// Finds and reads the newest of `epochs` epochs, once as a candidate of tenure and once as a
-/// candidate in Morling's scheme. Returns the numbers of requests of the two candidates.
+/// candidate in the scheme of Morling's blog post. Returns the numbers of requests of the two
+/// candidates.
 fn find(epochs: u64) -> (u64, u64) {
     paused().block_on(async move {
         let scene = Scene::new(1);

@@ -103,8 +103,8 @@ fn with_effective_variables(verb: Command) -> Command {
     verb.mut_subcommands(with_effective_variables)
 }
 
-/// Returns the argument, without its variable if the variable would have no effect in this process.
-/// An empty variable has no effect, as in most programs.
+/// Removes the variable from the argument if the variable would have no effect in this process. An
+/// empty variable has no effect, as in most programs.
 fn with_effective_variable(arg: Arg) -> Arg {
     let Some(name) = arg.get_env().map(OsStr::to_owned) else { return arg };
     let value = env::var_os(&name);

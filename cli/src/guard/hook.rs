@@ -1,4 +1,5 @@
-//! A command line of the operator that runs at the same time as CMD, under the same guard.
+//! A hook: a command line that the operator has set. It runs at the same time as CMD, under the
+//! same guard.
 
 use std::io::{self, stderr};
 use std::os::fd::AsFd as _;

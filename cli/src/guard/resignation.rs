@@ -1,7 +1,7 @@
 //! The guard resigns the epoch after `tenure` has died and no process of CMD is left.
 //!
 //! Other candidates then do not wait until the lease lapses. The guard starts a new process of this
-//! command that sends the requests.
+//! command, and this process sends the requests.
 
 use std::io::{self, Write as _};
 use std::process::{Child, Command, Stdio};

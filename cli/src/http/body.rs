@@ -1,4 +1,4 @@
-//! The bodies of requests, read up to a limit, and of replies.
+//! The bodies of requests and replies. The body of a request is read only up to a limit.
 
 use std::convert::Infallible;
 use std::future::poll_fn;

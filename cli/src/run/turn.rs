@@ -1,4 +1,5 @@
-//! The turn of a host in a period with `--once-per`, and the pauses between two campaigns.
+//! Decides with `--once-per` whether this host runs CMD in the period, and computes the pauses
+//! between two campaigns.
 
 use std::ops::ControlFlow;
 use std::time::Duration;

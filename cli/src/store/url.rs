@@ -46,8 +46,8 @@ fn url_of(path: &str) -> Result<String, String> {
     let mut has_name = false;
     for part in Path::new(path).components() {
         match part {
-            // If the name before the `..` is a symbolic link, programs interpret the path
-            // differently.
+            // If the name before the `..` is a symbolic link, the path can mean different
+            // directories to different programs.
             Component::ParentDir if has_name => {
                 return Err("the path must not contain `..` after a name".to_owned());
             }

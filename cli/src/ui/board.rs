@@ -151,8 +151,8 @@ impl Board {
         let now = self.now();
         let cards = lock(&self.cards);
         let counts = cards.counts();
-        // If there is no sample yet, the rate includes the requests of the start. These requests
-        // are more frequent than later requests.
+        // If there is no sample yet, the rate includes the requests that this process sent at its
+        // start. At that time requests are more frequent than later.
         let (since, before) = cards.samples.front().cloned().unwrap_or_default();
         let minutes = now.saturating_sub(since).max(1) as f64 / 60_000.0;
         let (mut recent, mut dollars) = (0, Some(0.0));

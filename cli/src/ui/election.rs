@@ -92,9 +92,9 @@ struct Timeline {
 }
 
 impl Timeline {
-    /// If `newest` has changed since the last call, reads all new epochs. Also reads the newest
-    /// known epoch again, because it may have ended. If the read fails, a later call repeats the
-    /// read after a pause.
+    /// If `newest` has changed since the last call, reads the new epochs, but at most as many as
+    /// the timeline shows. Also reads the newest known epoch again, because it may have ended. If
+    /// the read fails, a later call repeats the read after a pause.
     async fn update(&mut self, place: &Place, layout: Layout, newest: NewestEpoch) {
         let waits = self.failed.as_ref().is_some_and(|(_, next)| place.board.now() < *next);
         if self.read == Some(newest) || waits {

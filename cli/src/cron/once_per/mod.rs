@@ -90,8 +90,8 @@ impl OncePer {
         self.failed = Some(code);
     }
 
-    /// Claims the record under the token, and records an attempt. If the result is a [`Turn`], CMD
-    /// may be started once. Otherwise `tenure` must end with the returned exit code.
+    /// Claims the record with the token `epoch`, and records an attempt. If the result is a
+    /// [`Turn`], CMD may be started once. Otherwise `tenure` must end with the returned exit code.
     pub async fn take(&self, epoch: Epoch) -> Result<ControlFlow<u8, Turn>, Failure> {
         let object = self.place.object();
         let mut writer = object.open(epoch).await.map_err(|error| self.failure(error))?;

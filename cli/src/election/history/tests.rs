@@ -1,4 +1,4 @@
-//! The drawing of a history, read from objects in memory.
+//! Tests of the drawing of a history. The history is read from objects in memory.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
@@ -33,8 +33,9 @@ impl Objects {
         wait(secs(second).saturating_sub(passed)).await;
     }
 
-    /// Writes an epoch object at this second. In `change`, the fields with names that end in `_at`
-    /// contain seconds, too.
+    /// Writes an epoch object at this second after the start. `change` contains fields that replace
+    /// or complete the usual fields. In it, a time is also a number of seconds after the start, and
+    /// the name of its field ends in `_at`.
     async fn write(&self, epoch: u64, second: u64, change: Value) {
         let mut body = json!({
             "expired": false, "validity_ms": 30_000, "format": 1, "candidate": "a",

@@ -137,7 +137,8 @@ fn members(names: &[&str], done: &str) -> Option<String> {
 fn done(event: PartitionEvent, it: &PartitionChange) -> String {
     let name = |of: &Option<Person>| of.as_ref().map_or("-".to_owned(), |it| plain(&it.name));
     let from = name(&it.from);
-    // A new session with the same name is a new member, so the text also shows the session.
+    // A member that joins again under the same name counts as another member with another session.
+    // So the text also shows the session.
     let of_same_name = |of: &Option<Person>| match (&it.from, of) {
         (Some(from), Some(of)) if from.name == of.name => {
             format!("{} (session {})", plain(&of.name), short(&of.session))

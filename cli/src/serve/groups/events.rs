@@ -100,7 +100,8 @@ impl SentMember {
             self.owned.insert(number, new);
         }
         // The stream sends `safe` after a renewal. After the end of a session it sends only
-        // `role_changed`. A member that leaves while it is at risk stays at risk.
+        // `role_changed`. The stream sends no `safe` when a member at risk begins to leave, because
+        // the member is still at risk.
         let was_at_risk = self.at_risk && view.session.is_some();
         if at_risk != was_at_risk {
             text.push_str(&event_text(if at_risk { "at_risk" } else { "safe" }, None));

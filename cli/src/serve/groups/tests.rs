@@ -185,7 +185,8 @@ async fn a_session_ends_for_good_before_its_lease() {
 async fn regression_a_session_that_a_reply_ended_is_not_kept() {
     let world = World::new();
     let (a, b, _) = revoked_of_four(&world).await;
-    // A reply makes the same call if the time left of the lease is shorter than the margin.
+    // This call records the end of the session, as a reply does if the time left of the lease is
+    // shorter than the margin.
     assert_eq!(a.member.give_up("not_renewed").map(|owned| owned.len()), Some(4));
     assert!(a.member.token("0").is_none());
     a.healthy.send_replace(false);
