@@ -146,8 +146,8 @@ pub enum Progress<N = Epoch> {
 const FIRST_STRIDE: u64 = 1_000;
 
 impl<N: Number> Search<N> {
-    /// Creates a search. The first page starts one below the epoch `known`, so a store that still
-    /// has this epoch shows it on the first page.
+    /// Creates a search. The first page starts at the epoch `known`, so it shows this epoch if the
+    /// store still has it.
     pub fn new(known: Option<N>) -> Search<N> {
         let start = known.map_or(0, |known| known.number() - 1);
         Search { known, lower: None, upper: N::LAST, stride: 0, query: SuccessorSearch::new(start) }

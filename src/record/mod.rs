@@ -175,8 +175,8 @@ impl Record {
         body
     }
 
-    /// Returns the sealed form of this record. The seal has no `data`, and no fields that this
-    /// version does not know.
+    /// Returns the sealed form of this record. The seal omits `data` and all fields that are
+    /// unknown to this version.
     pub fn sealed(&self, ended: EpochEnd, heartbeat: u64, by: &str, at: DateTime<Utc>) -> Record {
         let cut = |name: &String| name[..name.floor_char_boundary(MAX_SEALED_NAME)].to_owned();
         Record {

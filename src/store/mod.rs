@@ -289,7 +289,7 @@ impl StoreError {
         &self.message
     }
 
-    /// Creates an error for a request if the response did not arrive in time. The request may have
+    /// Creates the error of a request whose response did not arrive in time. The request may have
     /// taken effect.
     pub(crate) fn timed_out(message: impl Into<String>) -> StoreError {
         StoreError::new(StoreErrorKind::Transient, Determinacy::Indeterminate, message)

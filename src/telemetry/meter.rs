@@ -45,12 +45,13 @@ impl Meter {
         std::ptr::eq(self.keys.lease, &LEADERSHIP)
     }
 
-    /// Returns the counter of this name, with these labels and the label of the place.
+    /// Returns the counter of this name, with these labels and the label for the place in the
+    /// store.
     pub fn counter(&self, name: &'static str, labels: &[(&'static str, &'static str)]) -> Counter {
         self.keys.counter(name, labels)
     }
 
-    /// Returns the gauge of this name, with the label of the place.
+    /// Returns the gauge of this name, with the label for the place in the store.
     pub fn gauge(&self, name: &'static str) -> Gauge {
         self.keys.gauge(name, &[])
     }

@@ -223,8 +223,8 @@ async fn polls_only_at_the_lapse_cost_one_get_per_validity() {
         drop(a);
         let (took, (_, b)) = timed(async { follow.await.unwrap() }).await;
         assert_eq!(b.epoch().get(), 2);
-        // If the follower's last poll came just before the leader's last renewal, the follower
-        // detects the lapse one validity later.
+        // If the follower polls just before the leader's last renewal, it sees this renewal only at
+        // its next poll, a validity later, and then waits for another validity.
         assert!(took < TAKEOVER + VALIDITY, "{took:?}");
         let calls = world.store.take_calls();
         let writes = calls.iter().filter(|call| matches!(call, Call::Create | Call::Replace));

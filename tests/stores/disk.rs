@@ -21,7 +21,7 @@ use tenure_fencing::{FencedLog, FencedObject};
 const ROUNDS: u64 = 40;
 const VALIDITY: Duration = Duration::from_secs(2);
 
-/// The failing disk that the script provides.
+/// The failing disk that `failing-disk.sh` provides.
 #[derive(Clone)]
 struct Disk {
     root: PathBuf,
@@ -30,8 +30,8 @@ struct Disk {
     over: Arc<AtomicBool>,
 }
 
-/// A guard that, on drop, ends the failures of the disk. The failures end even if a check of the
-/// test fails.
+/// A guard that ends the failures of the disk when it is dropped, even if an assertion of the test
+/// fails.
 struct Ends(Arc<AtomicBool>);
 
 impl Drop for Ends {

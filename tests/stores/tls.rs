@@ -18,7 +18,7 @@ const AUTHORITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stores/tls/a
 /// The protocols that the client has offered. Each element of the outer list is one connection.
 type Offered = Arc<Mutex<Vec<Vec<String>>>>;
 
-/// Starts a server that answers one request per connection, with success.
+/// Starts a server that answers one request on each connection. Each answer is a success.
 fn server() -> (String, Offered) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("https://localhost:{}", listener.local_addr().expect("bound").port());

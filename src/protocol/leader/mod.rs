@@ -1,5 +1,5 @@
-//! The leader's part of both state machines. A leader renews, reads its object back after a refused
-//! write, searches for a greater epoch, and resigns.
+//! The leader's part of the state machines of both layouts. A leader renews, reads its object back
+//! after a refused write, searches for a greater epoch, and resigns.
 //!
 //! With `Layout::SingleObject`, a leader sends no LIST and no GET of the next epoch, because a
 //! successor overwrites the object that this leader renews.

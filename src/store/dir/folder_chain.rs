@@ -13,7 +13,7 @@ use super::lock::Locked;
 use crate::env::clock::{Clock as _, SystemClock};
 use crate::store::StoreError;
 
-/// Maximum number of names that one search for empty folders or leftovers reads.
+/// A search for empty folders or leftovers reads at most this number of names.
 pub(super) const MOST_NAMES: usize = 2_000;
 /// Maximum duration of one search. The limit exists because other processes wait for the lock
 /// during a search.

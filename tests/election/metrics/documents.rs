@@ -24,7 +24,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns the metrics in the table of the page.
+/// Returns the metrics in the table of docs/reference/metrics.md.
 fn documented() -> BTreeMap<String, Metric> {
     let text = read("docs/reference/metrics.md");
     let mut metrics = BTreeMap::new();

@@ -53,9 +53,9 @@ async fn regression_a_listing_of_a_folder_without_changes_needs_no_lock() {
 #[tokio::test]
 async fn regression_a_listing_without_the_lock_fails_during_changes() {
     let (dir, store) = store();
-    // No process has written, so no lock file exists. A file system with dates in whole seconds
-    // cannot show whether the folder changes again within two seconds. If a listing took longer
-    // than two seconds, the loop repeats the listing.
+    // No process has written, so no lock file exists. The folder gets a date in whole seconds.
+    // Until two seconds after this date, a later change may get the same date, so the listing
+    // fails. If a walk starts after that, the listing succeeds, and the loop sets a new date.
     for _ in 0..100 {
         let now = now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
         let second = SystemTime::UNIX_EPOCH + Duration::from_secs(now.as_secs() + 1);

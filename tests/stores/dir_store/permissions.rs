@@ -204,8 +204,8 @@ fn tree(path: &Path) -> BTreeMap<PathBuf, FileState> {
 #[tokio::test]
 async fn regression_readers_change_nothing() {
     use std::os::unix::fs::PermissionsExt as _;
-    // If this test runs as root, it checks both users. Root can write a read-only directory, and
-    // the other user cannot.
+    // If this test runs as root, it also runs as another user. Root can write a read-only
+    // directory, and the other user cannot.
     done_by_another_user("regression_readers_change_nothing");
     let modes = [0o755, 0o555];
     for (mode, written) in modes.into_iter().flat_map(|mode| [(mode, false), (mode, true)]) {

@@ -76,7 +76,8 @@ async fn one_process_wins_each_round() {
     }
 }
 
-/// Before the fix, each first write without a free file descriptor left a folder.
+/// Before the fix, if no file descriptor was free, each attempt of the first write to a store left
+/// a folder.
 #[tokio::test]
 async fn regression_a_failed_first_write_leaves_no_folder() {
     let dir = tempfile::tempdir().expect("a temporary directory");

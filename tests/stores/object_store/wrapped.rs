@@ -33,7 +33,7 @@ enum Way {
     AnyVersion,
     /// Lists keys in reverse order.
     Backwards,
-    /// Sends each write after the constructor's probe a second time, and returns the refusal of the
+    /// Sends each write twice, except the constructor's probe, and returns the refusal of the
     /// second attempt.
     RepeatsItself,
     /// Returns more bytes in a read than the announced size.

@@ -43,12 +43,14 @@ impl Rate {
         )
     }
 
-    /// Returns the first real time at which either clock has advanced by `by` since `from`.
+    /// Returns the first real time at which the raw clock or the slewed clocks have advanced by
+    /// `by` since `from`.
     fn either_after(self, from: u64, by: Duration) -> u64 {
         self.after(from, by, self.ppm).min(self.after(from, by, self.slewed_ppm))
     }
 
-    /// Returns the first real time at which both clocks have advanced by `by` since `from`.
+    /// Returns the first real time at which the raw clock and the slewed clocks have advanced by
+    /// `by` since `from`.
     fn both_after(self, from: u64, by: Duration) -> u64 {
         self.after(from, by, self.ppm).max(self.after(from, by, self.slewed_ppm))
     }
@@ -256,7 +258,8 @@ impl Story {
         let left = |at| timer?.lapses_in(Duration::ZERO, self.drift, self.observed(at, broken));
         let lapsed = match broken {
             Broken::SlewedTimer => self.observer.after(now, left(now)?, self.observer.slewed_ppm),
-            // The timer lapses at the latest when both clocks have advanced by the time left.
+            // The timer lapses at the latest when the observer's raw clock and boot clock have both
+            // advanced by the time left.
             _ => {
                 let most = self.observer.both_after(now, left(now)?);
                 first(now, most, |at| left(at) == Some(Duration::ZERO))

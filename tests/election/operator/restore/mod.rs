@@ -47,9 +47,8 @@ async fn epochs_continue_above_a_restored_epoch_without_a_wait() {
     }
 }
 
-/// An older version does not know the value of `ended` in a restored epoch. The present version
-/// knows this value. So the test simulates an older version by another value, which the present
-/// version does not know.
+/// A version may be too old to know the value of `ended` in a restored epoch. To simulate such a
+/// version, the test writes a value that the present version does not know.
 #[tokio::test(start_paused = true)]
 async fn an_older_version_continues_above_a_restored_epoch() {
     for layout in LAYOUTS {
