@@ -27,7 +27,7 @@ pub const MOST_FOLLOWED: usize = 500;
 const SEARCH_EVERY: Duration = Duration::from_secs(60);
 /// Maximum number of names on the card of a store. It limits the field `others`.
 const MOST_NAMED: usize = 1_000;
-/// Interval of the searches while the store has no election, group or job.
+/// Interval of the searches while the page follows no election, group or job of the store.
 const SEARCH_AGAIN: Duration = Duration::from_secs(5);
 /// Pause before a retry after a failure, such as a failed search.
 const RETRY_EVERY: Duration = Duration::from_secs(5);
@@ -47,7 +47,7 @@ struct StoreCard<'a> {
     complete: bool,
 }
 
-/// An election, a group or a job to follow, and the values that its follower needs.
+/// An election, a group or a job that the page follows, and the values for the task that polls it.
 #[derive(Debug, Clone)]
 pub struct Place {
     pub board: Arc<Board>,
@@ -61,8 +61,8 @@ pub struct Place {
     pub poll: Duration,
 }
 
-/// Follows all elections, groups and jobs below this URL until the future is dropped. Each follower
-/// takes one of the `slots`. Shows each error on a card, and retries.
+/// Follows the elections, groups and jobs below this URL until the future is dropped. Each of them
+/// needs a permit of `slots`. Shows each error on a card, and retries.
 pub async fn follow(
     number: usize,
     url: StoreUrl,

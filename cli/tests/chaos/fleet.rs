@@ -46,7 +46,7 @@ case $((TENURE_EPOCH % 5)) in
     ;;
 esac"#;
 
-/// Time between the continuation of a paused child and the continuation of its guard.
+/// How long a paused child runs before the test also continues its paused guard.
 const ZOMBIE_NS: u64 = 400_000_000;
 
 pub struct Fleet {

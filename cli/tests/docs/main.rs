@@ -11,7 +11,7 @@
 //! | `toml` | is a part of the reader's own Cargo.toml, and is not checked |
 //! | `promql` | names metrics of the library |
 //! | `sql` | is executed, page by page, by SQLite |
-//! | `text` | is a picture |
+//! | `text` | after an `sh` block: is its output; elsewhere: is a drawing, and is not checked |
 //!
 //! The blocks of a page run in order, in a new directory, with one S3 server of the tests. `…` in
 //! an output matches any text; on a separate line it matches any lines. The comment `<!-- not run:

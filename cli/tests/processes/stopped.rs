@@ -45,8 +45,8 @@ fn regression_a_stopped_guard_of_a_stopped_tenure_does_not_save_its_command() {
     a.code();
 }
 
-/// The kernel kills CMD at the end of the lease. The standby of the guard is suspended as well.
-/// After a SIGCONT, the standby ends the descendants of CMD.
+/// Before the lease ends, the kernel kills the suspended guard and, at its death, CMD. The standby
+/// of the guard is suspended as well. After a SIGCONT, the standby ends the descendants of CMD.
 #[test]
 fn regression_a_command_ends_with_its_lease_although_all_tenure_processes_are_stopped() {
     let scene = Scene::new(TENURE);

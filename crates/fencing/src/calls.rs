@@ -32,11 +32,12 @@ pub(super) struct Calls {
 ///   read. The read of the next attempt finds the writes of other processes. It also finds an
 ///   earlier write of this process, even if the response was lost. So this loop does not read the
 ///   object back after a write.
-/// - *Overwrite* writes an object for its writer, or resets a gate. The condition of all attempts
-///   is the ETag that the caller saw before the first attempt. After a refusal or a lost response,
-///   the loop reads the object back immediately, even after the last attempt. A changed ETag ends
-///   the call: either this write has taken effect, or another writer has changed the object. The
-///   loop must never overwrite an object of another writer that the caller has not read.
+/// - *Overwrite* writes a new body of a fenced object, or resets a gate. The condition of all
+///   attempts is the ETag that the caller saw before the first attempt. After a refusal or a lost
+///   response, the loop reads the object back immediately, even after the last attempt. A changed
+///   ETag ends the call: either this write has taken effect, or another writer has changed the
+///   object. The loop must never overwrite an object of another writer that the caller has not
+///   read.
 ///
 /// A single loop for both kinds would have to check before each request whether it raises or
 /// overwrites. The claim of an object is a *raise* loop that limits refusals and failures

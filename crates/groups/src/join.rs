@@ -134,8 +134,8 @@ impl Group {
             return Ok(None);
         };
         if leadership.epoch() != Epoch::FIRST {
-            // The token of a session must be 1 (GO4). A create of the first epoch took effect late,
-            // so this session has a later epoch. Give the session up.
+            // The token of a session must be 1 (GO4). This session has a greater token, because a
+            // create of its first epoch took effect late. Give the session up.
             leadership.resign().await.or_else(lost)?;
             return Ok(None);
         }

@@ -27,7 +27,7 @@ fn the_application_learns_of_the_end_and_has_a_grace() {
     assert_eq!([&seen["role"], &seen["state"]], ["ending", "held"], "{seen}");
     assert!(seen["leader"].is_null(), "{seen}");
     assert_eq!(scene.status()["state"], "held", "others wait");
-    // By this request, the application reports that it has ended its work as the leader.
+    // With this request, the application reports that it has ended its work as the leader.
     let (status, said) = a.json("POST", RESIGN, "");
     assert_eq!((status, &said["sealed"]), (200, &true.into()), "{said}");
     assert_eq!(a.process.code(), 0);
@@ -58,8 +58,9 @@ fn a_second_signal_ends_the_sidecar_immediately() {
     assert_eq!(scene.status()["state"], "held", "the epoch is not sealed");
 }
 
-/// One of two elections has ended, and the grace of the other election continues. Before the fix,
-/// the ended election answered `busy`, so a client retried its request.
+/// After a signal, the sidecar has resigned in one of two elections, and the grace of the other
+/// continues. Before the fix, requests to the resigned election got the answer `busy`, so a client
+/// retried.
 #[test]
 fn regression_an_ended_election_is_not_busy() {
     let scene = Scene::new(TENURE);

@@ -8,15 +8,15 @@
 //! rules make these steps safe during trims:
 //!
 //! 1. *A trim never deletes claims, the fences directly below a claim, or the newest object.* The
-//!    objects of the next writer follow the last object of a writer: first fences, if any, then a
-//!    claim. So a superseded writer finds a fence or a claim at its next number, however long it
+//!    last object of a writer is followed by objects of the next writer: first fences, if any, then
+//!    a claim. So a superseded writer finds a fence or a claim at its next number, however long it
 //!    pauses and however many trims occur.
 //! 2. *A claim, or a fence at a number beyond the end, counts only after a listing that shows no
 //!    greater number.* If the writer created the claim or fence at a trimmed number, a greater
 //!    number exists, because the newest object is never deleted.
-//! 3. *While the effect of an append is unknown, the writer sends no other object to its number.*
-//!    So if the append is in the log, it has this number, even if a trim deleted its object and a
-//!    late request created it again.
+//! 3. *While the effect of an append is unknown, the writer sends no other object to the number of
+//!    this append.* So if the append is in the log, it has this number, even if a trim deleted its
+//!    object and a late request created it again.
 //! 4. *A writer passes fences of lower epochs:* it appends at the number after the fence. The
 //!    creator of a passed fence was opening the log when the greater epoch claimed the log. The
 //!    creator ends when it finds an object of the greater epoch. The passed fences are between the
