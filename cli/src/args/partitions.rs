@@ -10,9 +10,9 @@ const MAX_NAMES: u64 = 100_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names(pub Vec<String>);
 
-/// Parses names and ranges of partitions that commas separate, such as `0..64`, `a,b` or `0..=3,9`.
-/// Refuses a name that contains `..`, or that begins or ends with white space, because such a name
-/// is most likely a mistyped range.
+/// Parses a list of names and ranges of partitions, separated by commas, such as `0..64`, `a,b` or
+/// `0..=3,9`. Refuses a name that contains `..`, or that begins or ends with white space, because
+/// such a name is most likely a mistyped range.
 pub fn partitions(text: &str) -> Result<Names, String> {
     let mut names = Vec::new();
     for part in text.split(',') {

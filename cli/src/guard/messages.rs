@@ -115,8 +115,8 @@ impl FromStr for GuardOrder {
     }
 }
 
-/// Writes the deadline for SIGTERM, then the deadline for SIGKILL, each in nanoseconds of the boot,
-/// the raw and the wall clock.
+/// Writes the deadline for SIGTERM, and then the deadline for SIGKILL. Each deadline has three
+/// numbers: its times on the boot clock, the raw clock and the wall clock, in nanoseconds.
 impl fmt::Display for Deadlines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [term_boot, term_raw, term_wall] = clocks(self.term_at);

@@ -12,8 +12,8 @@ pub struct Power {
     pub missed: f64,
 }
 
-/// The report shows the probability of a miss for three faults. Each of these numbers is the number
-/// of races in which a fault shows once on average.
+/// The report shows for three faults the probability that the races miss the fault. Each entry is
+/// the number of races in which one of these faults shows once on average.
 const ONE_IN: [u32; 3] = [10, 100, 1_000];
 
 pub fn power(races: u32) -> Vec<Power> {

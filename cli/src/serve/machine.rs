@@ -315,7 +315,8 @@ pub async fn refuse_all<M: Machine>(orders: &mut mpsc::Receiver<M::Order>) -> In
     while let Some(order) = orders.recv().await {
         M::refuse(order);
     }
-    // This line is never reached, because the machine holds a sender, so the channel stays open.
+    // This line is never reached: the election or group holds a sender of orders, so the channel
+    // stays open.
     std::future::pending().await
 }
 

@@ -185,8 +185,10 @@ mod tests {
 
     use super::*;
 
-    /// Before the fix, a failed LIST counted as an empty one. So on a prefix with an election and a
-    /// group, a service exited with 64 if the LIST for objects of its kind failed.
+    /// Before the fix, a failed LIST counted as an empty one. If a prefix had an election and a
+    /// group, and the LIST of the election's objects failed, `tenure run` saw only the group and
+    /// exited with 64. A failed LIST of the group's objects had the same effect on `tenure group
+    /// run`.
     #[tokio::test]
     async fn regression_a_failed_list_refuses_no_prefix() {
         let faults = FaultStore::new(Arc::new(MemoryStore::new()));

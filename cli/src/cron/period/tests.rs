@@ -141,8 +141,8 @@ fn another_period_or_offset_continues_the_record() {
 fn a_clock_ahead_of_the_stores_is_refused_beyond_the_bound() {
     let rules = hourly();
     let now = s(100 * HOUR);
-    // The accepted difference is one second above the bound, because dates have a resolution of one
-    // second.
+    // The accepted lead is one second above `clock_ahead_max`, because dates have a resolution of
+    // one second.
     for (ahead, refused) in [(0, false), (61, false), (62, true)] {
         assert_eq!(rules.is_ahead(now + s(ahead), date(now)), refused, "{ahead}");
     }
@@ -245,7 +245,7 @@ fn regression_a_period_that_has_not_begun_is_not_run() {
     for record in [None, Some(begun(&rules, now, 1)), Some(begun(&rules, now + s(HOUR), 1))] {
         assert_eq!(rules.decide(record.as_ref(), own, now), not_begun);
     }
-    // The start of the period is ahead of the clock by exactly the bound, one minute.
+    // The start of the period is one minute ahead of the clock, which is exactly the accepted lead.
     let soon = now + s(HOUR) - s(10 + 60);
     assert_eq!(rules.decide(None, own, soon), run(1));
     assert_eq!(rules.decide(None, own, soon - s(1)), not_begun);

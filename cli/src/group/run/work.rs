@@ -192,8 +192,8 @@ impl<'a> GroupWatch<'a> for WorkWatch<'a> {
 }
 
 impl WorkWatch<'_> {
-    /// Ends CMD, because the partition must move, the session is at risk or has ended, or CMD is
-    /// not healthy.
+    /// Ends CMD. Called if the partition must move, if the session is at risk or has ended, or if
+    /// CMD is not healthy.
     fn stop(&mut self) {
         self.stopping = true;
         self.app = pending().boxed();
