@@ -147,7 +147,7 @@ impl Follower {
         Follower { reader: Reader::new(None), ..Follower::new(cx) }
     }
 
-    /// Sends the reader's requests until the reader is idle. After several consecutive failures,
+    /// Sends the requests of the [`Reader`] until it is idle. After several consecutive failures,
     /// `patient` decides: an observer is patient and waits for its next poll, and any other caller
     /// gets an error.
     pub(super) async fn drive(&mut self, patient: bool) -> Result<Option<News>, Error> {
@@ -189,8 +189,9 @@ impl Follower {
         }
     }
 
-    /// Reads all sessions. If a session has seen a greater assignment than the reader, finds that
-    /// assignment, because the reader must not create the successor of an older assignment (D3).
+    /// Reads all sessions. If a session has seen a greater assignment than the [`Reader`] of this
+    /// process, finds that assignment, because the process must not create the successor of an
+    /// older assignment (D3).
     pub(super) async fn expect_what_sessions_saw(&mut self) -> Result<(), Error> {
         let sessions = self.all_sessions().await?;
         let seen = sessions.iter().filter_map(|(_, seen)| seen.session()?.record().data?.seen);
@@ -243,7 +244,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Sends the reader's requests for an observer, and waits while the store denies access.
+    /// Sends the requests of an observer's [`Reader`], and waits while the store denies access.
     async fn outlast_denials(&mut self) -> Result<Option<News>, Error> {
         let cx = Arc::clone(&self.objects.cx);
         self.objects.requests.forget_denials();

@@ -9,11 +9,11 @@ use super::{Dated, LeadershipSpan, TimeEstimate};
 use tenure::internals::Record;
 use tenure::{Epoch, EpochEnd};
 
-/// Maximum length of a name, in bytes. The reader cuts longer names. A history has thousands of
-/// records, and a record of another program can have a name of 64 KiB.
+/// Maximum length of a name, in bytes. Longer names are cut. A history has thousands of records,
+/// and a record of another program can have a name of 64 KiB.
 const LONGEST_NAME: usize = 1_024;
 
-/// The content of an epoch object, as the reader received it.
+/// The content of an epoch object at the time of its GET.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) epoch: Epoch,

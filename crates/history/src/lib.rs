@@ -28,14 +28,14 @@
 //! and the last write. A history is only for people to read. No election depends on it.
 //!
 //! If the last write came from the leader, the record and the store each have a date for this
-//! write. The difference between these dates is the error of the leader's clock. The reader
+//! write. The difference between these dates is the error of the leader's clock. [`Reader`]
 //! subtracts this error from the leader's times. If another process sealed the epoch, the error is
 //! unknown. The bounds are then correct only if the leader's clock agreed with the store's clock.
 //! If a clock was stepped during the epoch, no bound is reliable.
 //!
 //! Many stores date writes in whole seconds. The bounds account for this resolution, on the
-//! assumption that the store rounds down to a whole second or a decimal fraction of a second. The
-//! reader does not detect a coarser resolution.
+//! assumption that the store rounds down to a whole second or a decimal fraction of a second.
+//! [`Reader`] does not detect a coarser resolution.
 //!
 //! The module [`drawing`] draws timelines of leaders.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -73,9 +73,9 @@ pub struct History {
     pub spans: Vec<LeadershipSpan>,
     /// Epochs without an object, in ascending order. The compactor deleted their objects. With
     /// [`Layout::SingleObject`], later epochs overwrote them. The list omits missing epochs among
-    /// the older epochs that the reader did not read ([`left_out`](History::left_out)).
+    /// the older epochs that [`Reader`] did not read ([`left_out`](History::left_out)).
     pub holes: Vec<RangeInclusive<Epoch>>,
-    /// Number of older epochs that the reader did not read, although they have an object.
+    /// Number of older epochs that [`Reader`] did not read, although they have an object.
     pub left_out: u64,
     /// The latest time in the store's responses. If the responses contain no time, this machine's
     /// time after the last request.
@@ -83,7 +83,7 @@ pub struct History {
     /// Resolution of the clock that gave `now`. The true time exceeds `now` by less than this
     /// duration.
     pub now_within: Duration,
-    /// Number of requests that the reader sent.
+    /// Number of requests that [`Reader`] sent.
     pub requests: u64,
 }
 

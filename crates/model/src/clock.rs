@@ -47,7 +47,8 @@ struct ClockState {
     /// For a broken process: an instant, and the error of a reading at exactly this instant. The
     /// reading is too early by this duration.
     behind_at: Option<(Duration, Duration)>,
-    /// Total duration of the suspends during which the clocks of this machine did not run.
+    /// For a machine whose clocks wrongly stop during a suspend: the total duration of its
+    /// suspends.
     asleep: Duration,
     raw_repeats_boot: bool,
 }

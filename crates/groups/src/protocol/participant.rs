@@ -223,9 +223,9 @@ impl Participant {
     /// assignment. Returns true if the driver must send a request. If the group has no assignment,
     /// the first assignment contains `partitions`.
     ///
-    /// If a session has seen a greater assignment, the reader first sends a LIST. If the LIST does
-    /// not show that assignment, it was deleted, and the reader fails (D3). The first assignment of
-    /// a group waits until each listed session has been read (D4).
+    /// If a session has seen a greater assignment, the [`Reader`] first sends a LIST. If the LIST
+    /// does not show that assignment, it was deleted, and the `Reader` fails (D3). The first
+    /// assignment of a group waits until each listed session has been read (D4).
     pub fn plan(
         &mut self,
         planner: &Planner<'_>,

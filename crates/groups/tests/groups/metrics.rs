@@ -221,7 +221,8 @@ async fn reserved_partitions_are_not_ownerless(recorder: &Recorder) {
     gone(a).await;
 }
 
-/// Scenario: an observer counts only the partitions without an owner that should have one.
+/// Scenario: an observer counts a partition as ownerless only if the partition should have an
+/// owner.
 async fn ownerless_partitions_are_counted(recorder: &Recorder) {
     let fleet = Fleet::new(4);
     let operator = fleet.group("operator");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Interval, Subject};
 
-/// Maximum number of lanes for candidates. A reader cannot distinguish more lanes.
+/// Maximum number of lanes for candidates. A person cannot distinguish more lanes.
 const MOST: usize = 50;
 /// Maximum number of lanes with [`Subject::Owners`]. A page with more lanes is too long to read.
 const MOST_OWNED: usize = 1_000;

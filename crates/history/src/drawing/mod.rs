@@ -174,8 +174,8 @@ impl Drawing {
 
     /// Returns the drawing as an SVG that is 1,000 pixels wide. The height grows with the number of
     /// lanes. A drawing has at most 50 lanes, or 1,000 with [`Subject::Owners`], and further names
-    /// share the last lane. The drawing combines intervals that are too narrow into one bar, and
-    /// the tooltip of the bar shows their number.
+    /// share the last lane. The drawing combines very narrow intervals into one bar, and the
+    /// tooltip of the bar shows their number.
     #[must_use]
     pub fn svg(&self) -> String {
         render::svg(self)

@@ -1,5 +1,5 @@
-//! Checks pages of listings. Some stores list their keys in order, and other stores do not. As in a
-//! driver or a compactor, each page is converted to an [`EpochsOfPage`], and a [`Search`] or a
+//! Checks pages of listings, of stores that list their keys in order and of stores that do not. As
+//! in a driver or a compactor, each page is converted to an [`EpochsOfPage`], and a [`Search`] or a
 //! [`Compaction`] receives its epochs.
 
 use std::collections::{BTreeMap, BTreeSet};

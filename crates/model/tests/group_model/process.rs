@@ -244,8 +244,9 @@ impl Process {
         self.runs.is_some() && self.participant.as_ref().and_then(owns) == Some(release.token)
     }
 
-    /// Plans an assignment after a round. `any_token` is true in a broken variant, in which the
-    /// plan treats a release under any token as a release under the newest token.
+    /// Plans an assignment after a round of reads of the sessions. `any_token` is true in a broken
+    /// variant, in which the plan treats a release under any token as a release under the newest
+    /// token.
     pub fn plan(&mut self, partitions: u8, any_token: bool) {
         let nonce = self.draw();
         let Some(participant) = &mut self.participant else { return };
@@ -265,7 +266,8 @@ impl Process {
         }
     }
 
-    /// Returns whether a round would give the process new information, or lead to a plan.
+    /// Returns whether a round of reads of the sessions would give the process new information, or
+    /// lead to a plan.
     pub fn has_to_look(&self, sessions: &BTreeMap<SessionId, HashedArc<Object>>) -> bool {
         let Some(participant) = &self.participant else { return false };
         let news = |(id, object): (&SessionId, &HashedArc<Object>)| {

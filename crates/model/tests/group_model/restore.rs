@@ -110,8 +110,8 @@ impl Group {
         }
         let held = HashedArc::new(held);
         self.serve_write(world, Wire::Assignment(held.clone()), serving);
-        // After any answer to the write, the operator reads the hold and confirms it. So only the
-        // state of the store counts here.
+        // After any answer to the write of the hold, the restore's first assignment, the operator
+        // reads the hold and confirms it. So only the state of the store counts here.
         if world.store.newest().is_some_and(|it| **it == *held) {
             world.left.restores -= 1;
             let sessions = world.store.sessions.iter();

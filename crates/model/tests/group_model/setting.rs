@@ -120,13 +120,13 @@ pub enum Broken {
     NoSweep,
     /// A restore does not wait until the leases of deposed members have ended (omits D11).
     NoWaitForOwners,
-    /// A restore never creates the assignment after its hold (omits D12).
+    /// A restore creates only its first assignment, the hold, and never the second one (omits D12).
     NeverReleases,
 }
 
 impl Broken {
-    /// Returns whether a round may give new information although no session has changed since the
-    /// last read.
+    /// Returns whether reads of the sessions may give new information although no session has
+    /// changed since the last read.
     pub fn looks_anew(self) -> bool {
         self != Broken::Nothing && self < Broken::SealsForget
     }

@@ -176,8 +176,8 @@ fn assignment_written(world: &Arc<World>, key: &str, body: &[u8]) {
     let mut state = world.state();
     let before = after.epoch.get().checked_sub(1).map(assignment_key);
     let before = before.and_then(|key| Some((state.bucket.objects.get(&key)?.0.clone(), key)));
-    // If other programs deleted the previous assignment, the check uses the body that it has
-    // recorded in `book`.
+    // If other programs deleted the previous assignment, use the body that an earlier call of this
+    // function recorded.
     let before = before.or_else(|| {
         let (epoch, body) = state.book.greatest.clone()?;
         (epoch.next() == Some(after.epoch)).then(|| (body, assignment_key(epoch.get())))
@@ -186,7 +186,7 @@ fn assignment_written(world: &Arc<World>, key: &str, body: &[u8]) {
         state.book.greatest = Some((after.epoch, Bytes::copy_from_slice(body)));
     }
     // If a greater assignment exists, a compactor deleted the assignment with this number earlier.
-    // No member will confirm the new assignment, so the check ignores it.
+    // No member will confirm the new assignment, so ignore it.
     if state.bucket.newest() != Some(after.epoch) {
         return;
     }

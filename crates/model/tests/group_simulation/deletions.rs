@@ -165,8 +165,9 @@ pub async fn repair(world: &Arc<World>, restorer: Option<&(Who, Group)>) -> bool
 
 impl World {
     /// Returns whether all processes would detect a deletion of the newest assignment. Each member
-    /// must have read the assignment, and a session must show it. Also, no pending request may
-    /// create an assignment up to this number, or create or delete a session.
+    /// must have read the assignment, and a session must show it. No call of a compactor or an
+    /// operator may be in progress, and no pending request may create an assignment up to this
+    /// number, or create or delete a session.
     fn shows_the_newest(&self) -> bool {
         let state = self.state();
         let Some(newest) = state.bucket.newest() else { return false };

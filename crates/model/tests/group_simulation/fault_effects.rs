@@ -19,7 +19,7 @@ use super::process::{Slot, start_another, start_on};
 use super::trouble::{self, Trouble, Whose};
 use super::world::{Who, World};
 
-/// Injects random faults until the time in the plan has passed.
+/// Injects random faults for the duration `length` of the plan.
 pub async fn inject(world: &Arc<World>, slots: &mut [Slot], restorer: Option<&(Who, Group)>) {
     while now() < world.plan.length {
         sleep(world.part(world.plan.every * 2)).await;

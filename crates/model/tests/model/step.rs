@@ -59,7 +59,8 @@ impl Game {
                 self.carry_out(&mut world, Message::new(Wire::Replace { epoch, tag, body }));
             }
             Action::PeerDecides => {
-                // The peer's clock is arbitrary, so the peer may consider the newest epoch expired.
+                // A peer that follows Morling's post (docs/how-to/upgrade.md) has an arbitrary
+                // clock, so it may consider the newest epoch expired.
                 world.left.foreign_creates -= 1;
                 let next = world.store.newest() + 1;
                 world.morling.about = (next <= self.setting.last_epoch).then_some(next);

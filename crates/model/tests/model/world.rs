@@ -256,8 +256,8 @@ impl Game {
             for (epoch, body) in world.store.epochs() {
                 let unsealed = body.ended().is_none();
                 actions.extend(unsealed.then_some(Action::Depose(epoch, false)));
-                // Candidates wait for the leader of a deposed epoch. A forced deposition ends this
-                // wait.
+                // After a deposition, candidates wait until the lease of the deposed leader has
+                // ended. A forced deposition ends this wait.
                 let waited_for = body.seen().is_waited_for();
                 actions.extend((unsealed || waited_for).then_some(Action::Depose(epoch, true)));
             }

@@ -108,7 +108,7 @@ impl Candidate {
         self.leave(leadership, id).await;
     }
 
-    /// Counts each first renewal after an event `AtRisk`.
+    /// Counts the recoveries of the lease: the first renewal after each event `AtRisk`.
     fn count_recoveries(&self, leadership: &Leadership) {
         let (world, mut events) = (Arc::clone(&self.world), leadership.events());
         spawn(&self.world, self.who, 0, async move {

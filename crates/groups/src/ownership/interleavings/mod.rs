@@ -1,6 +1,6 @@
-//! Uses shuttle to explore each interleaving of a few tasks that access the state shared by a
-//! member's task and handles. `check` and the receipt of events take no lock, so the application
-//! can run them while another task is in a critical section. So the test also checks the invariants
+//! Uses shuttle to explore each interleaving of a few tasks. The tasks access the state that the
+//! task and the handles of a member share. An application calls `check` and receives events without
+//! a lock, also while another task is in a critical section. So the tests also check the invariants
 //! inside critical sections, after each event is sent.
 
 mod application;

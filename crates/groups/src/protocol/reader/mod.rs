@@ -63,8 +63,8 @@ enum State {
         beyond: SuccessorSearch,
     },
     Create(Draft),
-    /// GET of the draft's number after an attempt to create it. `refused` is true if the store has
-    /// an object with this number.
+    /// GET of the draft's number after an attempt to create it. `refused` is true if the store
+    /// refused the attempt, because an object with this number existed.
     ReadBack {
         draft: Draft,
         refused: bool,

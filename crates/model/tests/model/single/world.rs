@@ -158,8 +158,8 @@ impl SingleGame {
         if let Some(body) = world.store.object.filter(|_| world.left.depositions > 0) {
             let held = body.ended().is_none();
             actions.extend(held.then_some(SingleAction::Depose(false)));
-            // Candidates wait for the leader of a deposed epoch. A forced deposition ends this
-            // wait.
+            // After a deposition, candidates wait until the lease of the deposed leader has ended.
+            // A forced deposition ends this wait.
             let waited_for = body.sighting().seen.is_waited_for();
             actions.extend((held || waited_for).then_some(SingleAction::Depose(true)));
         }
