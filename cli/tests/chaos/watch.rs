@@ -13,8 +13,8 @@ use crate::fleet::{ChildOf, runs};
 const WATCHED: u64 = 4;
 
 /// The observed epoch objects. For each effect of a write, the watch records an interval that
-/// contains the effect. The interval begins before the last poll that did not show the effect, and
-/// ends after the first poll that showed the effect.
+/// contains the time of the effect. The interval begins before the last poll that did not show the
+/// effect, and ends after the first poll that showed the effect.
 #[derive(Default)]
 pub struct Watch {
     pub epochs: BTreeMap<u64, Epoch>,
@@ -39,7 +39,7 @@ pub struct Epoch {
     record: Value,
 }
 
-/// The interval that contains the effect of a write.
+/// An interval that contains the time at which a write took effect.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     pub from_ns: u64,

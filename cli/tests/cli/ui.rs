@@ -34,7 +34,7 @@ fn ui(scene: &Scene, options: &[&str]) -> Sidecar {
 /// map are the kinds of the cards.
 fn cards(ui: &Sidecar) -> BTreeMap<String, Value> {
     let events = ui.events("/events");
-    // A stream sends all cards before its second `tick`, so the test waits for this event.
+    // A stream sends all cards before its second event `tick`, so the test waits for two of them.
     let (first, _) = events.wait_for("tick", 0);
     events.wait_for("tick", first + 1);
     let cards = events.all().into_iter().filter(|(name, _)| name == "card");

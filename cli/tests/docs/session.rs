@@ -42,8 +42,8 @@ pub fn problems(page: &Page) -> Vec<String> {
     problems
 }
 
-/// Maximum number of polls for the end of a block. Polls are 50 ms apart, so the time limit of a
-/// block is 5 minutes.
+/// Maximum number of polls while the test waits for the end of a block. Polls are 50 ms apart, so
+/// the time limit of a block is 5 minutes.
 const LOOKS: u32 = 6_000;
 
 struct Session {

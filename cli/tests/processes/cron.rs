@@ -102,7 +102,7 @@ fn try_does_not_wait_for_a_live_leader() {
     assert_eq!((next.code(), scene.exists("other")), (0, true), "{}", next.said());
 }
 
-/// The host that takes over is a new process, which has never seen the leader alive.
+/// The candidate that takes over is a new process, which has never seen the leader alive.
 #[test]
 fn try_takes_over_from_a_killed_leader() {
     let scene = Scene::new(TENURE);

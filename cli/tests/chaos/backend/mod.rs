@@ -23,7 +23,8 @@ const ENDPOINT: &str = "AWS_ENDPOINT_URL";
 
 pub struct Backend {
     kind: Kind,
-    /// The store as the test itself reads it, without faults of the connection.
+    /// The store for the reads of the test itself. Faults of the connection do not affect these
+    /// reads.
     store: Arc<dyn Store>,
     runtime: Runtime,
     prefix: String,

@@ -56,7 +56,7 @@ pub struct Bounds {
     pub rounds: Option<u32>,
     /// Time during which rounds may start. The first two rounds of each kind ignore this limit.
     pub span: Option<Duration>,
-    /// True if the caller stops the races. The first two rounds of each kind ignore this flag.
+    /// Flag with which the caller stops the races. The first two rounds of each kind ignore it.
     pub enough: Arc<AtomicBool>,
     /// Length of the longest body, in bytes.
     pub longest: usize,

@@ -1,6 +1,7 @@
 //! Delays members that crash repeatedly (GC7). A name relapses if a session of this name ends
 //! without a resignation soon after the session was added. The next sessions of the name must wait
-//! before they join. While new names relapse, the sessions of other new names must wait, too.
+//! before they join. After new names have relapsed in two rounds, the sessions of other new names
+//! must wait, too.
 //!
 //! Each member keeps the relapses only in memory, so a new coordinator does not know the relapses
 //! that an earlier coordinator saw. No invariant depends on them.

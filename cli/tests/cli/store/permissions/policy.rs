@@ -71,7 +71,7 @@ fn needed(seen: &S3Request) -> Vec<Needed> {
         Op::Get | Op::Head => {
             let mut needed = vec![of_key("s3:GetObject", &seen.key)];
             // S3 reports a missing key only to a sender that may list the bucket. A GET has no
-            // `s3:prefix`, so a condition on the prefix does not match.
+            // `s3:prefix`, so a permission to list only one prefix does not apply.
             if !seen.exists {
                 needed.push(of_bucket("s3:ListBucket", None));
             }
