@@ -76,8 +76,8 @@ pub struct Record {
     /// Name of the candidate that the resigned leader prefers as its successor.
     #[serde(default, deserialize_with = "if_text", skip_serializing_if = "Option::is_none")]
     pub successor: Option<String>,
-    /// How long, in milliseconds, a resigned member's partitions are reserved for a member with its
-    /// name.
+    /// The time, in milliseconds, for which the partitions of a resigned member are reserved for a
+    /// member with the same name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub park_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Value::is_null")]

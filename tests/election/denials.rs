@@ -238,7 +238,7 @@ async fn a_denied_poll_at_the_lapse_is_not_an_observation() {
     campaign.abort();
 }
 
-/// A store that panics in each request, like an SDK on a system without a free thread.
+/// A store that panics in each request, as an SDK does if the system cannot start a thread.
 #[derive(Debug)]
 struct Panicking(FaultStore, AtomicBool);
 

@@ -1,4 +1,4 @@
-//! Lists objects, from object_store's stream of the objects in a folder, or page by page.
+//! Lists objects in one of two ways: from object_store's stream of a whole folder, or page by page.
 
 use futures::StreamExt as _;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
@@ -114,10 +114,9 @@ fn start(prefix: &str, after: &str) -> Option<Path> {
     let whole_folder = prefix.is_empty() || prefix.ends_with('/');
     let last = prefix.chars().next_back().filter(|_| !whole_folder);
     let before = last.and_then(|last| exact(&prefix[..prefix.len() - last.len_utf8()]));
-    // An `after` that sorts before the prefix skips no key with the prefix. With such an `after`,
-    // or if object_store does not allow `after` as a key, the stream starts at the prefix without
-    // its last character. If object_store does not allow that key either, the stream starts at the
-    // start of the folder.
+    // The stream starts at `after`, with two exceptions: `after` sorts before the prefix, or
+    // object_store does not allow it as a key. In these cases it starts at the prefix without its
+    // last character. If object_store does not allow that key either, it starts at the folder.
     Some(after).filter(|after| !after.is_empty() && *after >= prefix).and_then(exact).or(before)
 }
 

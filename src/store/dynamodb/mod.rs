@@ -46,8 +46,10 @@ const MAX_KEY: usize = 1_024;
 /// Reads are strongly consistent. Each call is one request, with these exceptions:
 ///
 /// - The first call also describes the table.
-/// - A replacement that DynamoDB refuses without a reason costs one read.
-/// - A deletion is one request for each 25 keys.
+/// - If DynamoDB refuses a replacement and does not return the present item, the store reads the
+///   item.
+/// - A listing skips pages without items.
+/// - A deletion is one request for each 25 keys. It retries the keys that DynamoDB did not process.
 /// - The client's retry configuration applies to failed reads and deletions, but never to
 ///   conditional writes.
 ///
