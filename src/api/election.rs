@@ -250,8 +250,8 @@ impl Election {
     /// processes believe that they lead, for up to one validity. Only the tokens distinguish these
     /// processes.
     ///
-    /// The call also seals an epoch if its record has no readable validity, and ends the wait for
-    /// the lease of an epoch that was deposed before.
+    /// The call also seals an epoch whose record has no readable validity. If the epoch was deposed
+    /// before, the call ends the successors' wait for its lease.
     ///
     /// # Errors
     /// The errors of [`depose`](Election::depose).

@@ -77,7 +77,8 @@ pub struct Context {
 
     // These fields hold the knowledge about the store and about the election.
     pub(crate) writes: WriteAnswers,
-    /// Set after this process has checked that the store lists the keys under the prefix correctly.
+    /// This cell is set after this process has checked that the store lists the keys under the
+    /// prefix correctly.
     pub(crate) prefix_checked: OnceCell<()>,
     knowledge: Mutex<Knowledge>,
     health: Arc<Mutex<StoreHealth>>,

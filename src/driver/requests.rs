@@ -25,8 +25,8 @@ pub struct Requests {
     failures: u32,
     /// Number of consecutive failed writes of a campaign. Successful reads do not reset this count.
     failed_writes: u32,
-    /// Epoch that the last listing showed and the last read did not find, and the number of
-    /// consecutive reads that did not find it.
+    /// Epoch that the last listing showed but the last read did not find. The number counts the
+    /// consecutive reads that did not find this epoch.
     missing: Option<(Epoch, u32)>,
     /// True if the driver is an observer, which never writes.
     of_observer: bool,

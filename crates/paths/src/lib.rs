@@ -1,5 +1,5 @@
-//! Reader/writer locks on pseudo-folders. Renames, copies, deletions and reads of whole folders on
-//! an object store do not interleave if they hold these locks.
+//! Reader/writer locks on pseudo-folders. Operations on whole folders of an object store (renames,
+//! copies, deletions and reads) do not interleave if they hold these locks.
 //!
 //! # Limits
 //!

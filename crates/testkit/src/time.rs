@@ -42,7 +42,8 @@ const UP: Duration = Duration::from_secs(1_000);
 /// machine.
 ///
 /// Every machine starts on 2026-11-20 at midnight, after 1,000 s of uptime. In a test with
-/// `start_paused`, only waits and `tokio::time::advance` move the clocks.
+/// `start_paused`, the clocks move only with waits, `tokio::time::advance`,
+/// [`suspend`](TestClock::suspend) and [`set_wall_by`](TestClock::set_wall_by).
 #[derive(Debug, Clone)]
 pub struct TestClock(Arc<Mutex<Clocks>>);
 

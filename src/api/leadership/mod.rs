@@ -149,10 +149,10 @@ impl Leadership {
     }
 
     /// Resigns as [`resign`](Leadership::resign) does, but gives precedence to the candidate with
-    /// this name. Each other candidate waits for its longest poll interval after it has seen the
-    /// seal. So a handover takes one poll of the successor, and then two requests: a create and a
-    /// LIST. With [`Layout::SingleObject`](crate::Layout::SingleObject), one request follows the
-    /// poll.
+    /// this name. After it has seen the seal, each other candidate waits for its longest poll
+    /// interval, or for its priority delay if this delay is longer. So a handover takes one poll of
+    /// the successor, and then two requests: a create and a LIST. With
+    /// [`Layout::SingleObject`](crate::Layout::SingleObject), one request follows the poll.
     ///
     /// The name is a preference: if no candidate has the name, the other candidates campaign after
     /// that wait. Candidates with `poll_interval(None)` wait for a sixth of their validity instead.

@@ -53,7 +53,7 @@ impl Operator {
         Ok(if held { only } else { newest })
     }
 
-    /// Carries out the operator's order on this epoch object. With `None`, the object is `lock.json`.
+    /// Carries out the operator's order on the object of this epoch, or on `lock.json` with `None`.
     pub(super) async fn depose_at(
         &mut self,
         epoch: Option<Epoch>,

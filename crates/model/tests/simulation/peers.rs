@@ -43,8 +43,8 @@ pub fn depose(world: &Arc<World>, operator: Who) {
         if sealed || record["nonce"].is_null() || !its_world.state().faults {
             return;
         }
-        // With the layout `SingleObject`, a candidate may have acquired the next epoch before this
-        // read.
+        // With the layout `SingleObject`, a candidate may have acquired the next epoch before the
+        // operator read the record, so the record determines the epoch.
         let epoch = record["token"].as_u64().unwrap_or(epoch);
         let dead = its_world.is_dead(epoch, record["nonce"].as_str());
         let Some(only) = Epoch::new(epoch) else { return };

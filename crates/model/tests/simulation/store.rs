@@ -25,7 +25,8 @@ use super::words::{brief, describe, describe_answer};
 use super::world::{Who, World};
 
 tokio::task_local! {
-    /// Set while a task of a leader runs, so that the store recognises the requests of leaders.
+    /// This value is set while a task of a leader runs. So the store recognises the requests of
+    /// leaders.
     pub static LEADS: ();
 }
 

@@ -1,4 +1,5 @@
-//! Counts the bytes that lock/unlock cycles on new paths allocate in their thread.
+//! Tests that repeated cycles of locking and unlocking new paths free all memory that they
+//! allocate.
 
 use futures::executor::block_on;
 use tenure_paths::{Access, Path, PathLocks};

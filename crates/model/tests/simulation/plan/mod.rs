@@ -33,8 +33,9 @@ pub struct Plan {
     pub never_paused: bool,
     pub compactors: Vec<CompactorKnobs>,
     pub observers: usize,
-    /// True if a peer that follows Morling's post takes part. The peer creates epochs without a
-    /// seal, and rewrites its lock file unconditionally.
+    /// True if a peer that does not use tenure takes part. With epoch objects, the peer follows
+    /// Morling's post: it creates epochs without a seal, and rewrites its lock file
+    /// unconditionally.
     pub foreign: bool,
     /// The only candidate that survives the faults. `None` if no candidate is killed at the end of
     /// the faults.
@@ -72,7 +73,8 @@ pub struct Knobs {
     pub validity: Duration,
     pub renew: Option<Duration>,
     pub poll: Duration,
-    /// True if the candidate polls only once per validity while the leader stays the same.
+    /// True if the candidate polls less and less often while the leader stays the same, down to
+    /// once per validity.
     pub backs_off: bool,
     /// True if the candidate polls only when the lease may have lapsed.
     pub at_lapse: bool,
