@@ -17,7 +17,7 @@ use crate::exit::{self, Failure};
 use crate::http::Sites;
 use crate::http::metrics::MetricsArg;
 use crate::output::logs::{complain, complain_of};
-use crate::output::print::{StdoutReader, plain, print, print_json};
+use crate::output::print::{StdoutReader, in_ms, plain, print, print_json};
 use crate::output::progress::Progress;
 use crate::process::lock::lock;
 use crate::process::signals::{ENDING, Signals, exit_code};
@@ -35,7 +35,8 @@ pub struct CompactArgs {
     pub keep: u64,
     /// Delete only objects of at least this age by the store's clock: at most 36525d.
     ///
-    /// With less than 1h, a delayed request may create a deleted epoch again.
+    /// It is raised to the validity plus 1s, unless it is 0s. With less than 1h, a delayed request
+    /// may create a deleted epoch again.
     #[arg(long, value_name = "DURATION", default_value = "1h", env = "TENURE_MIN_AGE")]
     #[arg(value_parser = duration_up_to(CENTURY))]
     pub min_age: Duration,
@@ -89,7 +90,7 @@ pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
                 _ = signals.next() => return Ok(0),
                 looked = refuse_what_is_not_meant(&args, &store, &prefix) => looked?,
             }
-            again_and_again(&compactor, &mut signals, interval, args.json).await
+            again_and_again(&compactor, &mut signals, interval, &args).await
         }
         None => {
             let (outcome, signal) = run_once(&compactor, &mut signals).await;
@@ -97,7 +98,7 @@ pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
             if report.epochs().newest.is_none() && signal.is_none() {
                 refuse_what_is_not_meant(&args, &store, &prefix).await?;
             }
-            let _ = print_report(&report, args.json)?;
+            let _ = print_report(&report, &args)?;
             match signal.filter(|_| report.epochs().interrupted) {
                 Some(signal) => Ok(exit_code(signal)),
                 None => not_deleted(&report).map_or(Ok(0), Err),
@@ -209,13 +210,13 @@ async fn again_and_again(
     compactor: &AnyCompactor,
     signals: &mut Signals,
     interval: Duration,
-    json: bool,
+    args: &CompactArgs,
 ) -> Result<u8, Failure> {
     let mut has_run = false;
     loop {
         let (outcome, signal) = run_once(compactor, signals).await;
         has_run |= outcome.is_ok();
-        if report_run(outcome, has_run, json)? == StdoutReader::HasLeft || signal.is_some() {
+        if report_run(outcome, has_run, args)? == StdoutReader::HasLeft || signal.is_some() {
             return Ok(0);
         }
         tokio::select! {
@@ -231,7 +232,7 @@ async fn again_and_again(
 fn report_run(
     outcome: Result<RunReport, Error>,
     has_worked: bool,
-    json: bool,
+    args: &CompactArgs,
 ) -> Result<StdoutReader, Failure> {
     let report = match outcome {
         Ok(report) => report,
@@ -241,15 +242,25 @@ fn report_run(
         }
         Err(error) => return Err(error.into()),
     };
-    let reader = print_report(&report, json)?;
+    let reader = print_report(&report, args)?;
     if let Some(failure) = not_deleted(&report) {
         complain_of(&failure);
     }
     Ok(reader)
 }
 
-fn print_report(report: &RunReport, json: bool) -> Result<StdoutReader, Failure> {
-    if json { print_json(report) } else { print(&plain(&report.to_string())) }
+/// Prints the report. The text begins with the URL, because `TENURE_STORE` may be the store of
+/// another election: `tenure run` sets it for CMD.
+fn print_report(report: &RunReport, args: &CompactArgs) -> Result<StdoutReader, Failure> {
+    if args.json {
+        return print_json(report);
+    }
+    let used = Duration::from_millis(report.epochs().min_age_ms);
+    let raised = match used > args.min_age {
+        true => format!("; --min-age is raised to {}, the validity plus 1s", in_ms(used)),
+        false => String::new(),
+    };
+    print(&plain(&format!("{}: {report}{raised}", args.store.store)))
 }
 
 impl fmt::Display for RunReport {
