@@ -335,8 +335,11 @@ impl Turn {
             info!(outcome = "period_completed", "the period of {start} is completed");
             return;
         }
-        let next = if self.may_retry() { "this period" } else { "the next period" };
-        let text = format!("CMD has failed with exit code {code} and may run again in {next}");
+        let next = match self.may_retry() {
+            true => " and may run again in this period",
+            false => ": no attempt is left; the next period starts it again",
+        };
+        let text = format!("CMD has failed with exit code {code}{next}");
         warn!(outcome = "period_failed", "the period of {start}: {text}");
     }
 }

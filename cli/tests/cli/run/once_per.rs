@@ -90,8 +90,10 @@ fn the_command_has_the_period_in_its_environment() {
 #[test]
 fn regression_the_help_of_once_per_names_the_exit_codes() {
     let bench = Bench::new();
-    let codes = [once(&bench, &[], "exit 3").code, once(&bench, &[], "exit 3").code];
-    assert_eq!(codes, [3, 0]);
+    let (first, second) = (once(&bench, &[], "exit 3"), once(&bench, &[], "exit 3"));
+    assert_eq!([first.code, second.code], [3, 0]);
+    let end = "exit code 3: no attempt is left; the next period starts it again\n";
+    assert!(first.err.contains(end), "{first:?}");
     let help = tenure(&["run", "--help"]).out;
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     let codes = "Exit with 0 if the period is completed or this host made no attempt, else with \
