@@ -12,6 +12,6 @@ pub use args::CronArgs;
 pub use attempt::{Attempt, attempt};
 pub use metric::follow as follow_metric;
 pub use once_per::{OncePer, Turn, wall};
-pub use period::record::{EarlierPeriod, PeriodRecord, PeriodRow, state_of};
+pub use period::record::{EarlierAttempt, PeriodRecord, PeriodRow, state_of};
 pub use period::{Period, PeriodRules, date, shown};
 pub use record_place::RecordPlace;

@@ -10,7 +10,7 @@ use tenure_fencing::{FencingError, ObjectWriter};
 use tracing::{info, warn};
 
 use super::metric;
-use super::period::record::PeriodRecord;
+use super::period::record::{MOST_LEN, PeriodRecord};
 use super::period::{Decision, Period, PeriodRules, SkipReason, date, shown};
 use super::record_place::RecordPlace;
 use crate::exit::{self, Failure};
@@ -18,9 +18,8 @@ use crate::output::print::{in_ms, in_seconds, plain};
 use crate::process::signals::Signals;
 use crate::process::timer::pause;
 
-/// Maximum length of the record in bytes. A record has about 400 bytes without the name. The name
-/// has up to 256 bytes. In JSON it is longer if some of its characters must be escaped.
-const MAX_LEN: usize = 16 * 1_024;
+/// Maximum length of the object in bytes: a line, and the record.
+const MAX_LEN: usize = 1_024 + MOST_LEN;
 /// Maximum time for the check of the store's clock. The start of CMD waits for this check.
 const CLOCK_WITHIN: Duration = Duration::from_secs(10);
 /// Pause after a failed attempt to record the end of CMD. The attempts are repeated only while the

@@ -20,6 +20,10 @@ pub struct PeriodRecord {
     pub period_ms: u64,
     /// Number of attempts begun in this period.
     pub attempts: u32,
+    /// The newest attempts of this period before the last one, in ascending order. An older version
+    /// drops them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_attempts: Vec<EarlierAttempt>,
     /// Name of the candidate that made the last attempt.
     pub candidate: String,
     pub epoch: u64,
@@ -44,10 +48,23 @@ pub struct EarlierPeriod {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub period_ms: Option<u64>,
     pub attempts: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_attempts: Vec<EarlierAttempt>,
     /// The first characters of the name of the candidate that made the last attempt.
     pub candidate: String,
     pub started_at: DateTime<Utc>,
     pub ended_at: Option<DateTime<Utc>>,
+    pub exit_code: Option<u8>,
+}
+
+/// An attempt before the last one of its period, so it did not complete the period. The history
+/// shows it, and no decision depends on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EarlierAttempt {
+    /// The first characters of the name of the candidate.
+    pub candidate: String,
+    pub started_at: DateTime<Utc>,
+    /// Null if the host died or lost its lease before the end of CMD was recorded.
     pub exit_code: Option<u8>,
 }
 
@@ -74,8 +91,12 @@ pub fn state_of(exit_code: Option<u8>, runs: bool) -> &'static str {
 
 /// Maximum number of earlier periods that a record keeps.
 const MOST_EARLIER: usize = 29;
-/// Maximum length of the candidate's name in an earlier period, in characters.
-const MOST_CHARS: usize = 64;
+/// Maximum number of earlier attempts that a record keeps for each period.
+const MOST_EARLIER_ATTEMPTS: usize = 7;
+/// Maximum length of the candidate's name in an earlier period or attempt, in bytes of JSON.
+const MOST_NAME: usize = 64;
+/// Maximum length of a record in bytes: 30 periods with 8 attempts each have up to 38,000 bytes.
+pub const MOST_LEN: usize = 48 * 1_024;
 
 /// Reason to refuse the content of a period record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,11 +115,13 @@ impl PeriodRecord {
         wall: Duration,
     ) -> PeriodRecord {
         let period_start = date(own.start);
+        let same = before.filter(|record| record.period_start == period_start);
         PeriodRecord {
             tenure_once_per: FORMAT,
             period_start,
             period_ms: u64::try_from(own.length.as_millis()).unwrap_or(u64::MAX),
             attempts,
+            earlier_attempts: same.map(PeriodRecord::all_attempts).unwrap_or_default(),
             candidate: candidate.to_owned(),
             epoch,
             started_at: date(wall),
@@ -107,6 +130,15 @@ impl PeriodRecord {
             last_completed: before.and_then(|record| record.last_completed),
             earlier: before.map(|record| record.earlier_than(period_start)).unwrap_or_default(),
         }
+    }
+
+    /// Returns the newest attempts of this period, as the record of the next attempt keeps them.
+    fn all_attempts(&self) -> Vec<EarlierAttempt> {
+        let candidate = self.candidate.clone();
+        let last =
+            EarlierAttempt { candidate, started_at: self.started_at, exit_code: self.exit_code };
+        let all = self.earlier_attempts.iter().cloned().chain([last]).collect();
+        newest_attempts(all)
     }
 
     /// Returns the newest periods of this record that began before `start`.
@@ -123,6 +155,7 @@ impl PeriodRecord {
             start: self.period_start,
             period_ms: Some(self.period_ms),
             attempts: self.attempts,
+            earlier_attempts: self.earlier_attempts.clone(),
             candidate: self.candidate.clone(),
             started_at: self.started_at,
             ended_at: self.ended_at,
@@ -133,7 +166,8 @@ impl PeriodRecord {
         let more = self.earlier.len().saturating_sub(MOST_EARLIER);
         let all = self.earlier[more..].iter().cloned().chain([newest]);
         all.map(|mut period| {
-            period.candidate = period.candidate.chars().take(MOST_CHARS).collect();
+            period.candidate = shortened(&period.candidate);
+            period.earlier_attempts = newest_attempts(period.earlier_attempts);
             period
         })
         .collect()
@@ -198,6 +232,24 @@ impl PeriodRecord {
         let json = serde_json::to_vec(self);
         json.expect("a record has string keys, dates and whole numbers, which JSON can hold")
     }
+}
+
+/// Drops the oldest attempts beyond the maximum, and shortens the names.
+fn newest_attempts(mut all: Vec<EarlierAttempt>) -> Vec<EarlierAttempt> {
+    all.drain(..all.len().saturating_sub(MOST_EARLIER_ATTEMPTS));
+    all.iter_mut().for_each(|attempt| attempt.candidate = shortened(&attempt.candidate));
+    all
+}
+
+/// Returns the first characters of a name, with at most [`MOST_NAME`] bytes in JSON.
+fn shortened(name: &str) -> String {
+    let mut len = 0;
+    let fits = |c: &char| {
+        let escaped = c.is_control() || matches!(c, '"' | '\\');
+        len += if escaped { "\\u001b".len() } else { c.len_utf8() };
+        len <= MOST_NAME
+    };
+    name.chars().take_while(fits).collect()
 }
 
 /// Returns the number of whole periods of this length between the end of the period that began at

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use super::record::{BadRecord, EarlierPeriod};
+use super::record::{BadRecord, EarlierPeriod, MOST_LEN};
 use super::*;
 
 const HOUR: u64 = 3_600;
@@ -282,6 +282,50 @@ fn a_record_keeps_the_last_29_earlier_periods() {
     assert_eq!(starts, (10..39).map(|hour| date(s(HOUR * hour))).collect::<Vec<_>>());
     let last = record.earlier.last().expect("an earlier period");
     assert_eq!((last.attempts, last.exit_code, last.candidate.len()), (2, Some(0), 64));
+}
+
+/// The names are the longest ones in JSON.
+#[test]
+fn a_record_keeps_8_attempts_of_each_period_within_its_limit() {
+    for name in ["b", "漢", "𝄞", "\u{1}", "\"", "\u{9b}"].map(|c| c.repeat(256 / c.len())) {
+        let mut record = None::<PeriodRecord>;
+        for hour in 0..40 {
+            let at = s(2_000_000 * HOUR + hour * HOUR) + Duration::from_millis(1);
+            let own = Period { start: at, length: s(36_525 * 24 * HOUR) };
+            for attempt in u32::MAX - 9..=u32::MAX {
+                let who = (name.as_str(), u64::MAX);
+                let begun = PeriodRecord::begin(record.as_ref(), own, attempt, who, at);
+                record = Some(begun.ended(if attempt % 3 == 0 { 0 } else { 255 }, at));
+            }
+        }
+        let record = record.expect("40 periods");
+        let json = record.to_json();
+        assert_eq!(PeriodRecord::parse(&json).as_ref(), Ok(&record));
+        assert!(json.len() <= MOST_LEN, "{} bytes with {name:?}", json.len());
+        let kept = record.periods();
+        assert!(kept.len() == 30 && kept.iter().all(|period| period.earlier_attempts.len() == 7));
+    }
+}
+
+/// A version without `earlier_attempts` ignores the field when it reads, and omits it when it
+/// writes.
+#[test]
+fn an_older_version_may_make_an_attempt() {
+    let rules = PeriodRules { retries: 9, ..hourly() };
+    let now = s(100 * HOUR + 10);
+    let own = rules.period_at(now);
+    let next = |before: Option<&PeriodRecord>, attempt, name| {
+        PeriodRecord::begin(before, own, attempt, (name, 1), now).ended(3, now)
+    };
+    let second = next(Some(&next(None, 1, "a")), 2, "b");
+    let mut older: serde_json::Value = serde_json::from_slice(&second.to_json()).expect("JSON");
+    let dropped = older.as_object_mut().and_then(|it| it.remove("earlier_attempts"));
+    assert_eq!(dropped.expect("a list")[0]["candidate"], "a");
+    let older = PeriodRecord::parse(older.to_string().as_bytes()).expect("a record");
+    assert_eq!(rules.decide(Some(&older), own, now), rules.decide(Some(&second), own, now));
+    let third = next(Some(&older), 3, "c");
+    let names: Vec<_> = third.earlier_attempts.iter().map(|it| it.candidate.as_str()).collect();
+    assert_eq!((names, third.attempts), (vec!["b"], 3));
 }
 
 /// Before the fix, `tenure history` and the page of `tenure ui` showed all periods of a record that

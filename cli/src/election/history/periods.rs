@@ -5,7 +5,7 @@ use serde::Serialize;
 use tenure_history::History;
 
 use super::picture::seconds;
-use crate::cron::{EarlierPeriod, PeriodRecord, PeriodRow, shown};
+use crate::cron::{EarlierAttempt, PeriodRecord, PeriodRow, shown, state_of};
 use crate::output::columns::{SHORTENED, legend, table};
 use crate::output::print::{ATTENTION, FAINT, GOOD, NAME, plain, styled};
 
@@ -16,6 +16,8 @@ pub struct PeriodLine<'a> {
     start: String,
     state: &'static str,
     attempts: u32,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    earlier_attempts: &'a [EarlierAttempt],
     candidate: &'a str,
     started_at: String,
     ended_at: Option<String>,
@@ -31,6 +33,7 @@ impl<'a> PeriodLine<'a> {
             start: shown(period.start),
             state,
             attempts: period.attempts,
+            earlier_attempts: &period.earlier_attempts,
             candidate: &period.candidate,
             started_at: shown(period.started_at),
             ended_at: period.ended_at.map(shown),
@@ -49,28 +52,45 @@ pub fn is_running(record: &PeriodRecord, history: &History) -> bool {
 
 /// Returns the table of the periods for people.
 pub fn of(record: &PeriodRecord, periods: &[PeriodRow], now: DateTime<Utc>) -> String {
-    let each = periods.iter().flat_map(|it| missed_row(it.missed, "").into_iter().chain([row(it)]));
+    let each =
+        periods.iter().flat_map(|it| missed_row(it.missed, "").into_iter().chain(rows_of(it)));
     let rows: Vec<_> = each.chain(missed_row(record.missed_until(now), "until now")).collect();
-    let heading = ["period (UTC)", "host", "started", "for", "attempts", "end"];
+    let heading = ["period (UTC)", "host", "started", "for", "attempt", "end"];
     let text = table(heading, &rows, &[1, 5]);
     let legend = legend(&text, &[SHORTENED]);
     text + &legend
 }
 
-fn row(PeriodRow { period, state, .. }: &PeriodRow) -> [String; 6] {
-    let EarlierPeriod { start, attempts, candidate, started_at, ended_at, exit_code, .. } = period;
-    let same_day = start.date_naive() == started_at.date_naive();
-    let took = ended_at.map(|ended| (ended - *started_at).to_std().unwrap_or_default());
-    let style = if ["completed", "running"].contains(state) { GOOD } else { ATTENTION };
-    let code = exit_code.filter(|code| *code != 0).map(|code| format!("exit code {code}"));
-    [
-        styled(FAINT, start.format("%F %T")),
-        styled(NAME, plain(candidate)),
-        started_at.format(if same_day { "%T" } else { "%F %T" }).to_string(),
-        took.map_or("-".to_owned(), seconds),
-        attempts.to_string(),
-        styled(style, code.as_deref().unwrap_or(state)),
-    ]
+/// Returns a row for each attempt of a period. The record may lack the first attempts.
+fn rows_of(PeriodRow { period, state, .. }: &PeriodRow) -> Vec<[String; 6]> {
+    let took =
+        period.ended_at.map(|ended| (ended - period.started_at).to_std().unwrap_or_default());
+    let last = EarlierAttempt {
+        candidate: period.candidate.clone(),
+        started_at: period.started_at,
+        exit_code: period.exit_code,
+    };
+    let earlier = period.earlier_attempts.iter();
+    let all = earlier.map(|it| (it, state_of(it.exit_code, false), String::new()));
+    let all = all.chain([(&last, *state, took.map_or("-".to_owned(), seconds))]);
+    let first = (period.attempts as usize).saturating_sub(period.earlier_attempts.len());
+    let row = |(number, (attempt, state, took)): (usize, (&EarlierAttempt, &str, String))| {
+        let EarlierAttempt { candidate, started_at, exit_code } = attempt;
+        let start =
+            if number == first { period.start.format("%F %T").to_string() } else { String::new() };
+        let same_day = period.start.date_naive() == started_at.date_naive();
+        let style = if ["completed", "running"].contains(&state) { GOOD } else { ATTENTION };
+        let code = exit_code.filter(|code| *code != 0).map(|code| format!("exit code {code}"));
+        [
+            styled(FAINT, start),
+            styled(NAME, plain(candidate)),
+            started_at.format(if same_day { "%T" } else { "%F %T" }).to_string(),
+            took,
+            number.to_string(),
+            styled(style, code.as_deref().unwrap_or(state)),
+        ]
+    };
+    (first..).zip(all).map(row).collect()
 }
 
 fn missed_row(missed: u64, end: &str) -> Option<[String; 6]> {

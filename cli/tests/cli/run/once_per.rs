@@ -227,7 +227,13 @@ fn history_lists_the_periods_of_a_job() {
     let bench = Bench::new();
     let mut record: Value =
         serde_json::from_str(&earlier("2026-01-01T05:00:00Z", Some(3))).expect("JSON");
-    record["attempts"] = json!(2);
+    record["attempts"] = json!(4);
+    let attempt =
+        |name, at, code: Value| json!({"candidate": name, "started_at": at, "exit_code": code});
+    record["earlier_attempts"] = json!([
+        attempt("c\u{1b}", "2026-01-01T05:00:00Z", json!(7)),
+        attempt("a", "2026-01-01T05:00:20Z", Value::Null),
+    ]);
     record["earlier"] = json!([{
         "start": "2026-01-01T01:00:00Z", "attempts": 1, "candidate": "c", "exit_code": 0,
         "started_at": "2026-01-01T01:00:02Z", "ended_at": "2026-01-01T01:01:32Z",
@@ -237,16 +243,18 @@ fn history_lists_the_periods_of_a_job() {
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let lines: Vec<_> = said.out.lines().map(words).collect();
     assert_eq!(
-        lines[..4],
+        lines[..6],
         [
-            "period (UTC) host started for attempts end",
+            "period (UTC) host started for attempt end",
             "2026-01-01 01:00:00 c 01:00:02 1m 30s 1 completed",
             "(3 missed)",
-            "2026-01-01 05:00:00 b\\u{1b} 05:00:00 - 2 exit code 3",
+            "2026-01-01 05:00:00 c\\u{1b} 05:00:00 2 exit code 7",
+            "a 05:00:20 3 unfinished",
+            "b\\u{1b} 05:00:00 - 4 exit code 3",
         ]
     );
-    assert!(lines[4].ends_with("missed) until now"), "{}", lines[4]);
-    assert_eq!((lines[5].as_str(), lines[6].as_str()), ("", "no process has led"));
+    assert!(lines[6].ends_with("missed) until now"), "{}", lines[6]);
+    assert_eq!((lines[7].as_str(), lines[8].as_str()), ("", "no process has led"));
     let said = bench.run("history", &["--json"]);
     let [first, second, summary] = said.out.lines().collect::<Vec<_>>()[..] else {
         panic!("{said:?}");
@@ -255,6 +263,8 @@ fn history_lists_the_periods_of_a_job() {
         [first, second].map(|line| serde_json::from_str(line).expect("JSON"));
     assert_eq!((&first["kind"], &first["state"]), (&json!("period"), &json!("completed")));
     assert_eq!((&second["missed_before"], &second["exit_code"]), (&json!(3), &json!(3)));
+    assert_eq!(first["earlier_attempts"], Value::Null);
+    assert_eq!(second["earlier_attempts"], record["earlier_attempts"]);
     assert!(summary.contains("\"summary\""), "{summary}");
 }
 
