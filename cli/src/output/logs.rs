@@ -277,9 +277,10 @@ where
         let spans = || context.event_scope().into_iter().flat_map(|scope| scope.from_root());
         let own = |target: &str| target.starts_with(OWN);
         if own(metadata.target()) {
-            // The text contains the span of the partition, because the partition distinguishes
-            // concurrent events. The text omits all other spans.
-            for span in spans().filter(|span| span.name() == PARTITION_SPAN) {
+            // The text contains these spans, because they distinguish concurrent events. The text
+            // omits all other spans.
+            for span in spans().filter(|span| [PARTITION_SPAN, SERVED_SPAN].contains(&span.name()))
+            {
                 let extensions = span.extensions();
                 let fields = extensions.get::<FormattedFields<N>>().map_or("", |f| f.as_str());
                 write!(writer, "{fields}: ")?;
@@ -303,6 +304,8 @@ where
 
 /// The name of the span around all work for one partition.
 pub const PARTITION_SPAN: &str = "partition";
+/// The name of the span around all work of `serve` for one election or group.
+pub const SERVED_SPAN: &str = "served";
 
 /// The message and the fields of an event of the command as text, without the field `outcome`.
 struct Words(String);

@@ -33,6 +33,7 @@ use crate::args::common::{LayoutArg, after_help};
 use crate::http::access::{Access, AccessArgs};
 use crate::http::health::{Pulse, recent};
 use crate::http::metrics::MetricsArg;
+use crate::output::logs::SERVED_SPAN;
 use crate::output::print::plain;
 use crate::process::app_health::{AppHealth, AppHealthArgs};
 use crate::process::signals::{self, ENDING, Signals};
@@ -152,7 +153,8 @@ pub async fn serve(args: ServeArgs) -> Result<u8, Failure> {
     let _sites = sites.start()?;
     let server = Server { handler: handler(&api), most_body: MOST_BODY };
     let _serving = server.listen(&args.listen, "elections").await?;
-    let task = campaign_and_join(&args, &name, times, &api, &pulse);
+    let span = error_span!("serve", candidate = name);
+    let task = campaign_and_join(&args, &name, times, &api, &pulse).instrument(span);
     pulse.of(|| service_state(api.served.get()), task).await
 }
 
@@ -253,7 +255,7 @@ fn start(
         let (candidacy, orders) =
             Candidacy::new(&named.name, election, shared.times, Process::system());
         let task = ServedTask::new(&candidacy, orders, shared);
-        let span = error_span!("election", name = named.name, candidate = shared.name);
+        let span = error_span!(SERVED_SPAN, election = %named.name);
         tasks.spawn(task.run().instrument(span));
         elections.push(candidacy);
     }

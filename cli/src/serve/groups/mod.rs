@@ -20,6 +20,7 @@ use crate::args::lease::LeaseArgs;
 use crate::args::member::MemberArgs;
 use crate::args::partitions::{Names, partitions as partition_names};
 use crate::exit::{self, Failure};
+use crate::output::logs::SERVED_SPAN;
 use crate::store::open::{Opened, prefix};
 use member::Member;
 
@@ -154,7 +155,7 @@ impl GroupsArgs {
         member.leave_for = self.member.leave_for();
         let member = Arc::new(member);
         let task = ServedTask::new(&member, orders, shared);
-        let span = error_span!("group", name = named.name, member = name);
+        let span = error_span!(SERVED_SPAN, group = %named.name);
         Ok((member, task.run().instrument(span)))
     }
 }

@@ -214,6 +214,9 @@ fn several_elections_are_independent() {
     // Older clients ask for the leader at `/`. A sidecar with several elections refuses this
     // request.
     assert_eq!(a.get("/").1["code"], "several_elections");
+    for line in ["tenure: election=orders: elected: epoch 1", "tenure: election=other: resigned"] {
+        assert!(a.process.said().contains(line), "{}", a.process.said());
+    }
 }
 
 #[test]
