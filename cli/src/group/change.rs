@@ -33,6 +33,8 @@ struct Operated {
     group: Group,
     before: GroupSnapshot,
     json: bool,
+    /// Text after the list of the changed partitions.
+    note: &'static str,
 }
 
 pub async fn resize(args: ResizeArgs) -> Result<u8, Failure> {
@@ -59,14 +61,19 @@ pub async fn retire(args: MarkArgs) -> Result<u8, Failure> {
 }
 
 pub async fn pin(PinArgs { of: args, to, any }: PinArgs) -> Result<u8, Failure> {
-    let operated = Operated::open(&args.at, Some(&args.names)).await?;
+    let mut operated = Operated::open(&args.at, Some(&args.names)).await?;
     let (names, to) = (args.names.borrowed(), to.filter(|_| !any));
     let after = operated.group.pin(&names, to.as_deref()).await.map_err(unknown)?;
-    if let Some(to) = &to
-        && after.members.iter().all(|it| it.name != *to)
-    {
-        let to = plain(to);
-        complain(&format!("no member is named {to}: its partitions have no owner until it joins"));
+    if let Some(to) = &to {
+        let moves = |it: &&str| after.owner(it).is_some_and(|owner| owner.name != *to);
+        if after.members.iter().all(|it| it.name != *to) {
+            let to = plain(to);
+            let why =
+                format!("no member is named {to}: its partitions have no owner until it joins");
+            complain(&why);
+        } else if names.iter().any(moves) {
+            operated.note = "; a move takes the stop of the work and about two polls";
+        }
     }
     let done = to.map_or("unpinned".to_owned(), |to| format!("pinned to {}", plain(&to)));
     operated.report(&after, Some(&args.names), &done)
@@ -120,7 +127,7 @@ impl Operated {
             let name = plain(name);
             return refuse(format!("the group has no partition {name}: nothing was changed"));
         }
-        Ok(Operated { group, before, json: at.json })
+        Ok(Operated { group, before, json: at.json, note: "" })
     }
 
     /// Prints the partitions that the operator has changed. If `names` is given, omits the
@@ -168,7 +175,7 @@ impl Operated {
                 let lines: Vec<_> = lines.map(line).collect();
                 match lines.is_empty() {
                     true => print("nothing was changed: the group has this state already")?,
-                    false => print(&lines.join("\n"))?,
+                    false => print(&(lines.join("\n") + self.note))?,
                 }
             }
         };

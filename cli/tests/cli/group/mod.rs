@@ -199,12 +199,19 @@ fn operators_mark_partitions_and_see_the_changes() {
 /// Before the fix, a partition pinned to a mistyped name lost its owner without a warning.
 #[test]
 fn regression_a_pin_to_an_absent_member_is_reported() {
-    let scene = Scene::new("w1", 2);
+    let mut scene = Scene::new("w1", 2);
     let said = scene.run("pin", &["1", "--to", "w\n1"]);
     let warning = "tenure: no member is named w\\n1: its partitions have no owner until it joins\n";
     assert_eq!((said.code, said.err.as_str()), (0, warning));
     let said = scene.run("pin", &["1", "--to", "w1"]);
     assert_eq!((said.code, said.err.as_str()), (0, ""));
+    // The owner w1 does not release the partition.
+    let first = scene.membership.take();
+    scene.join("w2", 0, Duration::from_secs(30));
+    let line = "1 partition pinned to w2: 0; a move takes the stop of the work and about two polls";
+    scene.prints("pin", &["0", "--to", "w2"], line);
+    let _inside = scene.runtime.enter();
+    drop(first);
 }
 
 /// Reserved partitions may have no owner until the reservation ends. Before the fix, no command
