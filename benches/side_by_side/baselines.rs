@@ -35,14 +35,14 @@ pub enum Post {
     /// `LastModified` and its own clock. A leader does not poll.
     Morling {
         /// Time that a follower adds to the validity. Without it, two candidates could lead at the
-        /// same time for up to a second, because the store's dates have whole seconds. The post
-        /// adds no time.
+        /// same time for up to a second, because the store's dates have whole seconds. The scheme
+        /// of the blog post adds no time.
         rounding: Duration,
     },
     /// *Leader election with S3 and If-Match* (2025). The scheme has one object with `expires_at`
     /// and a `token`. A poll reads the object, and a candidate overwrites it with `If-Match`. A
-    /// reader compares `expires_at` with its wall clock. The post does not renew leases. This
-    /// implementation does, and a renewal keeps the token.
+    /// reader compares `expires_at` with its wall clock. In the blog post, a leader does not renew
+    /// its lease. In this implementation it does, and a renewal keeps the token.
     SingleObject,
 }
 
@@ -93,7 +93,8 @@ impl Candidate {
     }
 
     /// Creates the next lock file if the lease of the newest file has ended. These are steps 1 to 7
-    /// of Morling's post. Returns the new lock and the time at which the candidate sent its PUT.
+    /// of Morling's blog post. Returns the new lock and the time at which the candidate sent its
+    /// PUT.
     async fn create_next(&self, rounding: Duration) -> Result<Option<(Lock, Duration)>, Failed> {
         loop {
             let epoch = match latest_epoch(&self.bucket).await? {
@@ -118,7 +119,8 @@ impl Candidate {
         Ok(age > (VALIDITY + rounding).as_millis() as i64)
     }
 
-    /// Overwrites the object if its lease has expired. This is `acquire_lock` of the If-Match post.
+    /// Overwrites the object if its lease has expired. This is the function `acquire_lock` in the
+    /// blog post about If-Match.
     async fn overwrite_expired(&self) -> Result<Option<(Lock, Duration)>, Failed> {
         let key = "single/lock".to_owned();
         let found = self.ask(TIMEOUT, self.bucket.get(&key, None, usize::MAX)).await?;
@@ -142,7 +144,8 @@ impl Candidate {
         })
     }
 
-    /// Returns the body that the If-Match post gives to its object. The body contains this token.
+    /// Returns the body of the object, as in the blog post about If-Match. The body contains this
+    /// token.
     fn single(&self, token: u64) -> bytes::Bytes {
         let expires_at = (self.wall() + VALIDITY).as_secs_f64();
         json!({ "expires_at": expires_at, "token": token }).to_string().into()

@@ -31,8 +31,8 @@ pub fn set(place: &RecordPlace, last_completed: Option<DateTime<Utc>>) {
 const READS_PER_LIST: u32 = 60;
 
 /// Reads the record every minute. A failed read does not change the metric. A failure that an
-/// operator must correct is logged once, and only if a record exists. If the job's first run comes
-/// later, the failure is logged within an hour after it.
+/// operator must correct is logged once, and only if a record exists. If no run has written a
+/// record yet, the failure is logged within an hour after the job's first run.
 pub async fn follow(place: RecordPlace) {
     let (mut is_logged, mut failures) = (false, 0_u32);
     loop {

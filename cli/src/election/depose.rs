@@ -49,8 +49,8 @@ struct DeposeReport {
 pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
     let Opened { store, prefix } = open(&args.store.store, IfMissing::Refuse).await?;
     let election = Election::builder(Arc::clone(&store), prefix.as_str());
-    // The session of a group member is also an election, and the path shows that it is a session.
-    // With `file://` the prefix is empty, so this function checks the whole URL.
+    // The session of a group member is also an election. Its location ends with `members/` and an
+    // id. With `file://` the prefix is empty, so this function checks the whole URL.
     let place = args.store.store.to_string();
     let place = place.split_once('?').map_or(&*place, |(place, _)| place);
     let election = match args.store.layout {

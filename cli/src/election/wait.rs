@@ -1,4 +1,4 @@
-//! `tenure wait`: returns once the election is held or vacant.
+//! `tenure wait`: waits until the election is held or vacant.
 
 use std::future::pending;
 use std::time::Duration;

@@ -117,7 +117,7 @@ pub fn observer(election: ElectionBuilder, poll: Option<Duration>) -> ElectionBu
 /// The object that `--json` prints. Fields that do not apply are null.
 #[derive(Debug, Serialize)]
 pub struct LeaderChange {
-    /// Time of the observation by this machine's clock.
+    /// Time at which this process observed the change, by this machine's clock.
     at: String,
     pub state: LeaseState,
     epoch: Option<u64>,

@@ -23,7 +23,7 @@ pub struct MemberStatus<'a> {
     /// ended, a word for how it ended. Absent if the sessions were not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_state: Option<String>,
-    /// Age of the member's session by the store's clock.
+    /// Time since the last write of the member's session, by the store's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age_ms: Option<u64>,
 }
@@ -84,7 +84,7 @@ impl MemberStatus<'_> {
         styled(if state == "live" { GOOD } else { ATTENTION }, state)
     }
 
-    /// Returns the age of the member's session, formatted for people.
+    /// Returns the time since the last write of the member's session, formatted for people.
     pub fn age(&self) -> String {
         let age = |age| in_seconds(Duration::from_millis(age)).to_string();
         self.age_ms.map_or("-".to_owned(), age)

@@ -175,7 +175,7 @@ fn owned_in(
 /// The object that `--json` prints. Fields that do not apply are null.
 #[derive(Debug, Serialize)]
 struct OwnerChange<'a> {
-    /// Time of the observation by this machine's clock.
+    /// Time at which this process observed the change, by this machine's clock.
     at: String,
     partition: &'a str,
     number: u32,

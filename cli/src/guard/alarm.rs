@@ -12,7 +12,8 @@ use tenure::Moment;
 #[derive(Debug)]
 pub struct Alarm {
     timer: Option<kernel::Timer>,
-    /// Time from the deadline for SIGKILL to the expiry of the timer: half of the kill margin.
+    /// Time from the deadline for SIGKILL to the expiry of the timer. It is half of the time from
+    /// this deadline to the end of the lease.
     after: Duration,
 }
 
@@ -26,8 +27,8 @@ impl Alarm {
         Alarm { timer: margin.and_then(|_| kernel::Timer::new()), after }
     }
 
-    /// Sets the timer to expire half of the kill margin after `kill_at`, the deadline for SIGKILL.
-    /// Replaces an earlier setting.
+    /// Sets the timer. It expires when half of the time from `kill_at`, the deadline for SIGKILL,
+    /// to the end of the lease has passed. Replaces an earlier setting.
     pub fn set(&mut self, kill_at: Moment, now: Moment) {
         let until = now.until(kill_at) + self.after;
         self.timer.iter_mut().for_each(|timer| timer.set(now.boot.saturating_add(until)));

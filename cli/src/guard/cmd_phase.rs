@@ -1,4 +1,5 @@
-//! The three phases of CMD. First CMD runs, then CMD has ended, and last no process of CMD is left.
+//! The three phases of CMD. First CMD runs. Then CMD has ended, but descendants of CMD may still
+//! run. In the last phase no process of CMD is left, or it is unknown which processes are left.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;

@@ -1,5 +1,5 @@
-//! The gate: the process that becomes CMD. Before the exec, it asks the kernel to kill this process
-//! if the guard dies.
+//! The gate: the process that becomes CMD. Before the exec, the gate asks the kernel to send it
+//! SIGKILL if the guard dies.
 
 use std::ffi::OsString;
 use std::io;

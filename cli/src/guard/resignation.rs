@@ -110,7 +110,7 @@ fn start(tenure: &Tenure, task: &ResignTask) -> io::Result<Child> {
 fn ends_in_time(process: &mut Child, ends_at: Moment) -> bool {
     let last = ends_at.plus(BEYOND_THE_LEASE);
     loop {
-        // After an error, the process is not a child of this process any more, so it has ended.
+        // If `try_wait` fails, the system has no such child any more, so the child has ended.
         if !matches!(process.try_wait(), Ok(None)) {
             return true;
         }

@@ -59,10 +59,10 @@ pub struct Supervisor {
     signals: u32,
     /// Signals that wait until the guard has answered earlier `Signal` orders.
     waiting: Vec<Signal>,
-    /// Time on the boot clock of the first check that found the last order with deadlines
-    /// unanswered.
+    /// Time of the first check that found the last order with deadlines unanswered, on the boot
+    /// clock.
     unanswered_since: Option<Duration>,
-    /// Time on the boot clock of the first check that found no living descendant.
+    /// Time of the first check that found no living descendant, on the boot clock.
     lifeless_since: Option<Duration>,
     abandoned: bool,
     /// The epoch file. The guard removes the file. If the guard cannot, this process removes it.

@@ -25,7 +25,7 @@ const LOCK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 pub struct SocketFile {
     path: PathBuf,
     /// The device and the inode of the socket file. These numbers identify the file. The path does
-    /// not, because another file may have replaced it.
+    /// not identify it, because another file may now have the same path.
     file: (u64, u64),
     _accepting: Accepting,
 }

@@ -45,8 +45,8 @@ pub fn fit(text: &str, columns: usize) -> String {
     cut
 }
 
-/// Returns the start of the escape, such as `\u{200e}`, that contains the position `end`. Otherwise
-/// returns `end`.
+/// Returns the start of the escape, such as `\u{200e}`, that contains the position `end`. Returns
+/// `end` if no escape contains it.
 fn before_escape(text: &str, end: usize) -> usize {
     let Some(start) = text[..end].rfind('\\') else { return end };
     let escape = &text[start..];

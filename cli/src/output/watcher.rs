@@ -32,8 +32,8 @@ pub fn validity(poll: Option<Duration>, longest: Duration) -> Duration {
     PATIENCE.max(Duration::from_secs(poll).min(longest))
 }
 
-/// The failure that ended a watch. `None` if a signal or the end of stdout's reader ended the
-/// watch.
+/// The failure that ended a watch. `None` if the watch ended because a signal arrived or the reader
+/// of stdout has left.
 pub type WatchEnd = Option<Failure>;
 
 /// A change that a watch has observed. `--json` prints this value.

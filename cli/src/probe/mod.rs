@@ -97,7 +97,8 @@ Exit codes:
 
 pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
     let url = &args.store.store;
-    // The call of `build` refuses a prefix that no election can have.
+    // The prefix is not checked here, because `build` below refuses a prefix that no election can
+    // have.
     let normalised = normalised(prefix(url));
     let Opened { store, prefix } = open(url, IfMissing::Refuse).await?;
     Election::builder(Arc::clone(&store), prefix).build()?;

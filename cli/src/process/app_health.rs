@@ -159,8 +159,9 @@ impl AppHealth {
         AppHealth { check, deadline, process, worked: Mutex::default(), healthy }
     }
 
-    /// Watches the health of a CMD that has just started. Returns the reason to stop CMD when the
-    /// deadline has passed without a sign of health. Never returns if there is no check.
+    /// Watches the health of a CMD that has just started. Returns after the deadline has passed
+    /// without a sign of health. The result is the reason to stop CMD. Never returns if there is no
+    /// check.
     pub async fn until_unhealthy(&self) -> String {
         if self.check.is_none() {
             return pending().await;
@@ -299,8 +300,8 @@ async fn answers_well(url: &Url) -> bool {
     let reply = tokio::select! {
         biased;
         reply = &mut asking => reply,
-        // The connection has ended, but the channel may already contain the reply, so this still
-        // reads the channel.
+        // The connection has ended, but `asking` may already contain the reply, so it is awaited
+        // here too.
         _ = connection => asking.await,
     };
     reply.is_ok_and(|reply| reply.status().is_success())

@@ -216,8 +216,8 @@ mod tests {
     const MARGIN: Duration = Duration::from_secs(2);
     const TIMES: Times = Times { validity: VALIDITY, margin: MARGIN, recent: VALIDITY };
 
-    /// Returns a candidacy that leads. The test can make the requests of this candidacy to the
-    /// store fail.
+    /// Returns a candidacy that leads. Its requests go to `world.store`, whose faults the test
+    /// controls.
     async fn leading(world: &World, name: &str) -> (Arc<Candidacy>, tenure::Leadership) {
         let election = world.node(name).build().expect("settings that fit");
         let process = Process::system().with_clock(Arc::new(world.clock.clone()));

@@ -49,8 +49,8 @@ pub async fn attempt(election: &Election, look_every: Duration) -> Result<Attemp
 struct Watched {
     epoch: Epoch,
     heartbeat: u64,
-    /// Time on the boot clock at which this process stops watching the leader and does not take
-    /// over.
+    /// Time on the boot clock after which this process stops watching the leader, and reports that
+    /// another candidate leads.
     until: Duration,
 }
 

@@ -126,8 +126,9 @@ async fn a_new_process_takes_over_from_a_dead_leader() {
     }
 }
 
-/// A process that has read a seal waits for the successor named in the seal. The attempt of another
-/// process must last longer than this wait. Otherwise no attempt after such a seal could succeed.
+/// The leader names the successor `c` in its seal, and `c` does not run. Another process first
+/// waits for `c`. Its attempt must last longer than this wait, because it could not succeed
+/// otherwise.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_waits_after_a_seal() {
     let scene = Scene::new(Dates::Right);

@@ -198,7 +198,8 @@ async fn a_completion_is_retried_while_the_lease_is_valid() {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
     let (leadership, mut signals) = leader().await;
     let mut turn = turn(&host(&store, 0, "a"), 1).await;
-    // These faults outlast the retries within one call of the library, so `end` must call it again.
+    // These faults outlast the retries within one call of the library, so `end` must repeat the
+    // call.
     store.on(Call::Replace).times(8).fault(Fault::FailBefore);
     turn.end(0, &leadership, &mut signals).await.expect("it passes");
     assert!(read(&store).await.expect("a record").is_completed());

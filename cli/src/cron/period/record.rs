@@ -44,7 +44,7 @@ pub struct PeriodRecord {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EarlierPeriod {
     pub start: DateTime<Utc>,
-    /// Length of the period. `None` in an old record.
+    /// Length of the period. `None` if an older version of `tenure` recorded this period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub period_ms: Option<u64>,
     pub attempts: u32,

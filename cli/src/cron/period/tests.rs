@@ -84,7 +84,7 @@ fn a_host_with_a_clock_behind_skips_the_period() {
         let decision = rules.decide(Some(&record), rules.period_at(behind), behind);
         assert_eq!(decision, Decision::Skip(SkipReason::Past));
         // This host's clock is an hour behind the clock of the host that wrote the record. The
-        // rules allow less, so one of the two clocks is wrong.
+        // rules accept a difference of one minute, so one of the two clocks is wrong.
         let behind = now - s(HOUR);
         let decision = rules.decide(Some(&record), rules.period_at(behind), behind);
         assert_eq!(decision, Decision::Skip(SkipReason::InTheFuture));

@@ -40,8 +40,8 @@ pub struct EpochLine<'a> {
     unreadable: Option<&'a str>,
 }
 
-/// Times of the writes of the epoch object. `written_at` comes from the store. All others come from
-/// the record, by the clock of the process that wrote them.
+/// Times of the writes of the epoch object. `written_at` comes from the store. All other times are
+/// in the record, and the process that wrote a time read it from its own clock.
 #[derive(Debug, Serialize)]
 struct Recorded {
     elected_at: Option<String>,
@@ -87,7 +87,8 @@ pub struct EpochsSummary {
     time_ms: u64,
     led: Lengths,
     vacant: Lengths,
-    /// Best estimate of the part of the known time in which the election was vacant, from 0 to 1.
+    /// Best estimate of the fraction of the known time, from 0 to 1, during which the election was
+    /// vacant.
     vacant_share: Option<f64>,
     unknown: Lengths,
     longest_gap: Option<Longest>,

@@ -33,9 +33,9 @@ impl Objects {
         wait(secs(second).saturating_sub(passed)).await;
     }
 
-    /// Writes an epoch object at this second after the start. `change` contains fields that replace
-    /// or complete the usual fields. In it, a time is also a number of seconds after the start, and
-    /// the name of its field ends in `_at`.
+    /// Writes an epoch object `second` seconds after the start. The fields in `change` replace or
+    /// complete the usual fields. If the name of a field in `change` ends in `_at`, its value is a
+    /// time in seconds after the start.
     async fn write(&self, epoch: u64, second: u64, change: Value) {
         let mut body = json!({
             "expired": false, "validity_ms": 30_000, "format": 1, "candidate": "a",

@@ -68,7 +68,7 @@ The clock of this host measures the duration.",
  130  interrupted by SIGINT, 143 by SIGTERM"
 );
 
-/// Width of the name of a value in columns of a terminal, including the space after the name.
+/// Width of the name of a value and of the space after the name, in columns of a terminal.
 const NAME_OF_VALUE: usize = 11;
 /// Width of a value that fits on one line, in columns of a terminal.
 pub const VALUE: usize = WIDTH - NAME_OF_VALUE;

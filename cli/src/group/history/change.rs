@@ -11,7 +11,7 @@ use tenure_groups::{GroupSnapshot, Marks, MemberSnapshot, PartitionNumber, Parti
 #[derive(Debug)]
 pub struct AssignmentChange {
     pub epoch: Epoch,
-    /// Time of the assignment's creation by the store's clock.
+    /// Time at which the assignment was created, by the store's clock.
     pub created: Option<DateTime<Utc>>,
     pub author: Author,
     pub coordinator: Option<String>,

@@ -14,7 +14,7 @@ use crate::group::status::GroupStatus;
 pub struct AssignmentLine<'a> {
     kind: &'static str,
     epoch: u64,
-    /// Time of the assignment's creation by the store's clock.
+    /// Time at which the assignment was created, by the store's clock.
     created_at: Option<String>,
     /// Name of the member that wrote the assignment; null if unknown, or if an operator wrote it.
     by: Option<&'a str>,

@@ -38,8 +38,8 @@ use events::{GuardEvent, read_orders, reap_children};
 /// The interval between searches for new orphans while the descendants of CMD get SIGTERM. The
 /// guard must search, because the kernel does not report which orphans the guard has adopted.
 const LOOK_FOR_ORPHANS_EVERY: Duration = Duration::from_millis(100);
-/// The longest wait for the death of `tenure` after the end of CMD. One signal may end both, and
-/// the guard may see the end of CMD first.
+/// The longest wait for the death of `tenure` after the end of CMD. One signal may end both CMD and
+/// `tenure`, and the guard may see the end of CMD first.
 const UNTIL_ITS_DEATH_SHOWS: Duration = Duration::from_secs(1);
 /// The exit code of CMD if the system cannot start a process for it: EX_OSERR of sysexits.h.
 const CANNOT_START: i32 = 71;

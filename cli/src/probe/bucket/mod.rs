@@ -20,8 +20,8 @@ pub async fn look(store: &S3Store, prefix: &str) -> (Vec<Setting>, Vec<Advice>) 
 }
 
 fn check(settings: &BucketSettings, prefix: &str) -> (Vec<Setting>, Vec<Advice>) {
-    // Each text is the beginning of some keys. In order, these are the keys of epochs (including
-    // `lock.json`), the keys of assignments, and the keys of sessions.
+    // The keys of epochs, including `lock.json`, begin with the first text. The keys of assignments
+    // begin with the second text, and the keys of sessions with the third.
     let keys = ["lock", "assignment-", "members/"].map(|key| format!("{prefix}{key}"));
     let (mut lines, mut advice) = (Vec::new(), Vec::new());
     let rules = settings.lifecycle.as_ref().map(|rules| {
