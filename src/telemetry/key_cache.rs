@@ -34,7 +34,7 @@ pub(super) struct KeyCache {
     /// Keys of the metrics that each poll records. The first observer or candidate creates them.
     poll: OnceLock<Box<[Key]>>,
     /// Keys of the metrics in `LeaseMetrics::frequent`. The first lease creates them, because a
-    /// process may follow thousands of elections without a lease.
+    /// process may follow thousands of elections and never hold a lease.
     frequent: OnceLock<Box<[Key]>>,
 }
 

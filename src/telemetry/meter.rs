@@ -203,7 +203,7 @@ impl Meter {
         self.keys.counter(name, &[(label, word)]).increment(by);
     }
 
-    /// Returns the gauge of the number of leaders or members.
+    /// Returns the gauge that counts the leaders or members in this process.
     fn holders(&self) -> Gauge {
         self.keys.gauge(self.keys.lease.holds, &[])
     }

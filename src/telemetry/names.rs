@@ -10,7 +10,8 @@ use super::lease_names::LeaseMetrics;
 pub(super) const ELECTIONS: [&str; 4] = ["elected", "held", "abandoned", "failed"];
 /// Outcomes of `tenure_renewals_total`.
 pub(super) const RENEWALS: [&str; 4] = ["done", "refused", "missing", "failed"];
-/// Reasons of `tenure_losses_total`, as in [`Loss::outcome`](crate::Loss::outcome).
+/// Values of the label `reason` of `tenure_losses_total`. [`Loss::outcome`](crate::Loss::outcome)
+/// returns the same words.
 pub(crate) const LOSSES: [&str; 8] = [
     "superseded",
     "sealed",

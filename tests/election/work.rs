@@ -35,8 +35,8 @@ async fn too_much_data_is_refused_before_any_request() {
     let error = lead.proclaim("x".repeat(49_000)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert_eq!(world.store.take_calls(), []);
-    // `most` is the maximum size of data that a leader may proclaim. Every reader must accept data
-    // of this size.
+    // Data of the size `most` is nearly as large as a leader may proclaim. Every reader must accept
+    // data of this size.
     let most = (1..).map(|i| 49_000 - i * 16).find(|n| *n < 48_300).unwrap();
     lead.proclaim("x".repeat(most)).await.unwrap();
     let b = world.node("b").build().unwrap();

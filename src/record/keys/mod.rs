@@ -88,8 +88,8 @@ impl Keys {
         self.numbered(epoch.get())
     }
 
-    /// Returns the key of an epoch object with any number of up to ten digits. For the start of a
-    /// listing, the number may be 0, which is not an epoch.
+    /// Returns the key of the epoch object with this number, which has up to ten digits. The number
+    /// may be 0: no epoch has this number, but a listing may start after its key.
     pub fn numbered(&self, number: u64) -> String {
         let mut key = String::with_capacity(self.epoch_prefix.len() + 15);
         key.push_str(&self.epoch_prefix);

@@ -27,8 +27,8 @@ impl AnyObjectStore {
         AnyObjectStore::azure(MicrosoftAzureBuilder::from_env().with_container_name(container))
     }
 
-    /// Creates a store for a container of Azure Blob Storage, with a client of these settings. This
-    /// function disables the client's retries and replaces its connector. The new connector uses
+    /// Creates a store for a container of Azure Blob Storage. Its client has these settings, except
+    /// that this function disables the retries and replaces the connector. The new connector uses
     /// rustls with ring and the system's root certificates. It follows no redirects, and waits at
     /// most 3.1 s for a connection. A call has no timeout, so the caller must bound it.
     ///

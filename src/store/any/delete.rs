@@ -12,9 +12,9 @@ use super::failure::missing_key;
 use crate::store::StoreError;
 use crate::store::request_context::Verb;
 
-/// Number of keys in one call of the client. Azure accepts at most 256 keys in a request. With 250
-/// keys a compactor deletes 1,000 keys in exactly four calls. A client without batch deletion sends
-/// a request for each key of a call, at most ten at a time.
+/// Number of keys in one call of the client. Azure accepts at most 256 keys in a request. Four
+/// calls of 250 keys delete 1,000 keys, the maximum for one call of `Store::delete`. A client
+/// without batch deletion sends a request for each key of a call, at most ten at a time.
 const AT_ONCE: usize = 250;
 
 /// The outcome of one call of the client: the deleted keys, and the last error.

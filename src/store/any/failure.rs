@@ -28,8 +28,8 @@ const NO_STORE: [&str; 5] = [
 /// Error codes with which a store reports an invalid or expired access token.
 const REFUSED_TOKEN: [&str; 2] = ["AuthenticationFailed", "InvalidAuthenticationInfo"];
 
-/// Returns the kind and the remedy for some error codes of Azure. With any other code, the status
-/// 409 or 412 means that another process wrote concurrently.
+/// Returns the kind of the error and the remedy for some error codes of Azure. With one of these
+/// codes, the status 409 or 412 does not mean that another process has written the object.
 fn meaning(code: &str) -> Option<(StoreErrorKind, &'static str)> {
     match code {
         // Another program holds an Azure lease on the blob, and may release this lease at any time.
@@ -52,8 +52,9 @@ fn meaning(code: &str) -> Option<(StoreErrorKind, &'static str)> {
 }
 
 impl RequestContext<'_, AnyObjectStore> {
-    /// Returns the outcome of a failed write. If the store refused the condition, the outcome is a
-    /// value. Any other failure is an error.
+    /// Returns the outcome of a write for which the client returned an error. If the condition of
+    /// the write did not hold, or if only the ETag is missing in the response, returns a
+    /// [`PutOutcome`]. Otherwise returns an error.
     pub(super) fn write_failed(self, error: Error) -> Result<PutOutcome, StoreError> {
         let answer = ErrorResponse::of(&error);
         let (status, code) = answer.as_ref().map_or((0, ""), |answer| answer.pair());

@@ -39,8 +39,8 @@ impl AnyObjectStore {
         AnyObjectStore::gcs(builder)
     }
 
-    /// Creates a store for a bucket of Google Cloud Storage, with a client of these settings. This
-    /// function disables the client's retries and replaces its connector. The new connector uses
+    /// Creates a store for a bucket of Google Cloud Storage. Its client has these settings, except
+    /// that this function disables the retries and replaces the connector. The new connector uses
     /// rustls with ring and the system's root certificates. It follows no redirects, and waits at
     /// most 3.1 s for a connection. A call has no timeout, so the caller must bound it.
     ///

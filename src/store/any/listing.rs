@@ -107,8 +107,8 @@ pub(super) async fn stream(
     Ok(store.page(page.entries, truncated, None))
 }
 
-/// Returns the start of the stream: a key that object_store allows. No requested key sorts before
-/// it.
+/// Returns the key after which the stream starts, or `None` to start at the folder. object_store
+/// allows the returned key, and all requested keys sort after it.
 fn start(prefix: &str, after: &str) -> Option<Path> {
     let exact = |key: &str| Path::parse(key).ok().filter(|path| path.as_ref() == key);
     let whole_folder = prefix.is_empty() || prefix.ends_with('/');

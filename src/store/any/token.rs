@@ -69,8 +69,8 @@ impl<C: Send + Sync + fmt::Debug + 'static> TokenCache<C> {
         })))
     }
 
-    /// Returns the cached token. If the cache has no token, returns the fetch of a token as an
-    /// error.
+    /// Returns the cached token, and starts a fetch if a refresh is due. If the cache has no token,
+    /// returns `Err` with this fetch, so that the caller can wait for its token.
     fn have(&self) -> Result<Arc<C>, Fetching<Arc<C>, TokenError>> {
         let mut state = self.state();
         let token = state.token.clone();
@@ -238,7 +238,8 @@ mod tests {
         timed(Duration::from_secs(seconds), std::future::pending::<()>()).await;
     }
 
-    /// Returns the number of the token, if it arrives within `seconds`.
+    /// Returns the token, or `None` if no token arrives within `seconds`. The first token of a
+    /// service is 0, the second is 1, and so on.
     async fn within(seconds: u64, cache: &TokenCache<usize>) -> Option<usize> {
         let token = timed(Duration::from_secs(seconds), cache.get_credential()).await?;
         token.ok().map(|token| *token)

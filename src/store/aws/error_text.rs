@@ -34,8 +34,8 @@ pub(in crate::store) fn not_sent(
         // All other errors come from a service that issues credentials. Such a service can fail
         // temporarily.
         Some(_) => (StoreErrorKind::Transient, "the credentials could not be fetched"),
-        // The error about a missing region contains "region" from S3's client, and "Region" from
-        // DynamoDB's client.
+        // If the region is missing, the error of S3's client contains the word "region", and the
+        // error of DynamoDB's client contains "Region".
         None if causes(error).to_lowercase().contains("region") => {
             (StoreErrorKind::Invalid, "no region: set AWS_REGION, or region in the profile")
         }
@@ -96,7 +96,8 @@ impl fmt::Display for MetadataFailure {
     }
 }
 
-/// Returns the error in this chain of causes that reports a setting with an unusable value.
+/// Searches the causes of this error for a [`WrongSetting`], which reports a setting with an
+/// unusable value.
 pub(super) fn wrong_setting<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e WrongSetting> {
     find(error)
 }
@@ -160,9 +161,8 @@ pub(in crate::store) fn causes(error: &(dyn StdError + 'static)) -> String {
     line
 }
 
-/// Lists the sources without credentials, each with its reason, from the last source to the first.
-/// The last source is usually the machine's metadata service. It comes first, because long messages
-/// lose their end.
+/// Lists the sources that had no credentials, each with its reason. Begins with the last source,
+/// because long messages lose their end. The last source is usually the machine's metadata service.
 fn sources_without(sources: &ProviderChainError<CredentialsError>) -> String {
     let attempts = sources.attempts().iter().rev().map(|attempt| {
         let reason = chain(attempt.error()).last().map(ToString::to_string).unwrap_or_default();

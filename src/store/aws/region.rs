@@ -66,7 +66,8 @@ async fn region_of_the_machine() -> Result<Region, NoRegion> {
         Err(error) => {
             let failure = MetadataFailure::of(&error).unwrap_or(MetadataFailure::Silent);
             // If no process listens at the address of the metadata service, this machine is
-            // probably not on AWS. On such a machine, the user must set the region.
+            // probably not on AWS. On such a machine, the user must set the region, so the error
+            // is not transient.
             let kind = match failure {
                 MetadataFailure::Status(401 | 403 | 404) | MetadataFailure::Silent => {
                     StoreErrorKind::AccessDenied

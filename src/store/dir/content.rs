@@ -63,7 +63,8 @@ pub(super) fn read(mut file: &File, path: &Path, max_len: usize) -> Result<Conte
     let mut hasher = Sha256::new_with_prefix(&bytes);
     let mut len = bytes.len() as u64;
     if len > max_len as u64 {
-        // The rest of a body above the limit is hashed, but not kept.
+        // The body is longer than the limit, so its rest is not kept. But the hash must cover the
+        // rest, too.
         let mut piece = vec![0; 64 * 1_024];
         loop {
             let read = file.read(&mut piece).map_err(broken)?;

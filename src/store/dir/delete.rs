@@ -62,8 +62,8 @@ fn delete_in(
     // Without the lock, a concurrent replace could undo the deletion with its rename.
     let work = work_folder(root)?;
     let locked = Locked::alone(&work)?;
-    // This read of the mark (module `unsynced`) comes before the first removal, because its error
-    // states that the deletion had no effect.
+    // Read the mark (module `unsynced`) before the first removal, because the error of a failed
+    // read states that the deletion had no effect.
     let marked = unsynced::marked(root)?;
     let (mut chain, missing) = FolderChain::as_far_as_there(root, path)?;
     let (mut failed, mut is_removed) = (Vec::new(), false);

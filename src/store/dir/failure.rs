@@ -28,8 +28,8 @@ pub(super) fn in_the_way(path: &Path, file_type: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Invalid, Determinacy::Determinate, message)
 }
 
-/// Adds a note to an error of the kind `AccessDenied`. The note says that all processes must have
-/// one user or one group.
+/// Adds a note to an error of the kind `AccessDenied`. The note says that all processes must run as
+/// one user or as members of one group.
 pub(super) fn not_taking_part(error: StoreError) -> StoreError {
     if error.kind() != StoreErrorKind::AccessDenied {
         return error;

@@ -53,7 +53,8 @@ pub(super) fn join(folder: &str, name: &str) -> Option<String> {
 }
 
 fn is_segment(segment: &str) -> bool {
-    // Some file systems ignore case, so the work folder is compared without case.
+    // Some file systems ignore case, so names that differ from the name of the work folder only in
+    // case are refused too.
     !matches!(segment, "" | "." | "..")
         && !segment.eq_ignore_ascii_case(WORK_FOLDER)
         && segment.bytes().all(is_allowed)

@@ -18,8 +18,8 @@ const MAX_PAGE: usize = 1_000;
 /// Returns the smallest keys with this prefix that are greater than `after`.
 ///
 /// This function reads the whole folder, but keeps only one page in memory. It acquires the lock
-/// only if a folder changes meanwhile. If every listing held the lock, writers would wait for each
-/// large listing.
+/// only if a folder changes meanwhile or changed just before. If every listing held the lock,
+/// writers would wait for each large listing.
 pub(super) fn list(
     root: &Root,
     prefix: &str,
@@ -76,7 +76,8 @@ const MOST_WALKS: usize = 8;
 
 /// Longest interval in which a file system may give two changes the same modification time.
 const TICK: TimeDelta = TimeDelta::milliseconds(20);
-/// The same interval on a file system that stores only whole seconds.
+/// Longest interval in which a file system that stores only whole seconds may give two changes the
+/// same modification time.
 const COARSE_TICK: TimeDelta = TimeDelta::seconds(2);
 
 /// Repeats the walk until the folder does not change during a walk. Returns false if the folder
@@ -148,7 +149,8 @@ impl PageKeys<'_> {
         for found in folder.names()? {
             let (name, hint) = found?;
             let Some(key) = key::join(path, &name) else { continue };
-            // `a.b` sorts before `a/b`, so the name of a folder is compared with its slash.
+            // `a.b` sorts before `a/b`, although `a` sorts before `a.b`. So append the slash to the
+            // name of a folder before the comparison.
             let may_hold = self.may_hold(&format!("{key}/"));
             let wants = self.wants(&key);
             if !(may_hold && hint != Hint::Object || wants && hint != Hint::Folder) {

@@ -41,7 +41,8 @@ impl<'a> ItemKey<'a> {
         }
     }
 
-    /// Returns the whole key of the object in the partition of `self` that has this sort key.
+    /// Returns the key of the object whose item is in the partition of `self` and has the sort key
+    /// `sort`.
     pub(super) fn key(self, sort: &str) -> String {
         format!("{}/{sort}", self.partition)
     }

@@ -221,7 +221,8 @@ mod tests {
 
     use super::*;
 
-    /// S3 sends this code for invalid credentials and for a wrong region.
+    /// S3 sends the code `AuthorizationHeaderMalformed` for invalid credentials and for a wrong
+    /// region. Only in the second case does the response name a region.
     #[test]
     fn a_malformed_authorization_is_classified_by_its_region() {
         let settings = aws_sdk_s3::Config::builder().behavior_version_latest().build();

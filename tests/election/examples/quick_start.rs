@@ -6,7 +6,7 @@ use super::{Program, built};
 use tenure_testkit::s3_server::{Op, S3Request, S3Server, ServerFault};
 
 /// The differences between the program in docs/start/first-leader-in-rust.md and the example. Each
-/// pair is a text of the page, and the text of the example in its place.
+/// pair contains a text of the page, and the text that replaces it in the example.
 const DIFFERENCES: &[(&str, &str)] = &[
     (r#".name("worker-7")"#, r#".name("worker-7").validity(std::time::Duration::from_secs(8))"#),
     (

@@ -150,7 +150,8 @@ async fn the_request_timeout_bounds_a_campaign_on_a_store_that_never_answers() {
         assert!(took >= timeout && took < timeout + millis(50), "{took:?}");
         let (took, result) = timed(election.try_campaign()).await;
         assert_eq!(result.unwrap_err().kind(), ErrorKind::Unavailable);
-        // The attempt sends three requests with pauses between them.
+        // The attempt sends three requests, and each of them times out. The attempt pauses between
+        // the requests.
         assert!(took >= timeout * 3 && took < timeout * 3 + secs(2), "{took:?}");
     }
 }

@@ -80,7 +80,8 @@ fn told(scrapes: &[Scrape]) -> BTreeMap<String, Metric> {
             }
         }
     }
-    // The values of these labels are names of elections, candidates and other objects.
+    // The values of these labels are names of elections, candidates and other objects, so the
+    // documents cannot list the values.
     for label in metrics.values_mut().flat_map(|metric| metric.labels.iter_mut()) {
         if ["election", "candidate", "gate", "group", "member"].contains(&label.0.as_str()) {
             label.1.clear();

@@ -240,7 +240,8 @@ async fn an_unknown_effect_is_reported_and_found_by_a_second_run() {
             let ann = scene.election("ann");
             scene.store.on(Call::Replace).always().fault(fault);
             if sealed {
-                // The read-back also fails.
+                // The operator then reads the object, to find the effect of the write. This read
+                // fails too.
                 scene.store.on(Call::Get).skip(1).always().fault(Fault::FailBefore);
             }
             let error = ann.depose(None).await.unwrap_err();

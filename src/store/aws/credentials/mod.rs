@@ -113,8 +113,8 @@ impl CredentialsCache {
         }
     }
 
-    /// Returns the current credentials. If they are missing or expired, returns the fetch of new
-    /// credentials as an error.
+    /// Returns the current credentials, and starts a fetch if they expire soon. If they are missing
+    /// or expired, returns `Err` with this fetch, so that the caller can wait for new credentials.
     fn have(&self) -> Result<Credentials, Fetching<Credentials, Failed>> {
         let mut state = self.state();
         let now = SystemClock.now().wall;

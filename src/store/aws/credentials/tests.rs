@@ -43,7 +43,8 @@ async fn pass(seconds: u64) {
     timed(Duration::from_secs(seconds), std::future::pending::<()>()).await;
 }
 
-/// Returns the number of the credentials, if they arrive within `seconds`.
+/// Returns the session token of the credentials, which is the number that the provider gave them.
+/// Returns `None` if no credentials arrive within `seconds`.
 async fn within(seconds: u64, cache: &CredentialsCache) -> Option<String> {
     let credentials = timed(Duration::from_secs(seconds), cache.credentials()).await?;
     Some(credentials.ok()?.session_token()?.to_owned())

@@ -94,7 +94,7 @@ impl Drop for Scene {
     }
 }
 
-/// Returns `None` if the simulated process died.
+/// Runs `work` as a simulated process. Returns the result of `work`, or `None` if the process died.
 fn unless_it_dies<T>(work: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(done) => Some(done),
