@@ -144,7 +144,7 @@ fn until(
     let until = match end {
         Some(EpochEnd::Lapsed) => {
             // The leadership ends at the seal or earlier. If the clocks disagree, a recorded time
-            // can be later than the seal.
+            // can be later than the seal. In this case, use the time of the seal.
             let no_later = |sign: DateTime<Utc>, seal: Option<DateTime<Utc>>| {
                 seal.map_or(sign, |seal| sign.min(seal))
             };

@@ -72,8 +72,9 @@ pub struct History {
     /// The epochs that were read, in ascending order.
     pub spans: Vec<LeadershipSpan>,
     /// Epochs without an object, in ascending order. The compactor deleted their objects. With
-    /// [`Layout::SingleObject`], later epochs overwrote them. The list omits missing epochs among
-    /// the older epochs that [`Reader`] did not read ([`left_out`](History::left_out)).
+    /// [`Layout::SingleObject`], later epochs overwrote them. If [`Reader`] did not read the older
+    /// epochs ([`left_out`](History::left_out)), the list does not show which of those older epochs
+    /// are missing.
     pub holes: Vec<RangeInclusive<Epoch>>,
     /// Number of older epochs that [`Reader`] did not read, although they have an object.
     pub left_out: u64,

@@ -183,9 +183,9 @@ proptest! {
     }
 }
 
-/// A leader was killed at :16.54, and its successor was elected at :22.86. The store's dates have
-/// whole seconds. Before the fix, the history reported an upper bound of 5.8 s for the time without
-/// a leader, although this time was 6.3 s.
+/// A leader was killed at second 16.54 of a minute, and its successor was elected at second 22.86.
+/// The store's dates have whole seconds. Before the fix, the history reported an upper bound of
+/// 5.8 s for the time without a leader, although this time was 6.3 s.
 #[test]
 fn regression_bounds_include_the_resolution_of_the_stores_dates() {
     let ms = |ms: i64| ms * 1_000_000;

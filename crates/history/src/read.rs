@@ -77,8 +77,8 @@ impl Reader {
         self
     }
 
-    /// Omits an epoch if its last write is longer ago than this duration, by the store's clock. The
-    /// reader always reads the newest epoch.
+    /// Omits the oldest epochs, up to the first epoch whose last write is at most this duration ago
+    /// by the store's clock, or has no date. The reader always reads the newest epoch.
     pub fn since(mut self, since: Duration) -> Reader {
         self.since = Some(since);
         self
@@ -86,7 +86,7 @@ impl Reader {
 
     /// Lists all epochs, and reads the newest epochs.
     ///
-    /// Costs one LIST for each 1,000 keys under the prefix, at least one LIST, and one GET for each
+    /// Costs one LIST for each 1,000 keys under the prefix (at least one), and one GET for each
     /// epoch that the reader reads. With [`Layout::SingleObject`] it costs one GET. At most 16 GETs
     /// run concurrently.
     ///

@@ -100,8 +100,8 @@ fn the_stores_date_corrects_a_wrong_clock() {
 
 #[test]
 fn a_begin_is_between_the_previous_seal_and_the_last_write() {
-    // By its own clock, the leader led for 30 s until its last renewal. By the store's clock, the
-    // epoch was sealed at 85 s.
+    // By the leader's clock, 30 s passed from its election to its last renewal. By the store's
+    // clock, the epoch was sealed at 85 s.
     for (ahead, begin) in [(0.0, 12.0), (-500.0, 10.0), (500.0, 55.0)] {
         let times = json!({
             "elected_at": 12.0, "renewed_at": 42.0, "expired": true, "ended": "deposed",

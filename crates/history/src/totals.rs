@@ -133,8 +133,8 @@ impl History {
     fn between(&self) -> Vec<Between> {
         let mut between = Vec::new();
         let mut before: Option<&LeadershipSpan> = None;
-        // True if an epoch after `before` is unreadable, because such an epoch may have had a
-        // leader.
+        // True if an epoch after `before` is unreadable. Such an epoch may have had a leader, so
+        // the time between `before` and the next leader is then unknown.
         let mut unreadable = false;
         for span in &self.spans {
             unreadable |= span.unreadable.is_some();

@@ -4,7 +4,7 @@ use fastrand::Rng;
 
 use crate::clock::{MOST_SLEWED, Power};
 
-/// A fault of one process, of the machine of a process, of all processes, or of the store.
+/// A fault. It affects one process, one machine, all processes, or the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     Pause,

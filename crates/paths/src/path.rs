@@ -41,8 +41,8 @@ impl Path {
     /// each component of its path, so this maximum bounds the cost of a lock.
     pub const MAX_KEY_BYTES: usize = 1_024;
 
-    /// Parses a path. This function does not correct the text, because two spellings of one folder
-    /// would get two separate locks.
+    /// Parses a path. Each folder has exactly one valid spelling, because two spellings would get
+    /// two separate locks. This function refuses any other spelling, and does not correct it.
     ///
     /// # Errors
     /// Returns [`ErrorKind::InvalidInput`] with a description of the error in the text.

@@ -43,7 +43,7 @@ pub enum Call {
     Delete,
 }
 
-/// A fault of a call. Delays are durations of Tokio's time.
+/// A fault of a call. Delays are measured by Tokio's clock, which a test can pause.
 ///
 /// A fault that cannot occur in a call, such as a weak ETag in a listing, does not change the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -135,8 +135,8 @@ impl Op {
 }
 
 impl Faults {
-    /// Returns a builder for a fault of the server that owns this value. The builder selects the
-    /// requests that meet the fault.
+    /// Returns a builder for a fault. The server that owns this value injects the fault into the
+    /// requests that the builder selects.
     pub fn arm(&self, fault: ServerFault) -> Arming {
         let rule = ArmedFault { fault, op: None, key: None, skip: 0, left: None };
         Arming { faults: self.clone(), rule: Some(rule) }

@@ -1,4 +1,4 @@
-//! Members of a group while the store, the assignor or the process has a fault.
+//! Tests the members of a group while the store, the assignor or a process has a fault.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -378,7 +378,7 @@ async fn regression_an_unreadable_superseded_assignment_hides_no_newer_one() {
         wait(POLL * 2).await;
         let next: &'static str = format!("assignment-{:010}", first + 1).leak();
         fleet.store.on(Call::Get).key(next).always().fault(fault);
-        // The operator uses the store without faults.
+        // The operator accesses the wrapped store directly, so it meets none of these faults.
         let inner = FaultStore::new(fleet.store.inner().clone());
         let operator = fleet.node_behind(&inner, "operator").build().unwrap();
         operator.pause(&["0"], true).await.unwrap();

@@ -6,8 +6,9 @@ use std::time::Duration;
 use super::text::short;
 use super::{Band, BandKind, Interval};
 
-/// Returns a band for each period that is outside of all solid parts of intervals, or within
-/// several solid parts. The bands are in ascending order.
+/// Returns a band for each period in which no interval is solid, or several intervals are solid. An
+/// interval is solid from `from` to `until`, the time in which its leader certainly led. The bands
+/// are in ascending order.
 pub(super) fn found(intervals: &[Interval]) -> Vec<Band> {
     let solid = || intervals.iter().filter(|interval| interval.until > interval.from);
     let edges: BTreeSet<Duration> = solid().flat_map(|i| [i.from, i.until]).collect();

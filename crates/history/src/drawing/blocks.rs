@@ -1,6 +1,6 @@
 //! Combines neighbouring intervals that are too narrow to be drawn separately.
 
-/// A stretch of pixels in one lane that represents one or several intervals.
+/// One or several intervals of a lane, drawn as one stretch of pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Block {
     pub(super) from: f64,

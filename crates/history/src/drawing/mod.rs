@@ -165,9 +165,9 @@ impl Drawing {
         Drawing { title: title.into(), ..Drawing::default() }
     }
 
-    /// Adds a band for each period in which no candidate led, or more than one candidate led. The
-    /// search covers the time from the start of the first solid part to the end of the last solid
-    /// part.
+    /// Adds a band for each period that is in the solid part of no interval, or in the solid parts
+    /// of several intervals. In the solid part of an interval, its leader certainly led. The search
+    /// covers the time from the start of the first solid part to the end of the last solid part.
     pub fn find_bands(&mut self) {
         self.bands.extend(bands::found(&self.intervals));
     }

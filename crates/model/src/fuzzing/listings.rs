@@ -1,6 +1,6 @@
-//! Checks pages of listings, of stores that list their keys in order and of stores that do not. As
-//! in a driver or a compactor, each page is converted to an [`EpochsOfPage`], and a [`Search`] or a
-//! [`Compaction`] receives its epochs.
+//! Checks pages of listings, both from stores that list their keys in order and from stores that do
+//! not. Each page is converted to an [`EpochsOfPage`], and a [`Search`] or a [`Compaction`]
+//! receives the epochs of the page. A driver and a compactor do the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -91,7 +91,8 @@ pub fn check_search(shelf: &mut Shelf, known: Option<Epoch>) {
     assert_eq!(found, expected, "known: {known:?}, epochs: {epochs:?}");
 }
 
-/// Lists all pages for a compaction. Returns the epochs that the compaction may delete.
+/// Passes all pages of the listing to a compaction. Returns the epochs that the compaction may
+/// delete.
 pub fn compact(shelf: &mut Shelf, plan: &mut Compaction) -> Vec<Listed> {
     let mut deletable = Vec::new();
     let mut next = Some(After::Number(0));
@@ -110,8 +111,8 @@ pub fn compact(shelf: &mut Shelf, plan: &mut Compaction) -> Vec<Listed> {
     deletable
 }
 
-/// Asserts that [`EpochsOfPage`] refuses a page with a defect. For any other page, it must contain
-/// exactly the epochs of the page.
+/// Asserts that [`EpochsOfPage`] refuses a page with a defect, and that it contains exactly the
+/// epochs of any other page.
 pub fn check_page(keys: &Keys, after: &After, page: &Page) -> Option<EpochsOfPage> {
     let start = key_of(keys, after);
     let mut order = vec![&start];

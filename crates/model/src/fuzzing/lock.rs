@@ -10,9 +10,9 @@ use tenure::protocol::layout::Layout;
 use tenure::protocol::message::EpochEnd;
 use tenure::record::{MAX_WRITTEN_BYTES, Record};
 
-/// Asserts that reading the body gives a lock with a token, or a typed error. A lock must be free
-/// only if its `expires_at` is zero. Every peer must be able to read the body that releases the
-/// lock.
+/// Asserts that reading the body gives a lock with a token, or a typed error. The lock must count
+/// as free if and only if its `expires_at` is zero. Every peer must be able to read the body that
+/// releases the lock.
 pub fn lock(body: &[u8]) {
     let (token, record) = match Record::decode(None, body) {
         Ok(lock) => lock,

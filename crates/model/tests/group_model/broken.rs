@@ -42,7 +42,8 @@ impl Group {
         record
     }
 
-    /// Returns the answer that the machine of process `who` gets if the read of this session fails.
+    /// Returns the answer that the state machine of process `who` gets if the read of this session
+    /// fails.
     pub fn unread(&self, world: &World, who: usize, id: SessionId) -> SessionAnswer {
         let known = world.processes[who].participant.as_ref().and_then(|it| it.known());
         if known.and_then(|known| known.session(id)).is_some() {

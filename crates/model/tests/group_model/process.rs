@@ -79,8 +79,8 @@ pub struct Process {
     pub participant: Option<Machines>,
     /// The contents of the session's object in the last write that the store has confirmed.
     pub written: Option<Data>,
-    /// Contents of the session's object that the process has sent, each with the heartbeat of the
-    /// write.
+    /// Contents that the process has sent in writes of the session's object, each with the
+    /// heartbeat of its write.
     wrote: Vec<(u64, Data)>,
     /// The state of the membership before the last release. In a broken variant, the process can
     /// return to this state.
@@ -143,8 +143,8 @@ impl Process {
         Nonce::from_bits(id * 100 + u128::from(self.drawn))
     }
 
-    /// Skips the steps of the lease's machine that have no effect in this model: the draw of a
-    /// nonce, and the pause before a retry.
+    /// Performs the steps of the state machine `lease` that have no effect in this model: the draw
+    /// of a nonce, and the pause before a retry.
     fn settle(&mut self) {
         loop {
             match self.lease.step() {
@@ -185,7 +185,7 @@ impl Process {
         self.settle();
     }
 
-    /// Returns the request of the session's lease that the process must send next.
+    /// Returns the request that the process must send next for the lease of its session.
     pub fn request(&self) -> Option<Request> {
         match self.lease.step() {
             Step::Request(request) => Some(request),
@@ -193,8 +193,8 @@ impl Process {
         }
     }
 
-    /// Returns whether the lease runs and no request for it is in progress, so that the process may
-    /// renew.
+    /// Returns whether the process may renew its lease: the lease runs, and no request for it is in
+    /// progress.
     pub fn may_renew(&self) -> bool {
         self.lease.step() == Step::Wait(Wait::Lead)
     }

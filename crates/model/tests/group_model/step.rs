@@ -210,7 +210,7 @@ impl Group {
         }
     }
 
-    /// Serves the request that the machine of the session's lease sends.
+    /// Serves the request that a process sends for the lease of its session.
     fn lease(&self, world: &mut World, who: usize, serving: Serving) {
         let process = &mut world.processes[who];
         let Some(request) = process.request() else { return };

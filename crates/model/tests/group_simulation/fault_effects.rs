@@ -225,9 +225,9 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
             );
         }
         let plan = &world.plan;
-        // The first term is the time after which a member reads a session with an unchanged tag
-        // (GC2). The other terms are the times for the polls, the stop of the work, and the
-        // listings.
+        // The first term is the time after which a member reads a session again although the tag of
+        // the session has not changed (GC2). The other terms are the times for the polls, the stop
+        // of the work, and the listings.
         let soon = plan.validity / 2 + plan.poll * 10 + plan.stopping + listing(world) * 6;
         let had = before.values().any(|who| *who == gone.who);
         if !dies && had && now() - began > soon + plan.validity / 2 {
@@ -237,7 +237,8 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
     }
 }
 
-/// Waits until the operator has removed its marks. Until then a partition may have no owner.
+/// Waits until the operator has removed its marks: the pauses, pins and bars of partitions. Until
+/// then a partition may have no owner.
 async fn unmarked(world: &Arc<World>) -> bool {
     let until = now() + world.plan.validity * 60;
     let is_marked = || {

@@ -217,8 +217,8 @@ pub fn start_compactor(world: &Arc<World>) {
     });
 }
 
-/// Starts an operator that changes the marks of partitions again and again, and removes all marks
-/// at the start of the calm phase.
+/// Starts an operator that pauses, pins and bars partitions again and again, and removes all these
+/// marks at the start of the calm phase.
 pub fn start_operator(world: &Arc<World>) {
     let (who, group) = operator(world, "operator");
     let (its_world, most) = (Arc::clone(world), world.plan.partitions);

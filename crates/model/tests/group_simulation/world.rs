@@ -257,7 +257,7 @@ impl World {
         self.state().rng.f64() < probability
     }
 
-    /// Returns the handles of running processes for which `of` returns true.
+    /// Returns each handle for which `of` returns true and whose process runs, with its partition.
     pub fn running(&self, of: impl Fn(&Handle) -> bool) -> Vec<(Handle, Arc<Partition>)> {
         let state = self.state();
         let runs = |handle: &&Handle| {

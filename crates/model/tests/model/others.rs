@@ -1,6 +1,5 @@
-//! The steps of a crash, of a compactor, of a peer that follows Morling's post
-//! (docs/how-to/upgrade.md), and of a broken process. The broken process lists the epochs before
-//! its create, and not after it.
+//! Models a crash, a compactor, a peer that follows Morling's post (docs/how-to/upgrade.md), and a
+//! broken process. The broken process lists the epochs before its create, and not after it.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;

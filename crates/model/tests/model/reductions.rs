@@ -39,8 +39,9 @@ impl World {
         }
         let keeps = |message: &Message| match message.wire {
             Wire::Replace { epoch, tag, .. } => possible.contains(&(epoch, tag)),
-            // The protocol assumes that no copy of a create arrives after the compaction of its
-            // epoch.
+            // Another copy of this create was already applied. So this copy could take effect only
+            // after the compaction of its epoch, and the protocol assumes that no copy arrives so
+            // late.
             Wire::Create { .. } if message.done && !game.setting.creates_outlive_compaction => {
                 false
             }

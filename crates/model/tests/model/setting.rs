@@ -50,8 +50,8 @@ pub enum Role {
     Observer,
 }
 
-/// Number of events of each kind that may still occur. The lapse and the end of a lease, GETs of
-/// the next epoch, polls and resignations are unlimited.
+/// Number of events of each kind that may still occur. Some events are unlimited: the lapse of a
+/// lease, the end of a lease, a GET of the next epoch, a poll, and a resignation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Budget {
     /// The sender abandons a request after a timeout, a 409 or a 5xx. The store may apply the write
@@ -120,8 +120,8 @@ pub const AMONG_ALL: &[&str] = &["I1", "I2", "I3"];
 pub const SOMETIMES: &[&str] = &["S1", "S2", "three grants in a row"];
 
 impl Setting {
-    /// Returns a setting with two candidates that follow the protocol up to epoch 3, with these
-    /// faults. The setting has one compactor for each compaction in `faults`.
+    /// Returns a setting in which two candidates follow the protocol up to epoch 3, and these
+    /// faults can occur. The setting has one compactor for each compaction in `faults`.
     pub fn new(name: &'static str, faults: Budget) -> Setting {
         Setting {
             name,

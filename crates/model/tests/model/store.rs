@@ -1,4 +1,4 @@
-//! Models the object store, and the pending requests after their senders have given up.
+//! Models the object store, and the writes that remain pending after their senders have given up.
 //!
 //! The store is pure and small. An ETag encodes the content in three characters, so equal bodies
 //! have equal tags, as on S3.
@@ -154,7 +154,7 @@ pub struct Store {
     objects: [Option<Body>; SLOTS],
 }
 
-/// Hashes only the used slots, because most slots are free. The final 0 marks the end, because no
+/// Hashes only the used slots, because most slots are free. Then hashes a 0 as the end mark: no
 /// epoch has the number 0.
 impl Hash for Store {
     fn hash<H: Hasher>(&self, state: &mut H) {

@@ -1,6 +1,6 @@
-//! Random walks through the same model with greater bounds than an exhaustive run: dozens of
-//! epochs, more processes, and unlimited faults. Each seed is one walk. `SEED=7` runs only the walk
-//! of seed 7.
+//! Random walks through the model that the exhaustive runs explore. A walk has greater bounds:
+//! dozens of epochs, more processes, and unlimited faults. Each seed is one walk. `SEED=7` runs
+//! only the walk of seed 7.
 
 use std::panic::{self, AssertUnwindSafe};
 

@@ -235,8 +235,8 @@ impl Game {
 
     fn other_actions(&self, world: &World, actions: &mut Vec<Action>) {
         for (which, message) in world.wires.iter().enumerate() {
-            // No sender waits for the answer to a pending write. So a write that the store would
-            // refuse now needs no action.
+            // No sender waits for the answer to a pending write. So the arrival of a pending write
+            // is an action only if the store would accept the write now.
             if world.store.accepts(message.wire) {
                 actions.push(Action::Arrives(which));
                 if world.left.twice > 0 && !message.done {

@@ -25,9 +25,9 @@ pub async fn calm(world: &Arc<World>) -> Option<Recovery> {
     let began = now();
     world.state().trace.line(began, "-", "CALM");
     if world.plan.foreign && world.plan.layout == Layout::SingleObject {
-        // No bound exists in this case. A dead peer that follows the If-Match post
-        // (docs/how-to/upgrade.md) may have a wall clock that is arbitrarily far ahead, so its lock
-        // may last arbitrarily long.
+        // The time until a candidate leads has no bound if a peer follows the If-Match post
+        // (docs/how-to/upgrade.md). When the peer dies, its wall clock may be arbitrarily far
+        // ahead, so its lock may last arbitrarily long.
         return None;
     }
     let bound = bound(&world.plan);

@@ -57,7 +57,7 @@ pub struct State {
     pub book: Book,
     checkers: Vec<Box<dyn Checker>>,
     pub members: Vec<Member>,
-    /// True during the faults.
+    /// True during the phase with faults, and false in the calm phase.
     pub faults: bool,
     /// Number of requests that may still take effect.
     pub in_flight: u64,

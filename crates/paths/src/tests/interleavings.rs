@@ -11,9 +11,9 @@ use super::super::claim::{Cell, Claim, ClaimState};
 use super::*;
 use tenure_testkit::interleavings::{every_interleaving, others_may_run, spawn};
 
-/// A mutex for tests. Before each critical section of a task except the first, shuttle may run
-/// another task. Shuttle does not switch tasks inside a critical section: only critical sections
-/// access the state, so another task would only wait.
+/// A mutex for tests. Before each critical section of a task, except the task's first one, shuttle
+/// may run another task. Shuttle does not switch tasks inside a critical section: only critical
+/// sections access the state, so another task would only wait.
 #[derive(Default)]
 struct ShuttleCell {
     state: Mutex<ClaimState>,

@@ -1,4 +1,4 @@
-//! Models the single object, and the pending writes after their senders have given up.
+//! Models the single object, and the writes that remain pending after their senders have given up.
 //!
 //! An ETag encodes the content in four characters, so equal bodies have equal tags, as on S3.
 
@@ -115,7 +115,7 @@ impl SingleWire {
         })
     }
 
-    /// Returns the body that the write gives to the object.
+    /// Returns the body that the write gives to the object, or `None` for a delete.
     pub fn body(self) -> Option<SingleBody> {
         match self {
             SingleWire::Create { body }

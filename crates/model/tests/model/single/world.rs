@@ -30,8 +30,8 @@ pub struct SingleWorld {
     pub writes: u8,
 }
 
-/// A pending write. `since` is the number of writes to the object when the writer first read the
-/// content that it overwrites.
+/// A pending write. `since` counts the writes to the object up to the moment at which the writer
+/// first read the content that this write replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SingleMessage {
     pub wire: SingleWire,
@@ -41,9 +41,10 @@ pub struct SingleMessage {
 /// A peer that follows the If-Match post literally. Its clock is arbitrary.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct SinglePeer {
-    /// The object that the peer has read and considers expired.
+    /// The object that the peer has read and considers expired. `Some(None)` if the peer found no
+    /// object.
     pub about: Option<Option<SingleBody>>,
-    /// The object that the peer has written, while the peer believes that it leads.
+    /// The object as the peer last wrote it. `None` if the peer does not believe that it leads.
     pub holds: Option<SingleBody>,
 }
 

@@ -97,9 +97,10 @@ impl Checker for NewestStays {
 /// is sealed between its create and the confirming LIST, the epoch may still be granted. The
 /// library then reports the loss together with the grant.
 ///
-/// If an epoch is granted with a sealed object, the checker requires that no write extends the
-/// lease. So `check` returns no token after the end of the lease that the create started. If
-/// another process sealed the epoch, the library must not report that the holder has resigned.
+/// If an epoch is granted although its object is already sealed, the checker requires that no write
+/// extends the lease. So `check` returns no token after the end of the lease that the create
+/// started. If another process sealed the epoch, the library must not report that the holder has
+/// resigned.
 #[derive(Debug, Default)]
 pub struct SealIsFinal;
 

@@ -95,10 +95,9 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
         Box::<applications::FencedInOrder>::default(),
         Box::<applications::ObservedInOrder>::default(),
     ];
-    // With `store_clock_margin`, a candidate may also judge a peer by the dates of the store. The
-    // candidate may then seal the peer's epoch earlier than this checker permits. The checker
-    // requires that the candidate first saw the object unchanged for a whole lapse by its own
-    // clock.
+    // `SealedOnlyWhenDead` requires that a candidate saw the peer's object unchanged for a whole
+    // lapse by its own clock before it seals the peer's epoch. With `store_clock_margin`, a
+    // candidate may also judge the peer by the dates of the store, and seal earlier.
     let by_dates = plan.candidates.iter().any(|knobs| knobs.store_clock_margin.is_some());
     if plan.foreign && !by_dates {
         checkers.push(Box::<foreign::SealedOnlyWhenDead>::default());

@@ -313,8 +313,8 @@ fn network(rng: &mut Rng) -> Network {
     if rng.f64() < 0.1 {
         return Network::default();
     }
-    // Each run has only some kinds of faults, but many faults of each kind. So faults of different
-    // kinds coincide.
+    // Each run has only some kinds of faults, but many faults of each kind, so that faults of these
+    // kinds often coincide.
     let mut chance = |most: f64| if rng.bool() { most * rng.f64() } else { 0.0 };
     Network {
         tail: chance(0.2),
