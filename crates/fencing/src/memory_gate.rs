@@ -55,7 +55,7 @@ struct Shared {
 #[derive(Default)]
 struct Permits {
     newest: Option<Epoch>,
-    /// Number of permits of each token that were not yet dropped.
+    /// For each token, the number of its permits that are not yet dropped.
     inside: BTreeMap<Epoch, usize>,
 }
 

@@ -3,7 +3,7 @@
 //! If the newest assignment names a member whose session is missing, a coordinator waits as long as
 //! the session may be valid, because the member may be alive (R1). So the compactor keeps the
 //! sessions that the newest assignment names. It reads this assignment after the sessions. It also
-//! keeps the sessions that have seen an assignment above the newest: that one was deleted (D7).
+//! keeps sessions that have seen a greater assignment, as evidence that it was deleted (D7).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -34,9 +34,9 @@ const AT_ONCE: usize = 16;
 /// is not named by the newest assignment. Unless this age is 0, sessions without a date stay.
 ///
 /// Cost: the requests of a [`Compactor`], a LIST for every 1,000 sessions, and a GET for each
-/// session older than the least age. Each LIST that shows ended sessions costs a LIST, a GET and a
-/// DELETE more. The credentials must also permit to list `members/`, and to read and delete its
-/// objects.
+/// session older than the least age. After each LIST that shows ended sessions, the run sends one
+/// more LIST, a GET and a DELETE. The credentials must also permit to list `members/`, and to read
+/// and delete its objects.
 ///
 /// # Examples
 ///

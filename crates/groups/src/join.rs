@@ -40,8 +40,9 @@ impl Group {
     /// join retries transient errors of the store.
     ///
     /// Cost: 1 GET and 2 PUT for the session, then 1 LIST and 1 GET to find the assignment. A
-    /// member then sends a PUT every renew interval, a GET every poll interval, and a GET every
-    /// validity. The first join on a store sends 5 more requests to check the store.
+    /// member then sends a PUT every renew interval, a GET every poll interval, and a conditional
+    /// GET about every third of the validity. The first join on a store sends 5 more requests to
+    /// check the store.
     ///
     /// # Errors
     /// The errors of [`campaign`](tenure::Election::campaign). `AccessDenied` can also mean that
@@ -82,8 +83,8 @@ impl Group {
             };
             let joined = match joined {
                 Some(joined) => joined,
-                // The group may already count the session as a member. So complete the join, and
-                // the member then leaves.
+                // The group may already count the session as a member, so complete the join. The
+                // member leaves afterwards.
                 None if written.load(Ordering::Relaxed) => join.await?,
                 None => return Ok(None),
             };
@@ -141,10 +142,10 @@ impl Group {
         }
         let session = Session { id, nonce };
         let said = self.config.said.clone();
-        // A session becomes a member only after a coordinator has read it with data (GO3), so the
-        // second write adds the data. If the join is dropped after this point, it resigns the
-        // session, because the group may grant partitions to the session. The second write contains
-        // the greatest assignment that the process remembers (D1).
+        // A coordinator adds a member only after it has read data in the session of the member
+        // (GO3), so the second write adds the data. If the join is dropped after this point, it
+        // resigns the session, because the group may grant partitions to the session. The second
+        // write contains the greatest assignment that the process remembers (D1).
         let data = SessionData { seen: self.cx.greatest(), ..SessionData::default() };
         let (data, _) = session_data::encode(&[], &data, &said, 0);
         let (reply, answer) = oneshot::channel();

@@ -1,9 +1,9 @@
 //! Partition groups: the members of a group share many partitions, with one lease for each member.
 //!
 //! A *group* shares N partitions among M members through the store alone. Each partition has at
-//! most one owner. Each ownership has a fencing token, and the tokens of a partition only grow. An
-//! [election](tenure::Election) per partition costs a PUT every 10 s for each partition. A group
-//! costs a PUT every 10 s for each *member*, for any number of partitions.
+//! most one owner. Each ownership has a fencing token, and the tokens of a partition only grow. By
+//! default, an [election](tenure::Election) per partition costs a PUT every 10 s for each
+//! partition. A group costs a PUT every 10 s for each *member*, for any number of partitions.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -60,7 +60,7 @@
 //!
 //! | step | requests |
 //! | --- | --- |
-//! | each member | a PUT every third of the validity, a GET every sixth, a GET every validity |
+//! | each member | a PUT and a GET every third of the validity, a GET every sixth |
 //! | the coordinator, also | a LIST every sixth; a LIST and a GET per session every validity |
 //! | its three deputies, also | a conditional GET every sixth of the validity |
 //! | the death of a member | 4 requests, then at most 2 for each other member |

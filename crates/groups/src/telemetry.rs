@@ -115,7 +115,7 @@ pub(super) fn joins(meter: &Meter) {
     }
 }
 
-/// Counts an attempt to create an assignment by its outcome.
+/// Counts an attempt to create an assignment, under the outcome of the attempt.
 pub(super) fn created(meter: &Meter, outcome: &'static str) {
     count(meter, ASSIGNMENTS_TOTAL, ("outcome", outcome), 1);
 }

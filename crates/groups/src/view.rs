@@ -71,8 +71,8 @@ pub struct PartitionSnapshot {
     /// Index of the next owner in [`GroupSnapshot::members`]; `None` if the partition must not
     /// move.
     pub target: Option<usize>,
-    /// If the partition is reserved: the name of the member that left for a restart, and for which
-    /// the partition is reserved. A reserved partition has no owner.
+    /// If the partition is reserved: the member name for which it is reserved, usually the name of
+    /// a member that restarts. A reserved partition has no owner.
     pub reserved_for: Option<String>,
     /// Marks of operators.
     pub marks: Marks,

@@ -12,8 +12,8 @@ pub struct Header {
     pub epoch: Epoch,
     /// Nonce of the object.
     pub nonce: Nonce,
-    /// Number of the claim of the object's writer. In a claim: number of the previous claim, or 0.
-    /// In a fence: 0.
+    /// In an entry: number of the claim with which the writer of the entry began. In a claim:
+    /// number of the previous claim, or 0 if no claim precedes it. In a fence: 0.
     pub claim: u64,
     pub kind: Kind,
 }
@@ -31,8 +31,8 @@ pub enum Kind {
     },
     /// An object that refuses the writers of lower epochs. It is not an entry.
     Fence {
-        /// Number directly below the first number that was free when the fence was created. At
-        /// least 1.
+        /// One less than the first number that was free when the fence was created. It is at least
+        /// 1.
         base: u64,
     },
 }

@@ -101,8 +101,8 @@ enum State {
     },
     Fill(Walk),
     ReadBelow(Walk),
-    /// The number of the append has another object. Reads the floor, which shows whether this
-    /// object is the first one at the number.
+    /// Another object already has the number of the append. Reads the floor, which shows whether
+    /// this object is the first one at the number.
     AskFloor {
         append: Draft,
         found: Header,

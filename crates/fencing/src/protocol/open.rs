@@ -25,9 +25,9 @@ pub(super) struct Walk {
     why: Why,
     /// Number of the fence at the end of the log.
     top: u64,
-    /// Number that the writer reads or fences next, at `base` or above.
+    /// Number at which the writer next reads an object or creates a fence. It is at least `base`.
     number: u64,
-    /// Number directly below the first number that was free when the fence was created.
+    /// One less than the first number that was free when the fence was created.
     base: u64,
     /// Nonce of the fence that is created if the number is free.
     nonce: Nonce,
@@ -51,8 +51,8 @@ impl Writer {
         State::Find { search: Search::new(self.known), why }
     }
 
-    /// Handles a claim or a fence whose number has another object, and a fence above which the log
-    /// has an object.
+    /// Searches for the end of the log again, because a claim or a fence failed: another object has
+    /// its number, or the log has an object above the fence.
     pub(super) fn outrun(&mut self) -> State {
         self.outrun = self.outrun.saturating_add(1);
         self.find(Why::Claim)

@@ -21,7 +21,8 @@ impl Floor {
         Floor { floor: self.floor.max(floor), ..self }
     }
 
-    /// Returns the marker that the trim writes after it has deleted all objects below `swept`.
+    /// Returns the marker that the trim writes after it has deleted all trimmed entries below
+    /// `swept`.
     #[must_use]
     pub fn swept(self, swept: u64) -> Floor {
         Floor { swept: self.swept.max(swept), ..self.raised(swept) }
@@ -36,7 +37,8 @@ pub struct Sweep {
     cut: u64,
     /// Number of the next claim to read; 0 if every claim was read.
     claim: u64,
-    /// Ranges to keep: from the first fence directly below a claim up to the claim.
+    /// Ranges to keep. Each range ends at a claim, and begins at the lowest of the fences directly
+    /// below that claim.
     kept: BTreeMap<u64, u64>,
 }
 

@@ -34,8 +34,8 @@ impl Guards {
         (log, self.object.open(token).await.unwrap())
     }
 
-    /// Returns the opening of the log and of the object, an append, and a write, each with its
-    /// name.
+    /// Returns four calls, each with its name: an append, a write, the opening of the log, and the
+    /// opening of the object.
     fn calls<'a>(
         &'a self,
         token: Token,

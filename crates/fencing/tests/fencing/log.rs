@@ -1,5 +1,5 @@
-//! The cost of each call of a log, long logs, and concurrent writers, trims and readers on a store
-//! that loses, delays and repeats requests.
+//! Tests of the cost of each call of a log, of long logs, and of concurrent calls. The concurrent
+//! writers, trims and readers use a store that loses, delays and repeats requests.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -54,8 +54,8 @@ async fn regression_two_operators_reset_a_gate_once() {
     service.admit(e(8)).await.unwrap();
     assert_eq!(slow.reset(e(7)).await.unwrap(), e(8));
     refused(service.admit(e(7)).await, 7, 8);
-    // The gate was reset after the inspection of `slow`, so the reset by `slow` changes nothing,
-    // even if the gate has admitted the wrong token again.
+    // The gate was reset after `slow` inspected it. So the reset by `slow` changes nothing, even if
+    // the gate has admitted the wrong token again.
     service.admit(e(WRONG)).await.unwrap();
     assert_eq!(slow.reset(e(7)).await.unwrap(), e(WRONG));
 }

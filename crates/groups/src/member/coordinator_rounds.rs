@@ -55,8 +55,8 @@ impl MemberTask {
     }
 
     /// Returns the sessions of the members that have the same name as a joining session. A round
-    /// reads these sessions again, because each of them may have been resigned with a reservation
-    /// of its partitions for this name.
+    /// reads these sessions again, because a member of this name may have resigned its session and
+    /// reserved its partitions for the name.
     fn predecessors(&self) -> BTreeSet<SessionId> {
         let participant = &self.participant;
         let evidence =
@@ -167,8 +167,9 @@ impl MemberTask {
         if self.participant.known().is_some_and(|it| it.restoring.is_some()) {
             self.tell(Error::new(ErrorKind::Unavailable, UNFINISHED));
         }
-        // If a read failed in this poll, do not report the session that blocks the first
-        // assignment. A failed read is reported only after reads have failed in several polls.
+        // A session that could not be read blocks the first assignment. If a read failed in this
+        // poll, do not report this session yet: the end of the poll reports it once reads have
+        // failed in several consecutive polls.
         if let Some(id) = in_doubt {
             if !self.report.unread {
                 self.tell(self.objects.blocks_the_first(id));

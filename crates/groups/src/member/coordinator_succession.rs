@@ -11,7 +11,7 @@ use crate::protocol::Session;
 use crate::protocol::message::SessionAnswer;
 use crate::protocol::standby::{Place, Standby};
 
-/// After the coordinator's end, this member looks for live members before it in the order of
+/// After the coordinator's end, this member checks whether live members precede it in the order of
 /// succession. It reads this number of their sessions at the same time.
 const READ_BEFORE: usize = 3;
 
@@ -35,8 +35,8 @@ impl MemberTask {
     pub(super) async fn stand_by(&mut self) -> Option<Duration> {
         let cx = Arc::clone(&self.cx);
         let place = self.place();
-        // Take the time before the requests: if the session lapses during them, the next read
-        // follows without a pause.
+        // Read the clock before the requests. So if the session lapses during the requests, the
+        // next read follows without a pause.
         let began = cx.now();
         if self.standby.is_due(place, began)
             && let Some(coordinator) = self.standby.coordinator()

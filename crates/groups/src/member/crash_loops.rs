@@ -23,9 +23,9 @@ const LONGEST: u32 = 8;
 /// If this number of sessions of a name ended soon after they were added, the next session of the
 /// name must wait even if partitions are reserved for it.
 const FREQUENT: u32 = 3;
-/// The coordinator remembers each name that has relapsed, which means that a session of this name
-/// ended soon after it was added. The coordinator forgets the name if, for this number of
-/// validities, the name has not relapsed again and none of its sessions has waited.
+/// A name has relapsed if a session of this name ended soon after it was added. The coordinator
+/// forgets such a name if, for this number of validities, the name has not relapsed again and none
+/// of its sessions has waited.
 const FORGOTTEN: u32 = 2 * LONGEST;
 
 /// The facts that a coordinator remembers about the members that it added.
@@ -35,9 +35,9 @@ pub(super) struct CrashLoops {
     /// coordinator added the member.
     members: BTreeMap<Session, (Arc<str>, Option<Moment>)>,
     names: BTreeMap<Arc<str>, Relapsed>,
-    /// Count of the rounds in which a session ended soon after it was added, and its name had not
-    /// relapsed before. Without this count, a process with its process id in its name would never
-    /// wait, because each restart has a new name.
+    /// Count of the rounds in which a name relapsed that had not relapsed before. Without this
+    /// count, a process with its process id in its name would never wait, because each restart has
+    /// a new name.
     new_names: Option<Relapsed>,
     /// Time at which this coordinator first saw each joining session.
     waiting: BTreeMap<Session, Moment>,

@@ -25,7 +25,8 @@ pub(super) struct FailingPartitions {
     kept: BTreeMap<PartitionNumber, (Option<Epoch>, Moment)>,
 }
 
-/// The releases of one partition that had a back-off, since the partition was last healthy.
+/// The failures of one partition since it was last healthy. Each failure is a release with a
+/// back-off.
 #[derive(Debug)]
 struct Failures {
     /// Time at which the back-off of each member ends, by the name of the member.
@@ -87,8 +88,8 @@ impl FailingPartitions {
         });
     }
 
-    /// Returns for each failing partition the names of the members where its work failed, and
-    /// whether the back-off of each member still runs.
+    /// Returns the partitions whose work has failed recently. For each of them, returns the names
+    /// of the members where its work failed, and whether the back-off of each member still runs.
     pub(super) fn failures(
         &self,
         now: Moment,

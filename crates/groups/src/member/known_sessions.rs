@@ -147,10 +147,9 @@ impl KnownSessions {
         self.listing.as_ref()?.0.get(&id)?.as_ref()
     }
 
-    /// Returns the answer to a read without a request. The answer is known if an earlier read found
-    /// an ended session or no session, and the listing still shows the ETag of that read. Returns
-    /// `None` for the sessions of members, because the answer to such a read must come from the
-    /// store.
+    /// Returns the answer to a read if no request is needed, because an earlier read found an ended
+    /// session or no session, and the listing still shows the ETag of that read. Returns `None` for
+    /// the sessions of members, because the answer to such a read must come from the store.
     pub(super) fn known_answer(
         &self,
         id: SessionId,

@@ -50,7 +50,7 @@ pub(super) struct MemberTask {
     sessions: KnownSessions,
     advice: PlanAdvice,
 
-    /// Random delay before this member takes over from a coordinator.
+    /// Random delay before this member takes over while it has no place in the order of succession.
     delay: Duration,
     /// Time of the last listing of the assignments.
     listed: Moment,
@@ -136,7 +136,8 @@ impl MemberTask {
                 _ => None,
             };
             done &= self.note(id, seen, when) != SessionAnswer::Unknown;
-            // If the object has another nonce, it is another session, and is not sealed.
+            // An object with the expected id but another nonce belongs to another session. Do not
+            // seal it.
             if let Some(session) = live
                 && let Some((end, successor)) = ends.get(&session)
             {

@@ -250,8 +250,8 @@ impl Ownership {
         }
     }
 
-    /// Waits until one request timeout after the end of the lease. If the task of the member were
-    /// still running, it would have reported the loss earlier. So the runtime of the task has
+    /// Waits until the lease has ended, and then for one request timeout. If the task of the member
+    /// were still running, it would have reported the loss earlier. So the runtime of the task has
     /// ended. This method depends on no other task.
     pub(super) async fn is_abandoned(&self) -> Loss {
         loop {

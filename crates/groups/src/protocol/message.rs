@@ -113,8 +113,8 @@ pub enum SessionAnswer {
     Found(SessionId, SessionRecord),
     /// The object with this id does not exist, or is not a session.
     Missing(SessionId),
-    /// The object with this id cannot be read for now. If the session is a member, its last record
-    /// still counts (GC11). Otherwise the session cannot join.
+    /// The object with this id cannot be read for now. If the session belongs to a member, its last
+    /// record still counts (GC11). Otherwise the session cannot join.
     Unreadable(SessionId),
     /// The session is sealed.
     Done,

@@ -17,8 +17,8 @@ pub struct Session {
     pub nonce: Nonce,
 }
 
-/// The statement of a member that it has stopped its work on a partition, and never continues the
-/// work under this token.
+/// A member's statement that it has stopped its work on a partition, and that it never continues
+/// this work under this token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Release {
     pub partition: PartitionNumber,

@@ -67,7 +67,7 @@ pub enum Place {
     /// A process that has created a session, but is not a member of the assignment yet. If all
     /// members of the assignment die, such a process must plan.
     Joining,
-    /// A process of a group that has no assignment. Several processes may have this role.
+    /// A process whose group has no assignment. Several processes may have this role.
     First,
 }
 

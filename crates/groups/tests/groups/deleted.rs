@@ -26,8 +26,8 @@ async fn delete_all(fleet: &Fleet, prefix: &str) {
     delete(fleet, keys(fleet, prefix).await).await;
 }
 
-/// Returns a group of two members, and the greatest token of a partition. Each member has written
-/// the greatest assignment that it has seen into its session.
+/// Returns a group of two members, and the greatest token of a partition. The session of each
+/// member contains the number of the greatest assignment that the member has seen.
 async fn two() -> (Fleet, Node, Node, u64) {
     let fleet = Fleet::new(PARTITIONS);
     let [a, b] = [fleet.member("a").await, fleet.member("b").await];

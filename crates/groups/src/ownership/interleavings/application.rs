@@ -91,7 +91,7 @@ impl Application {
 }
 
 impl Partition {
-    /// Returns the result that [`check`](Partition::check) has while the lease of the session runs.
+    /// Does the same as [`check`](Partition::check), but does not check the lease of the session.
     fn check_unless_lost(&self) -> Result<Epoch, PartitionLoss> {
         self.grant.loss().map_or(Ok(self.token()), Err)
     }

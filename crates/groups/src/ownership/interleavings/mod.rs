@@ -1,7 +1,7 @@
-//! Uses shuttle to explore each interleaving of a few tasks. The tasks access the state that the
-//! task and the handles of a member share. An application calls `check` and receives events without
-//! a lock, also while another task is in a critical section. So the tests also check the invariants
-//! inside critical sections, after each event is sent.
+//! Uses shuttle to explore each interleaving of a few tasks. These tasks access the [`Ownership`]
+//! of one member, which a `MemberTask` and the application's handles share. An application calls
+//! `check` and receives events without a lock, also while another task is in a critical section. So
+//! the tests also check the invariants inside critical sections, after each event is sent.
 
 mod application;
 mod broken;

@@ -93,8 +93,9 @@ pub struct Share<'a> {
     /// If set, only seats with this name may have the partition in this plan.
     pub kept: Option<&'a str>,
     /// Whether the work on the partition fails at each seat that may have it (GC8). Each of these
-    /// seats has released the partition with a back-off. Each of these releases but the first
-    /// followed the previous one within ten minutes, or within a longer back-off.
+    /// seats has released the partition with a back-off. Each release, except the first, came at
+    /// most ten minutes after the previous one, or at most the back-off of the previous one if that
+    /// is longer.
     pub is_failing: bool,
 }
 

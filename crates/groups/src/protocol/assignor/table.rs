@@ -58,11 +58,11 @@ pub(super) struct Table<'a> {
     seats: &'a [Seat<'a>],
     shares: &'a [Share<'a>],
     by_name: BTreeMap<&'a str, Vec<usize>>,
-    /// Shares without a seat that at least one seat may have. The most restricted shares come
-    /// first, and failing shares last.
+    /// Shares that have no seat yet, although at least one seat may have them. The most restricted
+    /// shares come first, and failing shares last.
     pub(super) waiting: Vec<usize>,
-    /// Shares of each seat. First come shares that require a name, then barred, free and failing
-    /// shares, and then shares that the seat received in this plan. The last share moves first.
+    /// Shares of each seat, in this order: shares that require a name, barred shares, free shares,
+    /// failing shares, and shares that the seat received in this plan. The last share moves first.
     pub(super) held: Vec<Vec<usize>>,
     /// For each seat: the number of shares that it would get by its weight, rounded down and
     /// rounded up.

@@ -23,11 +23,11 @@ pub struct Evidence {
     /// New members. The writer has read the session of each new member as live, after it read the
     /// assignment from which the plan starts (R3).
     pub joining: Vec<Member>,
-    /// Members that get no more partitions, because the member leaves, or because its session has
-    /// lapsed and is not sealed.
+    /// Members that get no more partitions, because they leave, or because their sessions have
+    /// lapsed and are not sealed yet.
     pub leaving: BTreeSet<Session>,
-    /// The names of the members where the work on a partition has failed recently (GC8). The value
-    /// is true while the member's back-off runs.
+    /// For each partition whose work has failed recently: the names of the members where it failed,
+    /// each with `true` while the back-off of that member runs (GC8).
     pub failures: BTreeMap<PartitionNumber, BTreeMap<Arc<str>, bool>>,
     /// The durations for which the partitions of an ended session are reserved for the session's
     /// name (GW6, GW7).

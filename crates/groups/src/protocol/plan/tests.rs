@@ -62,8 +62,8 @@ fn a_plan_without_a_change_is_not_written() {
     now.coordinator = Some(session(7));
     let named = planner(2).next(&now, &Evidence::default(), NONCE).unwrap();
     assert_eq!((named.coordinator, named.epoch), (Some(session(2)), epoch(6)));
-    // Session 9 is not a member. If its plan named it as the coordinator, each of its plans would
-    // change the assignment.
+    // Session 9 is not a member, so its plan does not name session 9 as the coordinator. If it did,
+    // each further plan would change the assignment again.
     assert_eq!(planner(9).next(&now, &Evidence::default(), NONCE), None);
     now.epoch = Epoch::MAX;
     assert_eq!(next(&now, &ended(1)), None);

@@ -221,7 +221,7 @@ fn evidence_covers_only_named_sessions() {
     assert_eq!(evidence.released, [(session(1), release)].into());
     assert_eq!(evidence.leaving, [session(1)].into());
     assert_eq!(it.greatest_seen(), Some(epoch(4)));
-    // The object with the id of member 1 has another nonce than member 1, so it is another session.
+    // The object with member 1's session id has another nonce, so it belongs to another session.
     let mut it = SessionReader::default();
     it.begin(BTreeSet::new());
     it.handle(Some(&now), listing(&[(1, 2)], false));

@@ -57,11 +57,11 @@ struct SessionTimer {
     validity: Duration,
     /// The last tag, and the time of receipt of the first answer with this tag.
     tag: Option<(ETag, Moment)>,
-    /// Time at which the last answered request that showed `tag` was sent.
+    /// Time at which the process sent the last request whose answer showed `tag`.
     shown: Option<Moment>,
     /// Whether the last change of `tag` was too early or too late to be a renewal of the session.
     odd: bool,
-    /// Time at which the last answered GET of the session was sent.
+    /// Time at which the process sent the last GET of the session that was answered.
     read: Option<Moment>,
     /// Number of consecutive failed reads of the session, and the time of the last failure.
     failed: (u32, Option<Moment>),
@@ -70,8 +70,8 @@ struct SessionTimer {
     ended: Option<Moment>,
     /// Whether the session has ended in a way that requires no wait: it was resigned or has lapsed.
     over: bool,
-    /// If the last answers did not show the session: the time of receipt of the first of these
-    /// answers, and the time at which the request for the last of them was sent.
+    /// If the last answers did not show the session: the time at which the process received the
+    /// first of these answers, and the time at which it sent the request for the last one.
     missing: Option<(Moment, Moment)>,
     /// Whether the object with this id belongs to another session, or is no session. If so, a
     /// listing of the object does not show that this session exists.
@@ -86,14 +86,14 @@ pub struct RequestTimes {
     pub received: Moment,
 }
 
-/// Divisor of the validity. Members renew every third of the validity, so a tag that changes again
-/// within a quarter of it shows no renewal. The next poll reads the session, because it may show a
-/// release or a resignation.
+/// Divisor of the validity. By default, members renew every third of the validity. So if a tag
+/// changes again within a quarter of the validity, the change is probably no renewal, but a release
+/// or a resignation, and the next poll reads the session.
 const EARLY: u32 = 4;
 
-/// Returns the time after which a session is silent if its tag has not changed. Members renew every
-/// third of the validity, so this time is two fifths of the validity. It is at least `poll`, the
-/// poll interval of the process that reads.
+/// Returns the time after which a session is silent if its tag has not changed. By default, members
+/// renew every third of the validity, so this time is two fifths of the validity. It is at least
+/// `poll`, the poll interval of the process that reads.
 pub fn silence(validity: Duration, poll: Duration) -> Duration {
     poll.max(validity * 2 / 5)
 }
@@ -196,7 +196,8 @@ impl SessionTimers {
 
     /// Returns the sessions to read now, in addition to the sessions that a plan needs:
     /// - sessions that were not read for at least one validity, or never,
-    /// - sessions with a tag that has not changed for half of the validity,
+    /// - sessions with a tag that has not changed for half of the validity, unless they were read
+    ///   after that time,
     /// - sessions with a tag that changed too early or too late for a renewal,
     /// - all sessions if the store lists no tags.
     pub fn due(&self, now: Moment) -> BTreeSet<SessionId> {
@@ -221,7 +222,7 @@ impl SessionTimers {
         (lapsed && timer.missing.is_none()).then_some(tag)
     }
 
-    /// Returns whether the session has lapsed or was deposed, so that its member gets no more
+    /// Returns whether the session has lapsed or was deposed. If so, its member gets no more
     /// partitions. The partitions move only after the lapsed session is sealed, or after the wait
     /// for the deposed session.
     pub fn is_ending(&self, id: SessionId) -> bool {

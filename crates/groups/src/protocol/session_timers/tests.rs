@@ -139,9 +139,9 @@ fn sessions_are_due_once_a_validity_and_by_their_tags() {
     assert!(due(&timers, 45), "the session was not read for a validity");
 }
 
-/// A member that lost its session resigns it long after its last renewal. Before the fix, the
-/// coordinator did not read the session after this late change of the tag if its last read was
-/// recent.
+/// A member that lost its session resigns it long after its last renewal. Before the fix, if the
+/// coordinator had read the session recently, it did not read the session after this late change of
+/// the tag.
 #[test]
 fn regression_a_late_change_of_the_tag_causes_a_read() {
     let mut timers = timers();

@@ -133,8 +133,8 @@ impl Group {
         self.shares.iter().zip(plan).filter(moved).count()
     }
 
-    /// Makes all permitted plans in which each share with a permitted seat has a seat. A key is the
-    /// number of shares of each seat, and its value is the fewest moves of such a plan.
+    /// Makes all permitted plans in which each share with a permitted seat has a seat. Returns
+    /// their lists of share counts by seat, each with the fewest moves of a plan with these counts.
     fn all_plans(&self) -> BTreeMap<Vec<usize>, usize> {
         let mut plans = BTreeMap::from([(vec![0; self.seats.len()], 0)]);
         for (number, share) in self.shares.iter().enumerate() {
@@ -159,7 +159,7 @@ impl Group {
         plans
     }
 
-    /// Returns for each seat the number of shares by its weight, rounded down and rounded up.
+    /// Returns the part of `total` that each seat gets by its weight, rounded down and up.
     fn proportions(&self, total: usize) -> Vec<(usize, usize)> {
         let all: usize = self.seats.iter().map(|(_, weight)| *weight as usize).sum();
         let parts = self.seats.iter().map(|(_, weight)| total * *weight as usize);
@@ -380,7 +380,7 @@ proptest! {
     }
 }
 
-/// Returns the number of plans with unnecessary moves, and the most unnecessary moves of a plan.
+/// Returns the number of plans with unnecessary moves, and the most such moves in one plan.
 fn restless(assignor: &dyn Assignor, plans: u32) -> (u32, usize) {
     let mut runner = TestRunner::deterministic();
     let mut found = (0, 0);
