@@ -35,7 +35,7 @@ pub type OrderReply<T> = oneshot::Sender<Result<T, Refusal>>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServedRole {
     Starting,
-    /// This process does not campaign or join the group. The field is the reason.
+    /// This process neither campaigns nor joins the group. The field is the reason.
     Standby(&'static str),
     /// This process campaigns or joins the group.
     Seeking,
@@ -175,7 +175,8 @@ pub trait Machine: Sized + Send + Sync + 'static {
     const SEEKING: &str;
     /// The first words of the log line about the role `Standby`.
     const NO_SEEKING: &str;
-    /// The reason for the role `Standby` after the application has resigned or left.
+    /// The reason for the role `Standby` after the application has ordered this process to resign
+    /// the leadership or to leave the group.
     const GIVEN_UP: &str;
 
     fn common(&self) -> &Common<Self::Order>;
@@ -213,7 +214,8 @@ pub struct ServedTask<M: Machine> {
     pub ending: watch::Receiver<bool>,
     /// Time in which the application can end its work after a signal has asked this process to end.
     pub grace: Duration,
-    /// Pause before the next campaign or join after the application has resigned or left.
+    /// Pause before the next campaign or join, after the application has ordered this process to
+    /// resign the leadership or to leave the group.
     pub defer_for: Duration,
     pub throttle: Throttle,
 }
@@ -273,8 +275,8 @@ impl<M: Machine> ServedTask<M> {
         let following = async {
             loop {
                 self.machine.follow().await;
-                // `follow` ends only after an error that an operator must fix. Like a campaign, it
-                // starts again after a pause.
+                // `follow` ends only after an error that an operator must fix. The loop calls it
+                // again after the pause that also follows a failed campaign.
                 pause(AFTER_A_FAILURE).await;
             }
         };

@@ -221,8 +221,8 @@ fn check(args: &ServeArgs, name: &str) -> Result<Duration, Failure> {
     refuse_twice("group", &args.groups.groups).map_err(usage)?;
     let margin = args.lease.margin().map_err(usage)?;
     for named in &args.elections {
-        // The settings are checked with a store in memory first, because opening a store in a
-        // directory creates the directory.
+        // Check the settings with a store in memory, because opening the real store may create a
+        // directory. Wrong settings must not create it.
         build(args, name, Arc::new(MemoryStore::new()), prefix(&named.url))?;
     }
     args.groups.check(&args.lease.election.lease, name)?;

@@ -2,8 +2,8 @@
 //! Kubernetes contrib repository (`GET /` returns `name`), and `nais/elector` of NAV (`name` and
 //! `last_update`, also as events at `/sse`). The first format is a part of the second.
 //!
-//! A client of these sidecars leads if `name` is the name of its host. The client does not know
-//! leases.
+//! A client of these sidecars considers itself the leader if `name` is the name of its host. The
+//! client checks no lease.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -53,7 +53,8 @@ pub struct Search {
 }
 
 /// Searches all keys below `prefix`. If a LIST ends within the objects of one election, group or
-/// job, the next LIST skips the rest of these objects. So a long history needs only one LIST.
+/// job, the next LIST skips the rest of these objects. So a search lists only a part of a long
+/// history.
 pub async fn search(store: &Arc<dyn Store>, prefix: &str) -> Result<Search, StoreError> {
     let below = below(prefix);
     let mut search = Search::default();

@@ -80,8 +80,8 @@ pub async fn refuse_other_layout(
     Err(Failure::new(exit::USAGE, why))
 }
 
-/// Fails if the prefix has an election in the other layout. Also fails if it has a partition group
-/// and no election. In this case the error message recommends `command`.
+/// Fails if the prefix has an election in the other layout. Also fails if the prefix has a
+/// partition group and no election: the error message for such a group recommends `command`.
 pub async fn refuse_all_else(
     store: &Arc<dyn Store>,
     prefix: &str,

@@ -84,8 +84,8 @@ impl EpochSpan {
 #[derive(Debug, Default)]
 struct Timeline {
     epochs: BTreeMap<u64, EpochSpan>,
-    /// The newest epoch at the last reading of the timeline, and whether it was sealed and held
-    /// then.
+    /// The newest epoch at the last successful reading of the timeline. If the newest epoch now
+    /// differs in any field, the timeline is read again.
     read: Option<NewestEpoch>,
     /// The error of the last reading of the timeline, and the time of the next attempt.
     failed: Option<(String, u64)>,
@@ -110,7 +110,7 @@ impl Timeline {
         let limit = usize::try_from(new).unwrap_or(EPOCHS).saturating_add(2).min(EPOCHS);
         let mut spans = read(place, layout, limit).await;
         // Further epochs may have begun since the poll, so the first read may leave a gap after the
-        // known epochs. In this case a second read returns as many epochs as the timeline shows.
+        // known epochs. In this case, read again, with the timeline's maximum number of epochs.
         let oldest = spans.as_ref().ok().and_then(|spans| spans.iter().map(|it| it.epoch).min());
         if oldest > Some(known.max(1)) && limit < EPOCHS {
             spans = read(place, layout, EPOCHS).await;

@@ -129,9 +129,9 @@ pub async fn follow(
     }
 }
 
-/// Waits until the directory of the store is deleted. Waits forever if the store is no directory. A
-/// check of a directory costs no request, so it repeats at the poll interval, and the page shows
-/// the deletion before the next search.
+/// Waits until the directory of the store is deleted. Waits forever if the store is not a
+/// directory. A check of a directory costs no request, so this function checks at the poll
+/// interval. The page then shows the deletion before the next search.
 async fn vanished(url: &StoreUrl, poll: Duration) {
     let url::Place::Dir { path, .. } = url.place() else { return std::future::pending().await };
     loop {

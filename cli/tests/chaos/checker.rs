@@ -254,9 +254,9 @@ fn check_acknowledged(lives: &[Life], manifest: &[(u64, Entry)]) -> Result<usize
 /// The test computes the end of the lease from the epoch object. The test sees a renewal some
 /// milliseconds late. So the lease ends at most `validity` after the test has seen the last
 /// renewal. The guard begins to kill CMD 200 ms before the end of the lease, and needs CPU time to
-/// do so. [`Stalls`] records intervals in which the machine ran no process. The child may live
-/// longer by the duration of a stall. The child may also live longer if its guard was suspended
-/// together with the child.
+/// do so. During a stall, an interval in which the machine ran no process, the guard cannot act. So
+/// the child may live longer by the duration of a stall ([`Stalls`]). The child may also live
+/// longer if its guard was suspended together with the child.
 fn check_leases(lives: &[Life], stalls: &[Stall]) -> Result<u64, String> {
     let mut nearest = u64::MAX;
     for life in lives {

@@ -46,7 +46,7 @@ case $((TENURE_EPOCH % 5)) in
     ;;
 esac"#;
 
-/// How long a paused child runs before the test also continues its paused guard.
+/// Time for which the child runs after its pause, before the test also continues its guard.
 const ZOMBIE_NS: u64 = 400_000_000;
 
 pub struct Fleet {

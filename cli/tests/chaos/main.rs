@@ -77,7 +77,7 @@ fn on_a_server_that_is_not_ours() {
     chaos(Backend::environment(), 120);
 }
 
-/// The wall clock of each candidate is stepped in both directions, by up to three leases.
+/// The wall clock of each candidate is stepped in both directions, by up to three validities.
 #[test]
 #[ignore = "needs libfaketime: scripts/servers/faketime.sh -- cargo test --test chaos stepped -- --ignored"]
 fn on_a_directory_with_stepped_clocks() {

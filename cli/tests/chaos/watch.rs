@@ -34,7 +34,7 @@ pub struct Epoch {
     pub renewed: Vec<Seen>,
     /// The first time at which a poll showed that the epoch was resigned.
     pub resigned_ns: Option<u64>,
-    /// A time shortly before the start of the last poll. This poll has read `record`.
+    /// A time shortly before the start of the last poll, the poll that has read `record`.
     looked_ns: u64,
     record: Value,
 }
@@ -106,8 +106,8 @@ impl Watch {
             // A candidate was suspended (SIGSTOP) before it created this epoch. Meanwhile another
             // candidate held the epoch, and the compactor deleted the epoch. Then the suspended
             // candidate continued and created the epoch again. The create is allowed if the
-            // candidate does not lead afterwards. If it leads, the checkers find a second child, or
-            // a renewal under a greater epoch.
+            // candidate does not lead afterwards. If it leads, the checkers find a second child of
+            // the epoch, or a renewal of the epoch after the grant of a greater epoch.
             self.made_again += 1;
             (epoch.record, epoch.looked_ns) = (record, looked_ns);
             return;

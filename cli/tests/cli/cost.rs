@@ -51,8 +51,8 @@ fn settings_change_the_cost() {
     let alone = tenure(&["cost", "--candidates", "1", "--layout", "single-object"]).out;
     assert!(!alone.contains("follower") && !alone.contains("compactor"), "{alone}");
     tenure(&["cost", "--poll", "31s"]).fails(64, &["31s", "30s"]);
-    // Without `--poll`, the poll interval is derived from the validity, and is valid even below 5
-    // s.
+    // Without `--poll`, the poll interval is a sixth of the validity. It may be shorter than 5 s,
+    // the interval for the default validity.
     let quick = cost(&["--validity", "3s"]);
     assert_eq!(quick["poll_ms"], 500);
     assert_eq!(tenure(&["cost", "--candidates", "0"]).code, 64);

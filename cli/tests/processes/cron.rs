@@ -171,8 +171,8 @@ fn retries_run_on_other_hosts_and_never_overlap() {
     assert_eq!(starts(&scene).len(), 3);
 }
 
-/// After the job has failed on one host, this host waits for two poll intervals. During this time,
-/// two minutes in this test, another host may make the next attempt.
+/// After the job has failed on one host, this host waits for two poll intervals, which are two
+/// minutes in this test. Another host may make the next attempt during this time.
 #[test]
 fn another_host_retries_a_failed_attempt_first() {
     let scene = Scene::new(TENURE);

@@ -45,8 +45,9 @@ fn regression_a_stopped_guard_of_a_stopped_tenure_does_not_save_its_command() {
     a.code();
 }
 
-/// Before the lease ends, the kernel kills the suspended guard and, at its death, CMD. The standby
-/// of the guard is suspended as well. After a SIGCONT, the standby ends the descendants of CMD.
+/// Before the lease ends, the kernel kills the suspended guard. When the guard dies, the kernel
+/// also kills CMD. The standby of the guard is suspended as well, so it ends the descendants of CMD
+/// only after a SIGCONT.
 #[test]
 fn regression_a_command_ends_with_its_lease_although_all_tenure_processes_are_stopped() {
     let scene = Scene::new(TENURE);

@@ -78,7 +78,7 @@ pub struct Capabilities {
     ///
     /// - a successful write without an ETag
     /// - a whole object instead of `GetOutcome::NotModified`
-    /// - both `PutOutcome::NotFound` and `PutOutcome::PreconditionFailed` for a replace of a
+    /// - either `PutOutcome::NotFound` or `PutOutcome::PreconditionFailed` for a replace of a
     ///   missing key
     pub lenient: bool,
     /// Number of objects in each check that detects stale caches. Default: 30.

@@ -14,8 +14,8 @@ use crate::http::refusal::Refusal;
 use crate::process::lock::lock;
 use crate::serve::machine::{Common, OrderReply, ServedRole, Times};
 
-/// Time for which the coordinator prefers other members for a partition that this member released
-/// without a revocation. `group run` uses the same time after CMD has ended.
+/// If this member releases a partition without a revocation, the coordinator prefers other members
+/// as the next owner for this time. `group run` uses the same time after CMD has ended.
 const BACK_OFF: Duration = Duration::from_secs(1);
 
 /// The member that a sidecar runs in one group. The task that joins the group sets the role of this
@@ -235,8 +235,8 @@ impl Member {
         Ok(token)
     }
 
-    /// Records this member as the owner of the partition. If the end of the session was already
-    /// recorded, returns the partition.
+    /// Records this member as the owner of the partition. If the session has ended, records no
+    /// owner, and returns the partition to the caller.
     pub fn granted(&self, partition: Partition) -> Option<Partition> {
         let at = self.common.boot();
         let mut state = lock(&self.state);
@@ -265,9 +265,8 @@ impl Member {
     }
 
     /// Records the end of the session and its reason. All later replies report the end and the
-    /// reason. Returns the partitions that this member owned, without releasing them. If the end of
-    /// the session was already recorded, returns `None`, and the partitions can no longer be
-    /// released.
+    /// reason. Returns the partitions that this member owned, without releasing them. If the
+    /// session has already ended, returns `None`, and the partitions can no longer be released.
     pub fn give_up(&self, reason: &'static str) -> Option<Vec<Partition>> {
         let at = self.common.boot();
         let mut state = lock(&self.state);

@@ -67,8 +67,8 @@ impl GroupsArgs {
         let usage = |why: String| Failure::new(exit::USAGE, why);
         self.refuse_without_groups().map_err(usage)?;
         for named in &self.groups {
-            // The settings are checked with a store in memory first, because opening a store in a
-            // directory creates the directory.
+            // Check the settings with a store in memory, because opening the real store may create
+            // a directory. Wrong settings must not create it.
             let store = Arc::new(MemoryStore::new());
             self.build(lease, name, named, store, prefix(&named.url))?;
         }

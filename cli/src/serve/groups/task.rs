@@ -199,8 +199,8 @@ impl Following<'_> {
             MembershipEvent::Granted(partition) => {
                 let (name, token) = (plain(partition.name()), partition.token());
                 info!(outcome = "granted", "granted: partition {name}, epoch {token}");
-                // If the end of the session was already recorded, `granted` returns the partition,
-                // and this line drops it. The loop in `until_over` then ends.
+                // If the session has already ended, `granted` returns the partition, and this line
+                // drops it. The loop in `until_over` then ends.
                 drop(member.granted(partition));
             }
             MembershipEvent::Revoked { name, .. } => {

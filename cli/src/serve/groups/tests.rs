@@ -336,7 +336,8 @@ async fn events_are_sent_in_time() {
     a.member.release(&a.revoked()[0], None, None).expect("the partition is owned");
     wait(millis(1)).await;
     logs.said("lost", known, Duration::ZERO);
-    // Only the passage of time causes the next changes, and the streams poll at different times.
+    // Only the passage of time causes the next changes. So each stream finds a change at its next
+    // poll, and not at the moment of the change.
     let logs = follow_events(&world.clock, || events::events(&a.member)).await;
     way.always(Fault::FailBefore);
     let now = world.clock.now().boot;

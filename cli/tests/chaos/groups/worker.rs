@@ -27,8 +27,8 @@ pub const BROKEN: &str = "CHAOS_BROKEN";
 pub const NOT_JOINED: i32 = 9;
 
 /// Time between a successful check and the append that follows. If the test suspends a worker in
-/// this time, the worker appends its entry after it continues, although another member may then own
-/// the partition.
+/// this time, the worker sends the append after it continues, although another member may own the
+/// partition by then.
 const GAP: Duration = Duration::from_millis(40);
 const BETWEEN: Duration = Duration::from_millis(30);
 const CHECK_EVERY: Duration = Duration::from_millis(50);

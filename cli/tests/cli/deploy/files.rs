@@ -80,8 +80,8 @@ fn the_unit_of_a_program_leads_and_runs_it() {
     run.env("TENURE_STORE", bench.url()).env("TENURE_VALIDITY", "60s");
     let said = said(run.output().expect("the command runs"));
     assert_eq!(said.out, "host-7 1\n", "{said:?}");
-    // The grace is a sixth of the validity, so a timeout of 90 s is long enough for validities up
-    // to 6 minutes.
+    // The timeout must exceed the grace, which is a sixth of the validity, and the time for the
+    // resignation. With a validity of 6 minutes, 30 s remain for the resignation.
     assert_eq!(of_unit(SYSTEMD_RUN, "TimeoutStopSec"), "90");
     assert_eq!(of_unit(SYSTEMD_RUN, "KillMode"), "process");
 }

@@ -274,7 +274,8 @@ fn each_unit_with_notifications_becomes_active() {
         command.env(variable.0, variable.1.replace("/{}", &path.display().to_string()));
         let text = fs::read_to_string(units().join(unit)).expect("a unit");
         assert!(text.contains("\nType=notify\nTimeoutStartSec=infinity\nWatchdogSec="), "{unit}");
-        // Without this order, multi-user.target would wait until the unit reports READY=1.
+        // If the unit were not ordered after multi-user.target, this target would wait until the
+        // unit reports READY=1.
         assert!(text.contains("\nAfter=network-online.target multi-user.target\n"), "{unit}");
         let mut service = scene.start("service", systemd.of(command, Some(PATIENCE)));
         systemd.until("READY=1");

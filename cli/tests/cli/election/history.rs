@@ -98,8 +98,8 @@ fn the_table_shows_leaders_and_gaps() {
     }
 }
 
-/// Before the fix, the table showed `8.436s`, `300ms` and the start `12:00:00`, although the store
-/// dates writes in whole seconds.
+/// The store dates writes in whole seconds. Before the fix, the table nevertheless showed the
+/// lengths `8.436s` and `300ms`, and the start `12:00:00` instead of `12:00:01`.
 #[test]
 fn regression_the_table_has_whole_seconds() {
     let bench = Bench::new();

@@ -87,13 +87,14 @@ fn regression_the_bound_includes_the_work_before_the_campaign() {
     let scene = Scene::new(TENURE);
     let mut leader = scene.script("a", &["--validity", "60s"], "echo >leads; sleep 300");
     scene.wait_for_file("leads");
-    // Without `--wait`, the candidate gives the CMD of its predecessor 13 s to end.
+    // Both commands must exit within 8 s. Without `--wait`, the first command would give the CMD of
+    // its predecessor 13 s to end.
     let deadline = later(Duration::from_secs(8));
     let unique = ["--unique-name", "--validity", "60s", "--wait", "500ms"];
     let mut second = scene.script("a", &unique, "echo >ran");
     assert_eq!(second.code(), 76, "{}", second.said());
     assert!(second.said().contains("waited for 500ms"), "{}", second.said());
-    // Without `--wait`, the candidate retries a missing store for 10 s.
+    // Without `--wait`, this command would retry the missing store for 10 s.
     let file = format!("file://{}", scene.path("leads").display());
     tenure(&["run", "--store", &file, "--wait", "500ms", "true"]).fails(69, &["leads"]);
     assert!(now().boot < deadline.boot, "the waits are not bounded");

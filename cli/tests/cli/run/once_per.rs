@@ -101,7 +101,8 @@ fn regression_the_help_of_once_per_names_the_exit_codes() {
     assert!(help.contains(codes), "{help}");
 }
 
-/// The other hosts do not know that CMD has succeeded, so the exit code must not be 0.
+/// If CMD has succeeded but the record is missing, other hosts do not learn of the success. So the
+/// exit code must not be 0.
 #[test]
 fn a_success_without_a_record_is_a_failure() {
     for (exit, code) in [(0, 75), (3, 3)] {

@@ -59,8 +59,8 @@ mod built {
         );
     }
 
-    /// DynamoDB keeps no date of an item. So each writer records a date in the item, by the clock
-    /// of the store.
+    /// DynamoDB keeps no date of an item. So each writer records a date in the item. The date
+    /// follows the clock of the store, which the writer estimates from the dates of responses.
     #[test]
     fn old_epochs_by_the_stores_clock_are_compacted() {
         let server = DynamoServer::start();

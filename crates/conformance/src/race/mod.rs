@@ -27,7 +27,7 @@ use super::check_scope::{self, CheckFailure, Checked};
 pub const WRITERS: usize = 32;
 /// Number of keys in a round of [`Shape::Overlapping`]. Each key has one long write.
 const OVERLAPPED: usize = 2;
-/// Number of rounds of creates, or of replaces, whose objects exist at the same time.
+/// Maximum number of rounds in a batch. The objects of a batch are deleted only after its end.
 const BATCH: u32 = 20;
 /// Minimum number of rounds of each kind, even after the caller stops the races.
 const FEWEST: u32 = 2;
@@ -72,11 +72,11 @@ pub struct Races {
     listings: bool,
     /// Length of the long bodies, in bytes. `None` if the store accepts no long body.
     pub long: Option<usize>,
-    /// Shortest duration of a long write so far, which short writes have delayed the least.
+    /// Duration of the fastest long write so far. Short writes have delayed this write the least.
     took: Duration,
     /// Delay of the next short writes, as a fraction of `took`.
     part: f64,
-    /// Time on the boot clock after which no round starts.
+    /// Time on the boot clock at which [`Bounds::span`] ends. `None` means no limit.
     until: Option<Duration>,
     /// Tally of the races to create an object.
     pub creates: Tally,
@@ -345,7 +345,7 @@ impl Races {
             return Duration::ZERO;
         }
         self.part = (self.part + 0.618_034).fract();
-        // The next long write may be up to 10 % slower than the fastest one. So the factor is 1.1.
+        // The factor 1.1 allows for a long write that is 10 % slower than the fastest one.
         self.took.min(2 * PATIENCE).mul_f64(1.1 * self.part)
     }
 }

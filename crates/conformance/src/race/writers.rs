@@ -27,8 +27,8 @@ pub(super) struct Writer {
     pub(super) long: bool,
 }
 
-/// Time between the moment at which all writers have reached the barrier and their common start.
-/// This time is enough for all tasks to wake up.
+/// Time for which the writers wait after all of them have reached the barrier. All tasks wake up
+/// during this time, so the writers can start at the same moment.
 const AHEAD: Duration = Duration::from_millis(1);
 
 /// Starts all writers at the same moment. Each writer sends its request after its delay. Returns
@@ -61,8 +61,8 @@ pub(super) async fn write_all(
     answered.collect()
 }
 
-/// Waits with a precision of microseconds. With a timer alone, the tasks would start late, by at
-/// most a millisecond, and at different times.
+/// Waits with a precision of microseconds. With a timer alone, each task would start up to a
+/// millisecond late, so the tasks would not start at the same moment.
 async fn wait_until(at: Duration) {
     let left = || at.saturating_sub(Process::system().now().boot);
     if let Some(nap) = nap(left()) {

@@ -198,8 +198,8 @@ impl FencedLog {
         let (mut number, mut base) = (end.get(), end.get());
         loop {
             match self.object(number).await? {
-                // A number above `base` may have no object, because its fence may not exist yet. A
-                // fence at `base` or below sets a new `base`.
+                // Above `base`, a missing object is no error: a fence may be created there later.
+                // A fence at `base` or below sets a new `base`.
                 Some(Read { header: Header { kind: Kind::Fence { base: next }, .. }, .. }) => {
                     base = if number <= base { next } else { base };
                 }

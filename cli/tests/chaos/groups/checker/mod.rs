@@ -123,9 +123,9 @@ impl Story {
         Ok(())
     }
 
-    /// Checks four rules of grants. The assignments give each token to one session. Work ran at
-    /// most once under each token. Every object of a log has a granted token. No assignment gave a
-    /// partition of a live owner to another member (the loss `taken`).
+    /// Checks four rules of grants: each worker used only tokens that the assignments gave to its
+    /// own session; work ran at most once under each token; every object of a log has a granted
+    /// token; no assignment gave a partition of a live owner to another member (the loss `taken`).
     fn check_grants(&self) -> Result<(), String> {
         let mut granted = BTreeSet::new();
         for line in self.lines() {

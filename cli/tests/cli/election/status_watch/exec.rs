@@ -128,8 +128,8 @@ fn the_end_of_the_watch_ends_the_process_group_of_cmd() {
         let mut watching = watch(&bench, &command);
         watching.tells("a leads epoch 3");
         let sleep = number_in(&bench.path("pid"));
-        // The watch starts CMD for this change only after the earlier CMD has ended. The signal
-        // arrives before the earlier CMD ends.
+        // The watch would start CMD for this change only after the earlier CMD has ended. The
+        // signal arrives first, so the watch must not start CMD again.
         bench.epoch(3, SEALED);
         watching.tells("no process leads");
         fs::remove_file(bench.path("pid")).expect("the file exists");

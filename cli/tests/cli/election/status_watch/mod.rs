@@ -102,8 +102,8 @@ fn status_reports_a_lapse_by_the_clock_of_the_store() {
     let bench = Bench::new();
     bench.epoch(1, &HELD.replace("30000", "1"));
     let (value, age) = status(&bench);
-    // The validity is 1 ms. If the file and the answer have the same date in milliseconds, the
-    // lease has not lapsed.
+    // The validity is 1 ms. If the date of the answer is at most 1 ms later than the date of the
+    // file, the lease has not lapsed yet.
     assert!(value["lapsed"] == true || age.is_some_and(|age| age <= 1), "{value}");
 }
 

@@ -17,8 +17,8 @@ fn service(kind: &'static str, answer: String) -> (SocketAddr, Receiver<String>)
     service_with(|_| "200 OK", kind, answer)
 }
 
-/// Answers each request with this reply. `status` chooses the status by the first line of the
-/// request.
+/// Answers each request with the body `answer`, and with the status that `status` returns for the
+/// first line of the request.
 fn service_with(
     status: fn(&str) -> &'static str,
     kind: &'static str,

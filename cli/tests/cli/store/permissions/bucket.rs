@@ -11,7 +11,7 @@ use tenure_testkit::s3_server::{BUCKET, Op, S3Request, S3Server};
 
 const BUCKET_POLICY: &str = include_str!("../../../../../deploy/iam/bucket-policy.json");
 
-/// Returns the request PUT of this path with these headers.
+/// Returns a PUT request of this path, with these headers.
 fn put(path: &str, headers: &[(&str, &str)]) -> S3Request {
     let uri: http::Uri = format!("/{BUCKET}/{path}").parse().unwrap();
     let key = uri.path().trim_start_matches(&format!("/{BUCKET}/")).to_owned();

@@ -15,8 +15,8 @@ use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::s3_server::{BUCKET, S3Server};
 
 const RESERVATION: &str = ".reservation";
-/// Number of writes that a writer of an older epoch attempts. During this number of writes, the
-/// writer reads the reservation at least once.
+/// Maximum number of writes that a writer of an older epoch attempts. In a series of this length,
+/// the writer reads the reservation at least once.
 const WRITES: u32 = 20;
 
 const OBJECT: &str = include_str!("../../../../../deploy/iam/fenced-object.json");

@@ -88,7 +88,7 @@ async fn a_member_needs_its_policy_and_deletes_nothing() {
     needs_each(&policy, async |_| (), takes_part).await;
 }
 
-/// Writes a group, and an ended session that no assignment names, as a compactor finds them.
+/// Prepares work for a compactor: a group, and an ended session that no assignment names.
 async fn with_a_group(server: &S3Server) {
     takes_part(Arc::new(server.store(BUCKET))).await.unwrap();
     let stray = format!("{PREFIX}/members/00000000000000000000000000000001/lock.json");

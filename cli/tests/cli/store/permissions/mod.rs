@@ -151,9 +151,9 @@ async fn a_candidate_may_not_delete_or_leave_its_prefix() {
     }
 }
 
-/// The policy of this test allows only listings of the prefix. With this policy, S3 answers a GET
-/// of a missing key with 403. So a leader with epoch files cannot check for a successor, but all
-/// other work of a candidate succeeds.
+/// The policy of this test allows listings of the prefix, but not of the whole bucket. With this
+/// policy, S3 answers a GET of a missing key with 403. So a leader with epoch files cannot check
+/// for a successor, but all other work of a candidate succeeds.
 #[tokio::test]
 async fn epoch_files_need_listings_only_of_the_prefix() {
     let any = r#""Resource": "arn:aws:s3:::BUCKET""#;
