@@ -5,9 +5,10 @@
 //! cargo run --example manifest_writer -- s3://my-bucket
 //! ```
 //!
-//! Each manifest is an entry of a [`FencedLog`], with its writer's epoch. A new leader opens the
-//! log before it reads the newest manifest. From then on the log refuses manifests of a former
-//! leader, even if that leader paused between the check of its lease and its write.
+//! Each manifest is an entry of a [`FencedLog`], which stores the epoch of the writer in the entry.
+//! A new leader opens the log before it reads the newest manifest. From then on the log refuses
+//! manifests of a former leader, even if that leader paused between the check of its lease and its
+//! write.
 
 use std::error::Error;
 

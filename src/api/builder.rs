@@ -138,7 +138,8 @@ impl ElectionBuilder {
     /// unless the application calls [`refresh`](Election::refresh). The follower also detects the
     /// last renewal of a dead leader only at its next poll. So the follower takes over within 2.2
     /// validities (plus the drift) after this renewal. With a poll interval, the follower takes
-    /// over within one validity and one poll interval.
+    /// over within one validity (plus the drift), plus one poll interval or a tenth of the
+    /// validity, whichever is longer.
     pub fn poll_interval(mut self, interval: impl Into<Option<Duration>>) -> ElectionBuilder {
         self.settings.polling = interval.into().map_or(Polling::AtLapse, Polling::Every);
         self
@@ -179,9 +180,9 @@ impl ElectionBuilder {
     ///
     /// The promise that at most one process leads (P2) then also depends on the store's clocks. The
     /// margin must exceed the difference between these clocks, plus 1 s for dates in whole seconds.
-    /// The latency of answers has no effect. DynamoDB keeps no date for an item. So the writer
-    /// computes a date from the last date that the store sent, and stores this date in the item
-    /// (E6).
+    /// The margin need not include the latency of answers. DynamoDB keeps no date for an item. So
+    /// the writer computes a date from the last date that the store sent, and stores this date in
+    /// the item (E6).
     pub fn store_clock_margin(mut self, margin: Duration) -> ElectionBuilder {
         self.settings.store_clock_margin = Some(margin);
         self

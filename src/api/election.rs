@@ -192,10 +192,11 @@ impl Election {
     /// Cost: one GET every poll interval while there is a leader, or one LIST and one GET for each
     /// poll without a leader. Unless [`poll_interval`](crate::ElectionBuilder::poll_interval) is
     /// set, the interval is a sixth of the validity in the newest record, but at least 1 s and at
-    /// most 60 s. A sixth of this election's own validity replaces the lower bound if it is less,
-    /// and the upper bound if it is more. While polls fail, the stream keeps the last leader until
-    /// its lease has lapsed, then yields [`Unknown`](Observation::Unknown), which differs from
-    /// [`NoLeader`](Observation::NoLeader). An error that a retry cannot fix is the last item.
+    /// most 60 s. If a sixth of this election's own validity is less than 1 s, it is the lower
+    /// bound, and if it is more than 60 s, it is the upper bound. While polls fail, the stream
+    /// keeps the last leader until its lease has lapsed, then yields
+    /// [`Unknown`](Observation::Unknown), which differs from [`NoLeader`](Observation::NoLeader).
+    /// An error that a retry cannot fix is the last item.
     pub fn observe(&self) -> impl Stream<Item = Result<Observation, Error>> + Send + Unpin + use<> {
         let observer = Observer::new(&self.cx);
         let stream = stream::unfold(observer, |mut observer| async {
@@ -250,8 +251,8 @@ impl Election {
     /// processes believe that they lead, for up to one validity. Only the tokens distinguish these
     /// processes.
     ///
-    /// The call also seals an epoch whose record has no readable validity. If the epoch was deposed
-    /// before, the call ends the successors' wait for its lease.
+    /// The call also seals an epoch whose record has no readable validity. If the epoch was already
+    /// deposed, successors may be waiting for the end of its lease. The call then ends this wait.
     ///
     /// # Errors
     /// The errors of [`depose`](Election::depose).

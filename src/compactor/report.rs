@@ -40,8 +40,9 @@ pub struct Report {
     /// True if an unfinished restore holds the newest epoch. The epochs below the held epoch stay
     /// until the restore is finished. See [`Election::restore`](crate::Election::restore).
     pub held: bool,
-    /// Minimum age of a deleted epoch, in milliseconds. This age is the `min_age` of the compactor.
-    /// Unless `min_age` is 0, it is at least 1 s more than the longest validity that the run read.
+    /// Minimum age of a deleted epoch, in milliseconds: the `min_age` of the compactor, or 1 s more
+    /// than the longest validity that the run read if this is longer. If `min_age` is 0, the
+    /// minimum age is always 0.
     pub min_age_ms: u64,
     /// True for a dry run, which deletes nothing.
     pub dry_run: bool,

@@ -25,7 +25,7 @@ type ValidityOf = fn(Epoch, Result<&[u8], u64>) -> Result<Option<Duration>, (Err
 pub(super) enum NewestObject {
     /// An epoch object.
     Epoch,
-    /// Another numbered object of at most `most` bytes.
+    /// A numbered object that is not an epoch object. Its body has at most `most` bytes.
     Numbered { stem: &'static str, most: usize, validity: ValidityOf },
 }
 

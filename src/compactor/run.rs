@@ -297,7 +297,7 @@ impl<'a> Run<'a> {
     }
 
     /// Returns the number of remaining epochs minus the number to keep, and at least 0. Returns
-    /// `None` after an incomplete listing.
+    /// `None` if the run is incomplete, or if a held epoch or the last possible epoch stopped it.
     fn backlog(&self, outcome: &'static str) -> Option<u64> {
         let Report { listed, deleted, dry_run, .. } = self.report;
         let gone = if dry_run { 0 } else { deleted };

@@ -13,7 +13,8 @@ use crate::record::Record;
 use crate::store::escape::plain;
 
 /// The holder of an epoch, from its record. All dates come from the wall clock of the process that
-/// wrote the record. The protocol does not use these dates.
+/// wrote the record. The protocol uses none of these dates, except the `expires_at` of a peer that
+/// does not use tenure.
 ///
 /// # Examples
 ///
@@ -199,8 +200,9 @@ pub enum Observation {
     /// The election is vacant: no epoch exists, the newest epoch is sealed, or its lease has
     /// lapsed.
     NoLeader,
-    /// The state is unknown: the last leader's lease has lapsed while the store did not answer.
-    /// Without a leader, the store has not answered for the validity of this observer.
+    /// The state is unknown: the last leader's lease has lapsed while the store did not answer. If
+    /// the last known state has no leader, the state becomes unknown after the store has not
+    /// answered for the validity of this observer.
     Unknown,
 }
 

@@ -115,13 +115,13 @@ impl OwnEpoch {
 
     /// Returns the time limit of a leader's request. `left` is the remaining time of the lease.
     ///
-    /// A short attempt has a third of the request timeout. The leader makes short attempts unless
-    /// the last answer took longer than a short attempt (PR5). A request that exceeds a short limit
-    /// is abandoned, and the leader sends another renewal with the next heartbeat. At most three
-    /// requests are abandoned before the lease is extended. After a short attempt, the rest of the
-    /// lease suffices for a renewal, for the read of its result, and for one page of the listing
-    /// that `verify_renewals` requires. Each of these requests may take the whole request timeout.
-    /// So the leader keeps the lease if the store answers them within the timeout.
+    /// A short attempt has a third of the request timeout. Renewals and reads are short attempts,
+    /// unless the last answer took longer than a short attempt (PR5). A request that exceeds a
+    /// short limit is abandoned, and the leader sends another renewal with the next heartbeat. At
+    /// most three requests are abandoned before the lease is extended. After a short attempt, the
+    /// rest of the lease suffices for a renewal, for the read of its result, and for one page of
+    /// the listing that `verify_renewals` requires. Each of these requests may take the whole
+    /// request timeout. So the leader keeps the lease if the store answers them within the timeout.
     pub(super) fn attempt_limit(&self, request: &Request, left: Duration) -> Duration {
         let config = &self.cx.config;
         let (most, short) = (config.request_timeout.min(left), self.short_attempt());

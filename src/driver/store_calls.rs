@@ -34,8 +34,8 @@ impl Driver {
             self.requests.count_write(request, &answer);
         }
         match request {
-            // This count excludes a leader, because a leader reads the next epoch, which usually
-            // does not exist (L5).
+            // Count reads that do not find a listed epoch. The reads of a leader do not count,
+            // because a leader reads the next epoch, which usually does not exist (L5).
             Request::Get { epoch: Some(epoch), .. } if !self.own.leading => {
                 self.requests.read(*epoch, &answer);
             }

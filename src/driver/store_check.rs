@@ -33,7 +33,8 @@ const PAUSE: Duration = Duration::from_millis(1_100);
 const PAGE: usize = 1_000;
 const MAX_BODY: usize = 64 * 1024;
 /// After this number of consecutive successful writes without an ETag, a store counts as unfit for
-/// elections. Each attempt of the check sends this number of writes.
+/// elections. Each such write ends the check, so a call that does not wait repeats the check often
+/// enough to reach this number.
 const WRITES_WITHOUT_ETAG: u32 = FAILURES_BEFORE_GIVING_UP;
 
 struct Checked {

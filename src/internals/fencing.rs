@@ -75,7 +75,7 @@ pub async fn delete<T>(
     answer_within(process, limit, request).await
 }
 
-/// Returns 128 random bits of this process.
+/// Draws 128 random bits from the process's source of random numbers.
 pub fn nonce(process: &Process) -> Nonce {
     Nonce::from_bits(process.unique())
 }

@@ -9,7 +9,8 @@ use shuttle::{Config, FailurePersistence, Runner};
 /// Maximum number of interleavings. A test that exceeds this number has too many tasks.
 const MOST: usize = 50_000;
 
-/// Lets other tasks run. Shuttle's `yield_now` would also wake the calling task.
+/// Lets other tasks run. This function does not use shuttle's `yield_now`, which also wakes the
+/// calling task, and so could hide a missing wake-up.
 pub fn others_may_run() {
     shuttle::thread::sleep(Duration::ZERO);
 }

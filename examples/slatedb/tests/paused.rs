@@ -59,7 +59,7 @@ impl Writer {
     fn end(&mut self) -> Vec<String> {
         self.signal(Signal::SIGTERM);
         assert!(self.process.wait().unwrap().success());
-        // The channel closes after the thread has read all lines.
+        // Wait until the thread has read the whole output. The channel then closes.
         while self.lines.recv_timeout(PATIENCE).is_ok() {}
         self.acked.lock().unwrap().clone()
     }

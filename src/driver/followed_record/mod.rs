@@ -38,8 +38,8 @@ pub(super) struct FollowedRecord {
     lapse_jitter: Duration,
     /// Earliest time of the next attempt to seal, on the boot clock.
     seal_again: Duration,
-    /// True if the first campaign may seal, without a wait, the epoch of a dead process with the
-    /// same unique name (E16).
+    /// True if this campaign is the first, and its name is unique. It may then seal an epoch of the
+    /// same name without a wait, because the process that led this epoch is dead (E16).
     pub(super) reclaim: bool,
     /// Last sealed epoch for which this candidate has completed its wait for preferred candidates
     /// (PR1, PR2).

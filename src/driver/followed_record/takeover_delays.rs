@@ -22,8 +22,9 @@ impl FollowedRecord {
         }
     }
 
-    /// Draws the jitter before the seal. `spread` is the time over which the candidates spread
-    /// their polls. The maximum jitter is a tenth of the leader's validity, less `spread` (E7).
+    /// Draws a new jitter: the random delay between the lapse and the seal. `spread` is the time
+    /// over which the candidates spread their polls. The maximum jitter is a tenth of the leader's
+    /// validity, minus `spread` (E7).
     pub(in crate::driver) fn draw_lapse_jitter(&mut self, spread: Duration) {
         let validity = self.timer.as_ref().and_then(|timer| timer.validity());
         let most = (validity.unwrap_or_default() / 10).saturating_sub(spread);

@@ -14,7 +14,8 @@ pub enum LeadershipEvent {
         /// Remaining time of the lease.
         remaining: Duration,
     },
-    /// Renewals fail, and the remaining time is less than a quarter of the validity. Stop the work.
+    /// The lease was not extended in time, so at most a quarter of the validity remains. Stop the
+    /// work.
     AtRisk {
         /// Remaining time of the lease.
         remaining: Duration,

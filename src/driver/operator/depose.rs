@@ -21,8 +21,8 @@ impl Operator {
             Layout::SingleObject => self.depose_at(None, order).await,
             Layout::EpochFiles => {
                 let mut deposed = Deposed::NoLeader;
-                // If the read finds no object, the epoch was compacted, and a greater epoch exists.
-                // So the loop lists the epochs again.
+                // `NoLeader` means that a compactor deleted the listed epoch before it was read. A
+                // greater epoch then exists, so the loop lists the epochs again.
                 for _ in 0..TRIES {
                     let Some(newest) = self.newest().await? else { break };
                     let meant = self.meant(newest, order).await?;
@@ -42,10 +42,10 @@ impl Operator {
         }
     }
 
-    /// Returns the epoch to seal. This is the newest epoch. If a restore holds the newest epoch and
-    /// the operator named a lower epoch, this is the lower epoch. Such a restore may have stopped
-    /// at the lower epoch, because the record there does not limit how long the holder believes
-    /// that it leads (RS4). The operator then deposes the lower epoch by force.
+    /// Returns the epoch to seal: the newest epoch, or the lower epoch that the operator named if a
+    /// restore holds the newest epoch. The restore may have stopped at that lower epoch, because
+    /// its record does not limit the time for which its holder may believe that it leads (RS4).
+    /// The operator must then depose the lower epoch by force.
     async fn meant(&mut self, newest: Epoch, order: DeposeOrder) -> Result<Epoch, Error> {
         let Some(only) = order.only.filter(|only| *only < newest) else { return Ok(newest) };
         let now = self.read(Some(newest)).await?;

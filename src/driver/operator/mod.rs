@@ -52,7 +52,7 @@ struct Standing {
 enum Wrote {
     Done,
     Refused,
-    /// The write may have taken effect. The error gives the reason why this is unknown.
+    /// The effect of the write is unknown. The error gives the reason.
     Unknown(Error),
     /// The store rejected the request without an effect. Another attempt may succeed.
     TurnedAway(Error),

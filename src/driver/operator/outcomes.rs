@@ -61,9 +61,11 @@ pub enum Resigned {
     Renewed,
 }
 
-/// The outcome of [`Election::restore`](crate::Election::restore). With every outcome except
-/// `Sealed`, the call has changed nothing, or the candidates wait until another call completes the
-/// restore.
+/// The outcome of [`Election::restore`](crate::Election::restore). With an outcome other than
+/// `Sealed`, the call may still have changed the store. After `NeedsForce`, it may still hold its
+/// epoch, and candidates then wait until another call completes the restore. If another operator
+/// created a greater epoch meanwhile, the outcome describes that epoch, although this call may have
+/// sealed its own epoch.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Restored {
@@ -87,10 +89,12 @@ pub enum Restored {
         /// Time for which a successor waits after it first sees the seal.
         wait: Duration,
     },
-    /// An equal or greater epoch exists, so the next leader gets a greater epoch without a restore.
+    /// The epoch to restore or a greater epoch already exists. So the next leader gets an epoch
+    /// above the epoch to restore, even without a restore.
     Exists(Leader),
-    /// A restore to this greater epoch is unfinished. No candidate is elected until it is finished.
-    /// Call [`restore`](crate::Election::restore) with this epoch and the same `wait`.
+    /// An unfinished restore holds this epoch, which is greater than the epoch of this call. No
+    /// candidate is elected until that restore is finished. To finish it, call
+    /// [`restore`](crate::Election::restore) with the held epoch and the `wait` of this call.
     Held(Epoch),
     /// The record of a lower epoch does not limit the time for which its holder may believe that it
     /// leads. After the holder's death call [`depose_dead`](crate::Election::depose_dead), and

@@ -46,8 +46,8 @@ impl Record {
         }
     }
 
-    /// Returns the end of the epoch, for the protocol. Only [`end`](Record::end) shows that an
-    /// operator asserted the death of the holder.
+    /// Returns the end of the epoch as the protocol sees it. Unlike [`end`](Record::end), this
+    /// method does not show whether an operator asserted the death of the holder.
     pub fn ended_as(&self) -> Option<EpochEnd> {
         self.seen().ended
     }

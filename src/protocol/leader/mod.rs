@@ -38,7 +38,8 @@ impl HeldEpoch {
         Request::Seal { epoch, etag, nonce, heartbeat, ended }
     }
 
-    /// Returns the request that seals this epoch after a missing or unusable grant (E14).
+    /// Returns the request with which a candidate seals its own epoch, because the epoch was not
+    /// granted or the grant is unusable (E14).
     pub(super) fn give_up(&self) -> Request {
         self.seal(self.sent + 1, EpochEnd::Lapsed)
     }

@@ -70,8 +70,9 @@ impl Operator {
         let (above, known) = match self.look_below(below).await? {
             Some(Below::NeedsForce(leader)) => return Ok(Restored::NeedsForce(leader)),
             Some(Below::Wait(asked)) => (below, asked),
-            // Until this restore creates its own held epoch, the lower held epoch stops all
-            // candidates (RS4).
+            // An earlier restore holds the newest epoch, and so stops all candidates. It may not
+            // have deposed every holder, so this restore takes over its least epoch and its wait
+            // (RS4).
             Some(Below::Held(held)) => (held.above, held.longest()),
             None => (below, Duration::ZERO),
         };
@@ -161,7 +162,7 @@ impl Operator {
                     Ok(record) => match asks(now.epoch, record) {
                         Below::NeedsForce(leader) => return Ok(Restored::NeedsForce(leader)),
                         Below::Wait(asked) => waits = waits.max(asked),
-                        // A restore never holds an epoch with `Layout::SingleObject`.
+                        // With `Layout::SingleObject`, a restore never holds an epoch.
                         Below::Held(_) => {}
                     },
                     // This record is unreadable, so only the operator knows its token and its

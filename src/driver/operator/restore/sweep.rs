@@ -79,7 +79,7 @@ impl Operator {
                 Some(Below::Wait(asked)) => wait = wait.max(asked),
                 Some(Below::Held(held)) => wait = wait.max(held.longest()),
                 Some(Below::NeedsForce(leader)) => return Ok(Err(leader)),
-                // The epoch was compacted, so it was superseded long ago.
+                // The epoch was compacted, so its lease ended long ago.
                 None => {}
             }
         }
@@ -108,12 +108,13 @@ impl Operator {
             Deposed::Already { .. } => {
                 self.look_below(Some(below)).await?.unwrap_or(Below::Wait(Duration::ZERO))
             }
-            // This restore holds a greater epoch, so no candidate succeeds the lower held epoch.
+            // Another restore holds the lower epoch. Its seal is safe now: no candidate can succeed
+            // the lower epoch, because this restore holds a greater epoch.
             Deposed::Held(_) => match self.finish(below).await?.restored {
                 Restored::NeedsForce(leader) => Below::NeedsForce(leader),
                 _ => self.look_below(Some(below)).await?.unwrap_or(Below::Wait(Duration::ZERO)),
             },
-            // The epoch was compacted, so it was superseded long ago.
+            // The epoch was compacted, so its lease ended long ago.
             Deposed::NoLeader | Deposed::NotCurrent(_) => Below::Wait(Duration::ZERO),
         })
     }
