@@ -4,8 +4,9 @@
 use tenure::store::StoreError;
 use tenure::{Error, ErrorKind};
 
-/// Only with `--exit-code` of `status` and `group status`: the election is vacant, or a partition
-/// has no owner.
+/// Only with `status` and `group status`. With `--exit-code`: the election is vacant, or the group
+/// does not exist, has an unfinished restore, or has a partition without a live owner. With
+/// `--last-period-within`: no recent period is completed.
 pub const VACANT: u8 = 1;
 /// Only with `wait`: the state was not reached before the timeout.
 pub const NOT_REACHED: u8 = 1;
@@ -22,7 +23,7 @@ pub const UNSAFE: u8 = 70;
 pub const OS: u8 = 71;
 /// A precondition did not hold; nothing was changed.
 pub const REFUSED: u8 = 73;
-/// The lease was lost or at risk, so CMD was stopped.
+/// The lease was lost or given up. With `--once-per` also: the end of CMD could not be recorded.
 pub const LEASE_LOST: u8 = 75;
 /// Another candidate leads, and `run --try` does not wait, or the time of `run --wait` has passed.
 pub const BUSY: u8 = 76;

@@ -20,7 +20,7 @@ pub struct MemberStatus<'a> {
     pub coordinates: bool,
     pub data: &'a Value,
     /// State of the member's session: `live`, `lapsed`, `missing` or `unknown`. If the session has
-    /// ended, a word for how it ended. Absent if the sessions were not read.
+    /// ended, the state is a word for how it ended. Absent if the sessions were not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_state: Option<String>,
     /// Time since the last write of the member's session, by the store's clock.

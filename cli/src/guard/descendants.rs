@@ -160,8 +160,8 @@ mod proc {
         let mut next = vec![ancestor];
         while let Some(parent) = next.pop() {
             for one in children.get(&parent).into_iter().flatten() {
-                // The parents of different processes were read at different times, so the chain of
-                // parents may be a cycle.
+                // The parents of different processes were read at different times, so a chain of
+                // parents may contain a cycle.
                 if seen.insert(one.pid) {
                     below.push(*one);
                     next.push(one.pid);

@@ -156,7 +156,7 @@ impl Group {
         self.phase_with(CmdPhase::end).await
     }
 
-    /// Waits until no process of CMD is left, or until it can no longer be determined which
+    /// Waits until no process of CMD is left, or until this process cannot find out any more which
     /// processes of CMD are left. Returns the end of CMD. The caller may resign the leadership only
     /// after [`Left::Nothing`].
     pub async fn gone(&self) -> (GroupEnd, Left) {

@@ -65,8 +65,8 @@ impl hyper::body::Body for Body {
                 if place.is_closed(cx) {
                     return Poll::Ready(None);
                 }
-                // hyper polls the body only if hyper's buffer has room. So at this point the peer
-                // has read earlier events.
+                // hyper polls the body only if hyper's buffer has room, and it has room because the
+                // peer reads the events. So the time limit of the stage begins again.
                 stage.send_replace(Stage::Streaming);
                 let event = ready!(events.as_mut().poll_next(cx));
                 Poll::Ready(event.map(|event| Ok(Frame::data(event.into()))))

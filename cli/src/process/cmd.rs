@@ -24,7 +24,7 @@ use crate::store::url::StoreUrl;
 /// end within this time.
 const UNTIL_TERM: Duration = Duration::from_millis(200);
 
-/// The command of the user to run as CMD, with its environment and margins.
+/// The command that runs as CMD, with its environment and margins.
 pub struct Cmd {
     pub tenure: Tenure,
     pub command: Vec<OsString>,

@@ -78,7 +78,8 @@ pub async fn let_others_try(poll: Duration, signals: &mut Signals) -> ControlFlo
 /// Returns the pause before a service campaigns again. Without a pause, repeated failures to start
 /// a process would be a busy loop. After a CMD that was not healthy, the pause is two poll
 /// intervals, so that another candidate can be elected. The pause doubles with each consecutive CMD
-/// that was not healthy, up to a minute. `unhealthy` is the number of these consecutive CMDs.
+/// that was not healthy, up to the longer of a minute and two poll intervals. `unhealthy` is the
+/// number of these consecutive CMDs.
 pub fn pause_after(unhealthy: u32, poll: Duration) -> Duration {
     let Some(before) = unhealthy.checked_sub(1) else { return SHORTEST_PAUSE };
     let first = SHORTEST_PAUSE.max(poll.saturating_mul(2));

@@ -49,8 +49,8 @@ enum ApiTarget<'a> {
     Data(&'a str),
     Heartbeat,
     OpenApi,
-    /// Paths of two older sidecars, which this API also serves. The module
-    /// [`shapes`](super::shapes) describes their replies.
+    /// Paths that this API serves for clients of two older sidecars. The module
+    /// [`shapes`](super::shapes) describes the replies.
     Root,
     RootEvents,
 }

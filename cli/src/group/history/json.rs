@@ -63,8 +63,8 @@ pub struct AssignmentsSummary {
     kind: &'static str,
     assignments: usize,
     left_out: u64,
-    /// Ranges of assignments without an object. Each pair contains the first and the last number of
-    /// a range.
+    /// Ranges of numbers without an assignment in the store. Each pair contains the first and the
+    /// last number of a range.
     missing: Vec<[u64; 2]>,
     now: String,
     members: usize,

@@ -45,7 +45,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         let group = self.group.map(GroupId::leader);
         for one in living {
             if one.parent == own && Some(one.group) != group && self.terminated.insert(one.pid) {
-                // The signals fail only if the process has ended or belongs to another user.
+                // The calls fail only if the process has ended or belongs to another user, so their
+                // errors are ignored.
                 let _ = kill(one.pid, Signal::SIGTERM);
                 let _ = kill(one.pid, Signal::SIGCONT);
             }

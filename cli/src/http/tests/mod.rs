@@ -118,7 +118,8 @@ async fn regression_idle_connections_block_no_request() {
         let said = timeout(CONNECTION_LIMIT / 2, get(&serving, "/hello")).await;
         assert!(said.expect("a reply in time").ends_with("hello\n"));
     }
-    // The server has not closed the newest idle connection, so it answers a request on it.
+    // The server has not closed the newest idle connection, so a request on this connection gets a
+    // reply.
     let mut newest = idle.pop().expect("idle connections");
     newest.write_all(b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("a write");
     assert!(rest(newest).await.ends_with("hello\n"));
@@ -244,7 +245,7 @@ async fn an_unread_stream_is_closed() {
     let mut stream = open(&serving).await;
     stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("a write");
     pause(2 * CONNECTION_LIMIT).await;
-    // This reads the buffered rest of the stream. The read ends only if the server has closed the
+    // `rest` reads the events that are still buffered. It returns only if the server has closed the
     // stream.
     rest(stream).await;
 }
