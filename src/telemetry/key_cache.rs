@@ -31,7 +31,7 @@ pub(super) struct KeyCache {
     place: Arc<str>,
     /// Metric names of the lease.
     pub(super) lease: &'static LeaseMetrics,
-    /// Keys of the metrics that each poll records. The first observer or candidate creates them.
+    /// Keys of the metrics that a poll without a change records. The first poll creates them.
     poll: OnceLock<Box<[Key]>>,
     /// Keys of the metrics in `LeaseMetrics::frequent`. The first lease creates them, because a
     /// process may follow thousands of elections and never hold a lease.
@@ -56,7 +56,7 @@ impl KeyCache {
         self.with(name, labels, |key| with_recorder(|it| it.register_histogram(key, &METADATA)))
     }
 
-    /// Starts to cache the metric keys that each poll records.
+    /// Starts to cache the metric keys that a poll without a change records.
     pub(super) fn polls(&self) {
         self.poll.get_or_init(|| self.keys(&POLL));
     }

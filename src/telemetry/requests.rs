@@ -121,7 +121,7 @@ impl<T: Outcome> Future for Sending<'_, T> {
 struct Sent<'a> {
     store: &'a Counted,
     kind: &'static str,
-    /// Send time, or `None` after the answer.
+    /// Send time, or `None` before the request starts and after its answer.
     at: Option<Moment>,
 }
 

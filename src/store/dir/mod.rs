@@ -79,11 +79,12 @@ mod write;
 /// removes the folders that it leaves empty, except folders directly below the root.
 ///
 /// **Cost.** A read takes a few system calls. If the object is being written, the read waits for
-/// the `fsync`. A write creates a file, calls `fsync` two or three times, and renames the file,
-/// while other writers wait. A listing reads the whole folder. In a folder with a million objects,
-/// each page takes about a second. If the folder changes meanwhile or changed just before, the
-/// listing holds the lock and reads the folder again, and writers wait. A user who may not open the
-/// lock file gets a transient error if the folder does not stop changing.
+/// the `fsync`. A write creates a file and calls `fsync`. Then it renames the file and calls
+/// `fsync` for each folder from the file to the root, while other writers wait. A listing reads the
+/// whole folder. In a folder with a million objects, each page takes about a second. If the folder
+/// changes meanwhile or changed just before, the listing holds the lock and reads the folder again,
+/// and writers wait. A user who may not open the lock file gets a transient error if the folder
+/// does not stop changing.
 ///
 /// All calls need a Tokio runtime and use its blocking threads. Outside a runtime they return
 /// [`StoreErrorKind::Invalid`] without any effect. A dropped call still completes.

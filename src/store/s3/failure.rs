@@ -194,7 +194,7 @@ fn elsewhere(region: Option<&str>) -> String {
     }
 }
 
-/// Returns the region from the response's header, or from the `Region` of its error.
+/// Returns the region that the response names in a header, or in the element `Region` of its body.
 fn region(raw: &HttpResponse) -> Option<String> {
     if let Some(region) = raw.headers().get("x-amz-bucket-region") {
         return Some(printable(region));
@@ -205,7 +205,7 @@ fn region(raw: &HttpResponse) -> Option<String> {
     (region.len() <= 40).then(|| printable(region))
 }
 
-/// Returns true if the body starts like a response of S3.
+/// Returns true if the body is empty, or starts like a response of S3.
 fn is_xml(raw: &HttpResponse) -> bool {
     let body = raw.body().bytes().unwrap_or_default().trim_ascii_start();
     body.is_empty()

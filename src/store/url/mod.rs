@@ -178,8 +178,8 @@ fn scheme_of(text: &str) -> Option<(String, &str)> {
     (valid && scheme.chars().all(is_of_a_scheme)).then(|| (scheme.to_ascii_lowercase(), rest))
 }
 
-/// Refuses text with white space or invisible characters, because the URL of another election may
-/// look the same.
+/// Refuses text with invisible characters, or with white space at its start or end or next to a
+/// slash, because the URL of another election may look the same.
 fn refuse_look_alikes(text: &str) -> Result<(), String> {
     if text.split(['/', '?']).any(|part| part.trim() != part) {
         return Err(
@@ -193,8 +193,8 @@ fn refuse_look_alikes(text: &str) -> Result<(), String> {
     }
 }
 
-/// Parses the name of a bucket or a table, the prefix, and the options. Percent-encoded characters
-/// in the prefix are not decoded.
+/// Parses the name of a bucket or a table, the prefix, and the options. Refuses a percent sign in
+/// the name or the prefix, because this function decodes no percent-encoding.
 fn in_service(
     service: &'static CloudService,
     scheme: &Scheme,

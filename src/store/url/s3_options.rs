@@ -36,7 +36,8 @@ impl S3Options {
         }
     }
 
-    /// Parses `name=value` pairs. Percent-encoded characters in values are not decoded.
+    /// Parses `name=value` pairs. Refuses a percent sign in a value, because this function decodes
+    /// no percent-encoding.
     pub fn parse(query: &str) -> Result<S3Options, String> {
         let (mut sse, mut key, mut bucket_key, mut owner) = (None, None, None, None);
         for pair in query.split('&') {

@@ -24,7 +24,8 @@ fn guard(scene: &Scene) -> Election {
     scene.election("a")
 }
 
-/// Asserts that the seal keeps the fields of the record before the seal.
+/// Asserts that the record `after` is sealed as resigned and has no data, and that it keeps the
+/// other fields of the record `before`.
 fn check_seal(before: &Value, after: &Value) {
     assert!(is_sealed(after), "{after}");
     let heartbeat = |record: &Value| record["heartbeat"].as_u64().unwrap();

@@ -115,7 +115,7 @@ async fn regression_a_longer_wait_is_written_before_the_first_seal() {
 }
 
 /// A lower epoch is held with a long wait. The restore is killed after it has sealed this epoch,
-/// and the sealed object is deleted. The second run must still wait as long.
+/// and the sealed object is deleted. The second run must nevertheless wait for the long time.
 #[tokio::test(start_paused = true)]
 async fn the_wait_of_a_lower_held_epoch_is_written_before_its_seal() {
     let scene = Scene::new(Layout::EpochFiles);

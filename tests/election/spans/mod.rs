@@ -22,7 +22,7 @@ use tracing_subscriber::registry::LookupSpan;
 struct Told {
     name: String,
     level: Option<Level>,
-    /// Index of the parent span in the list.
+    /// Index of the parent span in the list of all captured spans and events.
     parent: Option<usize>,
     follows: Option<usize>,
     fields: BTreeMap<&'static str, String>,
@@ -33,7 +33,7 @@ struct Told {
 #[derive(Clone, Default)]
 struct Capture(Arc<Mutex<Vec<Told>>>);
 
-/// Index of a span in the list.
+/// Index of a span in the list of all captured spans and events.
 struct Place(usize);
 
 impl Visit for Told {
@@ -75,7 +75,7 @@ impl Capture {
         one.clone()
     }
 
-    /// Returns the names of the parent spans, the nearest first.
+    /// Returns the names of the spans that enclose this span or event, from the inside out.
     fn above(&self, told: &Told) -> Vec<String> {
         let all = self.all();
         let up = |told: &Told| told.parent.map(|parent| all[parent].clone());

@@ -60,9 +60,9 @@ fn is_root(dir: &tempfile::TempDir) -> bool {
     fs::metadata(dir.path()).expect("the object exists").uid() == 0
 }
 
-/// If the present user is root, runs the test `test` again as another user, because root ignores
-/// permissions. Returns true if the other user has run the test. Returns false if the present user
-/// is not root, or if all other users lack the permission to start this program.
+/// If the present user is root, runs the test `test` again as the user 65534, because root ignores
+/// permissions. Returns true if this user has run the test. Returns false if the present user is
+/// not root, or if the user 65534 lacks the permission to start this program.
 fn done_by_another_user(test: &str) -> bool {
     use std::os::unix::process::CommandExt as _;
     if !is_root(&tempfile::tempdir().expect("a temporary directory")) {

@@ -44,7 +44,7 @@ pub(in crate::store) struct CredentialsCache {
 struct CacheState {
     held: Option<CachedCredentials>,
     fetching: Option<Fetching<Credentials, Failed>>,
-    /// True if the service has refused the source's credentials, or the source had no credentials.
+    /// True if the service has refused the source's credentials, or a fetch from the source failed.
     /// In this case the next fetch loads the source again, because the SDK's sources read their
     /// files only once.
     outdated: bool,
