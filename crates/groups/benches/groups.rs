@@ -67,7 +67,7 @@ fn all_but_one(partition: usize) -> Option<usize> {
     Some(partition % (MEMBERS - 1))
 }
 
-/// Returns the owner of a partition. The partitions of one member that has left have no owner.
+/// Returns the owner of a partition. One member has left, so its former partitions have no owner.
 fn and_one_more(partition: usize) -> Option<usize> {
     Some(partition % (MEMBERS + 1)).filter(|member| *member < MEMBERS)
 }

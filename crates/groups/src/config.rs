@@ -110,8 +110,8 @@ impl GroupBuilder {
     /// process started. With this assertion, a joining process immediately ends the session of a
     /// dead process with its name, and gets the partitions of that process. Without the assertion,
     /// the group waits until the session of the dead process lapses. If the assertion is wrong, two
-    /// members may believe that they own the same partition. For each member of the group that is a
-    /// dead process with this name, a join costs one GET and one PUT more. Default: false.
+    /// members may believe that they own the same partition. A join costs one GET and one PUT more
+    /// for each dead process with this name that the newest assignment still names. Default: false.
     pub fn name_is_unique(mut self, unique: bool) -> GroupBuilder {
         self.election = self.election.name_is_unique(unique);
         self

@@ -220,7 +220,7 @@ fn exists(newest: &Arc<Assignment>) -> GroupRestored {
 }
 
 /// Returns the outcome of a restore that has found another, unfinished restore. `held` is the
-/// assignment with which that restore began.
+/// assignment with which the other restore began.
 fn other(held: &Assignment) -> GroupRestored {
     GroupRestored::Unfinished(Epoch::new(held.epoch.get() - 1).unwrap_or(Epoch::FIRST))
 }

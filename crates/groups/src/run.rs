@@ -317,25 +317,24 @@ impl Group {
         let _ = self.leave.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Returns whether the call of [`run`](Group::run) on this `Group` or a clone is a member. A
-    /// member has a session with a running lease, and the newest assignment that it has read names
-    /// this session. If several calls run, the result describes the call that joined last. Sends no
-    /// request.
+    /// Returns whether a call of [`run`](Group::run) on this `Group` or a clone is a member: the
+    /// lease of its session runs, and the newest assignment that it has read names this session. If
+    /// several calls run, the result describes the call that joined last. Sends no request.
     #[must_use]
     pub fn is_member(&self) -> bool {
         self.current().is_some_and(|member| member.is_member())
     }
 
-    /// Returns the lease of the newest session that the call of [`run`](Group::run) on this `Group`
-    /// or a clone has created. Returns `None` before that call has joined, and after it has
-    /// returned. Sends no request.
+    /// Returns the lease of the newest session of a call of [`run`](Group::run) on this `Group` or
+    /// a clone. Returns `None` before that call has joined, and after it has returned. Sends no
+    /// request.
     #[must_use]
     pub fn lease(&self) -> Option<Lease> {
         self.current().map(|member| member.lease.clone())
     }
 
-    /// Returns the newest assignment that the call of [`run`](Group::run) on this `Group` or a
-    /// clone has read. Returns `None` before that call has joined, and after it has returned.
+    /// Returns the newest assignment that a call of [`run`](Group::run) on this `Group` or a clone
+    /// has read. Returns `None` before that call has joined, and after it has returned.
     /// [`since_last_answer`](Group::since_last_answer) returns the time since the last read. Sends
     /// no request, but copies all members and partitions.
     #[must_use]

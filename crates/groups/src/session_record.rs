@@ -1,5 +1,5 @@
-//! The object of a session: the record of an election with `Layout::SingleObject`, with the
-//! member's `data` (GO1).
+//! The object of a session. It is the record of an election with `Layout::SingleObject`, and
+//! contains the member's `data` (GO1).
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
@@ -25,7 +25,7 @@ pub(super) struct SessionBody {
     data: Option<(SessionData, Said)>,
 }
 
-/// The longest time for which the partitions of a member that left are reserved.
+/// Maximum time for which partitions stay reserved after their member has left.
 pub(super) const MAX_PARK: Duration = Duration::from_secs(3_600);
 
 /// Returns the key of a session's object in the group at this prefix.

@@ -145,8 +145,8 @@ impl Layer for SendsTwice {
     }
 }
 
-/// The first attempt may have taken effect before a newer leader claimed the object, so that the
-/// store refused the second attempt.
+/// The store may refuse the second attempt because a newer leader has claimed the object. But the
+/// first attempt may have taken effect before this claim.
 #[tokio::test]
 async fn a_refused_write_of_a_client_with_retries_may_have_happened() {
     let store: Arc<dyn Store> = Arc::new(Layered(SendsTwice(MemoryStore::new())));

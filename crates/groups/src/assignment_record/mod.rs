@@ -18,12 +18,12 @@ pub const MAX_BYTES: usize = 4 * 1024 * 1024;
 pub const MAX_NAME_BYTES: usize = 256;
 /// Maximum validity of a session: 1 h.
 pub const MAX_VALIDITY: Duration = Duration::from_secs(3_600);
-/// Number of the greatest format that this version reads.
+/// The greatest format number that this version reads.
 const FORMAT: u64 = RESTORING;
-/// Number of the format of assignments outside of a restore.
+/// Format number of assignments, except during a restore.
 const USUAL: u64 = 1;
-/// Number of the format of the assignment that a group has during a restore (D9). Earlier versions
-/// must not plan from this assignment.
+/// Format number of the assignment during a restore (D9). It differs, because earlier versions must
+/// not plan from this assignment.
 const RESTORING: u64 = 2;
 
 /// An assignment, and the fields that this version does not know.

@@ -1,4 +1,4 @@
-//! The state of a member that its task and the application's handles share: its grants, its
+//! The state that a member's task and the application's handles share: the member's grants, its
 //! releases and its leave. All other state of the member belongs to the task alone.
 
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub(super) enum Notice {
     Lost(Loss),
 }
 
-/// The state of one member that its task and its handles share.
+/// The state that the task and the handles of one member share.
 #[derive(Debug)]
 pub(super) struct Ownership {
     pub(super) cx: Arc<Context>,
@@ -73,8 +73,8 @@ struct OwnershipState {
     park: Option<Duration>,
 
     // The data of the session.
-    /// The greatest number of an assignment that this process knew before this session. An
-    /// assignment with a smaller number is older than the session, and grants it no partition.
+    /// The greatest assignment number that this process knew before this session. An assignment
+    /// with a smaller number is older than the session, and grants it no partition.
     remembered: Option<Epoch>,
     /// Number of completed polls. For a coordinator each poll includes a round of planning.
     looks: u64,

@@ -64,7 +64,8 @@ impl Holdings {
         Holdings { session, owned: BTreeMap::new(), releasing: Vec::new() }
     }
 
-    /// Returns the token of a partition that the session owns while its lease runs.
+    /// Returns the token of the partition if the session owns it. The session owns it only while
+    /// its lease runs.
     pub fn token(&self, partition: PartitionNumber) -> Option<Epoch> {
         self.owned.get(&partition).map(|owned| owned.token)
     }

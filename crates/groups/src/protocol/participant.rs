@@ -143,7 +143,7 @@ impl Participant {
         self.reader.restart();
     }
 
-    /// Gives up a read of assignments that keeps failing.
+    /// Gives up a read of the assignments, because it keeps failing.
     pub fn give_up(&mut self) {
         self.reader.give_up();
     }

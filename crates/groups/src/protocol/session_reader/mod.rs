@@ -24,8 +24,8 @@ use tenure::{Epoch, EpochEnd};
 /// - *Orders*: [`begin`](SessionReader::begin) starts a round, [`lapsed`](SessionReader::lapsed)
 ///   starts a seal, and [`stop`](SessionReader::stop) ends a round or a seal. `begin` and `lapsed`
 ///   have no effect while a round or a seal is in progress.
-/// - *Inputs*: [`handle`](SessionReader::handle) answers each request, in any order for the ids of
-///   one [`SessionRequest::Get`]. [`waited`](SessionReader::waited) and
+/// - *Inputs*: [`handle`](SessionReader::handle) answers each request. The answers for the ids of
+///   one [`SessionRequest::Get`] may come in any order. [`waited`](SessionReader::waited) and
 ///   [`forget`](SessionReader::forget) are permitted at any time.
 ///
 /// The driver repeats `request` and `handle` until `request` returns `None`.
@@ -225,9 +225,10 @@ impl SessionReader {
         self.awaited = before.chain(awaiting.iter().copied()).collect();
     }
 
-    /// Returns whether this round must read a session. A session must be read if it is new or its
-    /// seal failed. A session that must release a partition is read if its tag has changed. If the
-    /// store lists no tags, only `due` selects the sessions of members.
+    /// Returns whether this round must read a session. A session must be read if it is new, if its
+    /// seal failed, or if it does not belong to a member and has changed or may join. A session
+    /// that must release a partition is read if its tag has changed. If the store lists no tags,
+    /// only `due` selects the sessions of members.
     fn tells_something(
         &self,
         known: Option<&Assignment>,
