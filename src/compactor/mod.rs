@@ -241,7 +241,7 @@ impl CompactorBuilder {
     /// last write of the object, by the store's clock. Default: 1 h.
     ///
     /// Unless `min_age` is 0, the least age is at least 1 s more than the validity in the newest
-    /// epoch (C5), because a leader renews at least once per validity.
+    /// epoch (C5). So a run keeps each epoch that a leader renewed within this validity.
     ///
     /// An age of at least 1 h keeps the promise that at most one process leads (P2), even if
     /// requests arrive late or twice. Use a lower age only in tests. With 0, objects of any age and

@@ -55,7 +55,7 @@ pub(crate) struct Settings {
     pub(crate) retry_denied: Option<Duration>,
     pub(crate) resign_on_drop: bool,
     pub(crate) data: Value,
-    /// Function that selects the part of a record's data that the seal of its epoch keeps.
+    /// Function that takes the data of a record, and returns the part that a seal keeps.
     pub(crate) kept_in_seals: fn(&Value) -> Value,
 }
 

@@ -27,7 +27,7 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// Returns the remedy for the error that the newest record cannot be read.
+    /// Returns the remedy for a newest record that cannot be read.
     pub(crate) fn repair(self) -> &'static str {
         match self {
             Layout::EpochFiles => {

@@ -1,4 +1,4 @@
-//! Tests of settings out of bounds, of failing stores, and of repeated runs.
+//! Tests of invalid settings, failing stores and repeated runs.
 
 use futures::future::{BoxFuture, FutureExt as _};
 

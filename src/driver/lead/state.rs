@@ -210,9 +210,9 @@ impl Lead {
         unpoisoned(self.work.lock()).cancel();
     }
 
-    /// Returns the time until the next reading of the clocks. This time ends no later than the
-    /// moment at which the lease becomes at risk. If the lease is already at risk, the time ends no
-    /// later than the lease.
+    /// Returns the time until the next reading of the clocks. The next reading comes no later than
+    /// the moment at which the lease becomes at risk, or, if the lease is already at risk, no later
+    /// than its end.
     pub(crate) fn until_look(&self) -> Duration {
         let left = self.remaining();
         let until_risk = left.saturating_sub(risk_margin(self.validity));

@@ -99,8 +99,9 @@ impl Compaction {
     /// Takes the facts in the body of a listed epoch. Call [`may_go`](Self::may_go) again before
     /// each later deletion.
     ///
-    /// A leader renews at least once per validity. So this method raises `min_age` above each
-    /// validity that was read (C5). A `min_age` of 0 switches this rule off.
+    /// This method raises `min_age` above each validity that was read (C5). A leader renews at
+    /// least once per validity, so the object of an active leader never reaches this age. A
+    /// `min_age` of 0 switches this rule off.
     pub fn handle_read(&mut self, epoch: Epoch, body: NewestBody) {
         self.read = Some((epoch, body));
         match body {
