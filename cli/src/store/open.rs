@@ -118,7 +118,8 @@ pub async fn refuse_election(url: &StoreUrl, command: &str) -> Result<(), Failur
 }
 
 /// Fails if the prefix has an election and no partition group. Sends one LIST, and up to two more
-/// if there is no group. If a LIST fails, accepts the prefix.
+/// if there is no group. If the LIST for the group fails, accepts the prefix. If the LIST for a
+/// layout fails, assumes that the prefix has no election in this layout.
 pub async fn refuse_election_at(
     store: &Arc<dyn Store>,
     prefix: &str,

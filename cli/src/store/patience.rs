@@ -46,8 +46,8 @@ pub const AFTER_A_FAILURE: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Retries after temporary failures for the time `during`; `None` means no limit. Logs a failure
-/// only if its exit code differs from the code of the previous failure. The texts are not compared,
-/// because they may differ in details, such as a key.
+/// only if its exit code differs from the code of the previous failure. The texts of two equal
+/// failures may differ in details, such as a key, so the texts are not compared.
 pub async fn patiently<T>(
     during: Option<Duration>,
     mut attempt: impl AsyncFnMut() -> Result<T, Failure>,

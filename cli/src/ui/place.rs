@@ -25,7 +25,7 @@ use crate::store::url::{self, StoreUrl};
 pub const MOST_FOLLOWED: usize = 500;
 /// Interval of the searches for new elections, groups and jobs.
 const SEARCH_EVERY: Duration = Duration::from_secs(60);
-/// Maximum number of names on the card of a store. It limits the field `others`.
+/// Maximum number of names in the field `others` of a store's card.
 const MOST_NAMED: usize = 1_000;
 /// Interval of the searches while the page follows no election, group or job of the store.
 const SEARCH_AGAIN: Duration = Duration::from_secs(5);

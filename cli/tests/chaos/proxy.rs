@@ -74,8 +74,8 @@ impl Proxy {
         self.shared.silent.send_replace(silent);
     }
 
-    /// Cuts this number of connections, each after the server has begun to answer. At this moment,
-    /// the request of the connection has taken effect.
+    /// Cuts this number of connections, each after the server has begun to answer a request. By
+    /// then, this request has taken effect.
     pub fn cut_after(&self, answers: usize) {
         self.shared.cuts.fetch_add(answers, Ordering::Relaxed);
     }

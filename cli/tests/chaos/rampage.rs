@@ -57,7 +57,7 @@ pub trait Victims {
     fn showed_enough(&self) -> bool;
 }
 
-/// A run that injects faults of the processes, of the backend, and of the parts of a cluster.
+/// A run that injects faults into the processes, the backend, and the parts of a cluster.
 pub struct Rampage<D> {
     rng: fastrand::Rng,
     start_ns: u64,

@@ -103,8 +103,8 @@ impl Attempts {
         }
     }
 
-    /// Returns whether an attempt may have taken effect, as the value for
-    /// [`FencingError::Stale`](super::FencingError::Stale).
+    /// Returns [`Determinacy::Indeterminate`] if an attempt may have taken effect. Used for the
+    /// field `determinacy` of [`FencingError::Stale`](super::FencingError::Stale).
     pub(super) fn determinacy(&self) -> Determinacy {
         if self.unknown { Determinacy::Indeterminate } else { Determinacy::Determinate }
     }

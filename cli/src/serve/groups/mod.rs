@@ -75,8 +75,8 @@ impl GroupsArgs {
         self.refuse_partitions_of_none().map_err(usage)
     }
 
-    /// If this process has several groups, refuses `--partitions` without GROUP=. The caller has
-    /// checked that each group has partitions.
+    /// If this process has several groups, refuses a `--partitions` without the name of a group
+    /// (GROUP=). The caller has checked that each group has partitions.
     fn refuse_partitions_of_none(&self) -> Result<(), String> {
         match self.groups.len() {
             several if several > 1 && self.partitions.iter().any(|it| it.group.is_none()) => {

@@ -20,8 +20,8 @@ use crate::rampage::Victims;
 /// a member that cannot join, fails the test.
 const EXPECTED: [i32; 4] = [0, 128 + 9, 128 + 15, 69];
 
-/// The test injects a fault into a member only while more than this number of members own a
-/// partition and have no injected fault.
+/// Minimum number of members that own a partition and have no injected fault. The test injects no
+/// fault into a member if fewer such members would remain.
 const LEFT_ALONE: usize = 2;
 
 pub struct Members {

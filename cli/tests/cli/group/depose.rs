@@ -93,8 +93,8 @@ fn the_partitions_of_a_deposed_member_move_after_its_lease() {
         assert!(body.contains(field), "{field} is not in {body}");
     }
     eventually("the coordinator waits for the session, and removes it", || {
-        // Each poll starts a process, and the coordinator waits for the whole validity. So pause
-        // between the polls.
+        // The coordinator waits for the whole validity of 20 s, and each poll starts a process. So
+        // pause between the polls, to start fewer processes.
         pause(200);
         scene.members("w2").is_empty()
     });

@@ -111,8 +111,8 @@ impl Check {
     }
 }
 
-/// Returns how `value` violates `schema`, or `None`. The function supports the part of JSON Schema
-/// that the document uses.
+/// Returns how `value` violates `schema`, or `None` if it conforms to `schema`. The function
+/// supports only the part of JSON Schema that the document uses.
 fn problem(document: &Value, schema: &Value, value: &Value) -> Option<String> {
     if let Some(name) = schema["$ref"].as_str() {
         let schema = document.pointer(name.strip_prefix('#').expect("a local one"));

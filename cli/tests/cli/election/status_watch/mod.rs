@@ -19,8 +19,8 @@ const HELD: &str = r#"{"expired":false,"validity_ms":30000,"format":1,"candidate
     "data":{"address":"10.0.0.7"}}"#;
 const SEALED: &str = r#"{"expired":true,"validity_ms":30000,"format":1,"candidate":"a","nonce":
     "0123456789abcdef0123456789abcdef","heartbeat":5,"ended":"lapsed","sealed_by":"b"}"#;
-/// A record as written by a program that follows Morling's blog post on leader election
-/// (docs/design/protocol.md). The record has only the two fields of the post.
+/// A record that a program writes if it follows Morling's blog post on leader election
+/// (docs/design/protocol.md). The record has only the two fields that the post describes.
 const FOREIGN: &str = r#"{"expired":false,"validity_ms":60000}"#;
 
 /// Returns the status without its age, and the age.

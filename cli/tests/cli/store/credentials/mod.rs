@@ -90,7 +90,7 @@ impl Leader {
         leader
     }
 
-    /// Returns the number of expired session tokens among all that the server has received.
+    /// Returns how many of the session tokens that the server has received are now expired.
     fn ended(&self) -> usize {
         let now = Process::system().now().wall.as_secs();
         let requests = self.server.requests();
