@@ -126,8 +126,8 @@ pub struct LeadershipSpan {
     pub sealed_at: Option<DateTime<Utc>>,
     /// Time of the last write of the object, by the store's clock.
     pub written_at: Option<DateTime<Utc>>,
-    /// The reason why the object is unreadable. If this field is set, the values that the record
-    /// contains are unknown.
+    /// The reason why the object is unreadable. If this field is set, the fields of this span that
+    /// come from the record are `None`, and `heartbeat` is 0.
     pub unreadable: Option<String>,
 }
 

@@ -41,8 +41,8 @@ pub struct Gap {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Totals {
-    /// Time from the first known start of an epoch until now, or until the end of the last lease if
-    /// that end is later.
+    /// Time from the first known start of a leadership until now, or until the latest known end of
+    /// a leadership if that end is later.
     pub time: Duration,
     /// Time without a leader.
     pub vacant: Extent,
@@ -188,8 +188,8 @@ fn between_two(before: &LeadershipSpan, next: &LeadershipSpan, known: bool) -> O
         at_least: length(before.until.latest.unwrap_or(from), next.from.earliest.unwrap_or(until)),
         at_most: length(before.until.earliest.unwrap_or(from), next.from.latest.unwrap_or(until)),
     };
-    // A gap with the estimated length zero still contributes to the bounds of the totals, unless
-    // its own bounds are also zero.
+    // Omit a gap only if its bounds are zero too. A gap whose estimated length is zero can still
+    // contribute to the bounds of the totals.
     if length == Extent::default() {
         return None;
     }

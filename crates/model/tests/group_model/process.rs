@@ -125,7 +125,8 @@ impl Process {
         next
     }
 
-    /// Returns the greatest assignment that this process has ever known.
+    /// Returns the greatest assignment that this process has known, in this session or in a former
+    /// one.
     pub fn greatest(&self) -> Option<Epoch> {
         self.participant.as_ref().and_then(|it| it.greatest()).max(self.remembers)
     }

@@ -117,8 +117,8 @@ pub fn decode(key: &str, body: &[u8]) -> Option<Assignment> {
     Some(AssignmentRecord::decode(epoch_of(key)?, body).ok()?.assignment)
 }
 
-/// Returns the session that an object contains, the end of the session if it has ended, and its
-/// data.
+/// Returns the session that an object contains, the reason of its end (`None` if the session has
+/// not ended), and its data.
 fn session_in(id: SessionId, body: &[u8]) -> Option<(Session, Option<String>, Value)> {
     let body: Value = serde_json::from_slice(body).ok()?;
     let nonce = u128::from_str_radix(body["nonce"].as_str()?, 16).ok()?;

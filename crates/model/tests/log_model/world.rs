@@ -98,8 +98,8 @@ pub enum Trim {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Reader {
     Idle,
-    /// The reader has read this floor. Next it reads an entry. Only used with
-    /// [`Broken::ReadsFloorFirst`].
+    /// The reader has read this floor, the number below which no entry is valid. Next it reads an
+    /// entry. Only used with [`Broken::ReadsFloorFirst`].
     FloorRead(u64),
     HasRead(u64, Header),
 }
@@ -174,7 +174,7 @@ impl World {
         true
     }
 
-    /// Returns the newest entry or claim, even if it is trimmed.
+    /// Returns the newest entry or claim, even if a trim has deleted it.
     pub fn newest(&self) -> Option<(u64, Header)> {
         let mut downwards = self.first.iter().rev();
         downwards.find(|(_, it)| !it.is_fence()).map(|(number, it)| (*number, *it))

@@ -125,7 +125,7 @@ impl Candidate {
         });
     }
 
-    /// Returns the intended duration of this leadership.
+    /// Returns the time at which the application intends to end this leadership.
     fn term(&self) -> Duration {
         let mut state = self.world.state();
         if self.world.plan.steady {

@@ -48,7 +48,8 @@ impl World {
     }
 
     fn draws_stop(&self, state: &mut State, who: Who, probability: f64) -> bool {
-        // A stopped process is not stopped again, so the durations of stops do not add up.
+        // A process that a fault has stopped is not stopped here too, so that the durations of the
+        // stops do not add up.
         state.faults && !state.members[who.0].stopped && state.chance(probability)
     }
 

@@ -321,9 +321,9 @@ impl State {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    /// Counts how the previous epoch ended: by a takeover (S1 in docs/design/protocol.md) or by a
-    /// resignation (S2). The summary requires that at least one takeover and one resignation have
-    /// occurred.
+    /// Counts a takeover (S1 in docs/design/protocol.md) if the previous leader is dead or still
+    /// believes that it leads. Otherwise counts a succession without a wait (S2) if the lease of
+    /// the previous leader had time left. The summary requires that each has occurred.
     fn count_succession(&mut self, epoch: u64) {
         let before = self.book.leads.iter().rev().find(|lead| lead.epoch < epoch);
         let Some(before) = before.cloned() else { return };

@@ -96,7 +96,8 @@ impl Plan {
         self.survivor = None;
     }
 
-    /// Adds an operator that restores the election, and is sometimes killed during the restore.
+    /// Sometimes adds an operator that restores the election. The operator is sometimes killed
+    /// during a restore.
     pub(super) fn add_restores(&mut self) {
         let rng = &mut Rng::with_seed(self.seed ^ 0x4e57_04ed);
         if self.follows_section_4() && !self.steady && rng.f64() < 0.15 {
@@ -116,7 +117,7 @@ impl Plan {
         self.compactors.push(CompactorKnobs { keep: 1, min_age, interval: validity / 8 });
     }
 
-    /// Adds restores, and removes all other faults except outages.
+    /// Adds restores, and removes all faults except restores and outages.
     pub(super) fn restore_all_the_time(&mut self, rng: &mut Rng) {
         self.favour_restores(rng);
         self.every = self.longest_validity() / 2;
@@ -125,7 +126,7 @@ impl Plan {
         self.length = self.every * 120;
     }
 
-    /// Adds all write faults of the testkit, including a write without an ETag.
+    /// Sometimes adds all write faults of the testkit, including a write without an ETag.
     pub(super) fn add_spoiled_writes(&mut self) {
         let rng = &mut Rng::with_seed(self.seed ^ 0x5b01_1ed0);
         if !self.steady && rng.f64() < 0.3 {
@@ -133,8 +134,8 @@ impl Plan {
         }
     }
 
-    /// Adds phases in which some kinds of requests are slow. A slow request takes at most slightly
-    /// more than the request timeout.
+    /// Sometimes adds phases in which some kinds of requests are slow. A slow request takes at most
+    /// slightly more than the request timeout.
     pub(super) fn add_phases(&mut self) {
         let rng = &mut Rng::with_seed(self.seed ^ 0x1a7e_9c1e);
         if rng.bool() {
