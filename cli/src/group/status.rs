@@ -23,8 +23,8 @@ pub struct GroupStatus<'a> {
     epoch: Option<u64>,
     members: Vec<MemberStatus<'a>>,
     pub partitions: Vec<PartitionStatus<'a>>,
-    /// Number of partitions without a live owner. The session of a live owner has not ended and
-    /// has not lapsed. Absent if the sessions were not read.
+    /// Number of partitions without a live owner. An owner counts as live unless its session has
+    /// ended, has lapsed or is missing. Absent if the sessions were not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unattended: Option<usize>,
     /// The epoch above which an unfinished restore continues. The restore prevents assignments

@@ -48,7 +48,8 @@ fn thread(left_out: LeftOut) -> Option<&'static SyncSender<Message>> {
     THREAD.get_or_init(spawn).as_ref()
 }
 
-/// Waits until the thread has written all lines to stderr, at most 2 s.
+/// Waits until the thread has written all lines to stderr, at most 2 s. Does not wait if the queue
+/// of the thread is full.
 pub fn flush() {
     let Some(Some(thread)) = THREAD.get() else { return };
     let (done, is_done) = mpsc::sync_channel(1);

@@ -130,8 +130,8 @@ impl Watcher {
         }
     }
 
-    /// Returns the observation. After a temporary error, logs the error, pauses, and returns
-    /// `None`. The caller must then observe again.
+    /// Returns the observation. After a temporary error, pauses and returns `None`. The caller must
+    /// then observe again. `Throttle` limits how often the errors are logged.
     pub async fn settle<T>(
         &mut self,
         observed: Option<Result<T, Error>>,
