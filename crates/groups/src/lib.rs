@@ -60,9 +60,10 @@
 //!
 //! | step | requests |
 //! | --- | --- |
-//! | each member | a PUT and a GET every third of the validity, a GET every sixth |
+//! | each member | a PUT every third of the validity, a GET every sixth |
 //! | the coordinator, also | a LIST every sixth; a LIST and a GET per session every validity |
 //! | its three deputies, also | a conditional GET every sixth of the validity |
+//! | all other members, also | a conditional GET about every third of the validity |
 //! | the death of a member | 4 requests, then at most 2 for each other member |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
