@@ -77,8 +77,9 @@ impl Reader {
         self
     }
 
-    /// Omits the oldest epochs, up to the first epoch whose last write is at most this duration ago
-    /// by the store's clock, or has no date. The reader always reads the newest epoch.
+    /// Omits each of the oldest epochs if its last write is longer ago than this duration, by the
+    /// store's clock. Stops at the first epoch with a later write or without a date. The reader
+    /// always reads the newest epoch.
     pub fn since(mut self, since: Duration) -> Reader {
         self.since = Some(since);
         self

@@ -188,7 +188,7 @@ fn between_two(before: &LeadershipSpan, next: &LeadershipSpan, known: bool) -> O
         at_least: length(before.until.latest.unwrap_or(from), next.from.earliest.unwrap_or(until)),
         at_most: length(before.until.earliest.unwrap_or(from), next.from.latest.unwrap_or(until)),
     };
-    // Omit a gap only if its bounds are zero too. A gap whose estimated length is zero can still
+    // Omit a gap only if its bounds are zero too. A gap with the estimated length zero can still
     // contribute to the bounds of the totals.
     if length == Extent::default() {
         return None;

@@ -110,8 +110,8 @@ impl Group {
         }
         let held = HashedArc::new(held);
         self.serve_write(world, Wire::Assignment(held.clone()), serving);
-        // The hold is the restore's first assignment. Whatever answer its write gets, the operator
-        // then reads the hold and confirms it. So only the state of the store counts here.
+        // The hold is the restore's first assignment. After any answer to the write of the hold,
+        // the operator reads the hold and confirms it. So only the state of the store counts here.
         if world.store.newest().is_some_and(|it| **it == *held) {
             world.left.restores -= 1;
             let sessions = world.store.sessions.iter();
@@ -134,8 +134,8 @@ impl Group {
 
 impl World {
     /// Returns whether members must detect the deletion if the newest assignment is deleted now (D1
-    /// to D12). Members must detect it if each process knows this assignment, or has not yet begun
-    /// to read sessions or to create an assignment. In addition, no operator may have read an
+    /// to D12). Members must detect it if each process knows this assignment, or has begun neither
+    /// to read sessions nor to create an assignment. In addition, no operator may have read an
     /// assignment, and no late write of an assignment may be pending.
     fn is_settled(&self) -> bool {
         let knows = |it: &Participant| it.known().map(|it| it.epoch) == self.ghost.greatest;

@@ -257,7 +257,8 @@ impl World {
         self.state().rng.f64() < probability
     }
 
-    /// Returns each handle for which `of` returns true and whose process runs, with its partition.
+    /// Returns each handle of a running process, with its partition, if `of` returns true for the
+    /// handle.
     pub fn running(&self, of: impl Fn(&Handle) -> bool) -> Vec<(Handle, Arc<Partition>)> {
         let state = self.state();
         let runs = |handle: &&Handle| {

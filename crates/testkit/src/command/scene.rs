@@ -189,7 +189,8 @@ impl Drop for Candidate {
         let guards: Vec<u32> = standbys(self.id()).collect();
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // A guard ends only after all processes of its command have ended.
+        // `guards` contains the standbys. A standby ends only after its guard and all processes of
+        // the command have ended.
         eventually("the processes of a candidate have ended", || !guards.iter().any(|g| runs(*g)));
         if std::thread::panicking() {
             eprintln!("--- {}\n{}", self.log.display(), self.said());
