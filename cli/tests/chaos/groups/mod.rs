@@ -60,7 +60,7 @@ fn server_of_the_environment() {
 }
 
 /// These workers ignore refusals: they continue to append under a token that a log has refused. The
-/// checker must find this.
+/// checker must report them as faulty.
 #[test]
 fn broken_workers_that_do_not_fence() {
     let mut backend = Backend::server().of_group(MEMBERS);

@@ -1,5 +1,4 @@
-//! Checks the order of the owners of a partition, and the order of the calls on the log of a
-//! partition.
+//! Checks the order of a partition's owners, and the order of the calls on the partition's log.
 
 use std::collections::BTreeMap;
 

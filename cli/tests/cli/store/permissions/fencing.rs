@@ -1,4 +1,5 @@
-//! Tests the permissions of the writers of fenced objects, of periods, and of fenced logs.
+//! Tests the permissions of processes that write fenced objects, fenced logs, or the records of
+//! periods.
 
 use std::sync::Arc;
 
