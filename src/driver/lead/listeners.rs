@@ -1,4 +1,4 @@
-//! The subscribers to the events of a leadership, or of the campaigns of an `Election`.
+//! The subscribers to events: those of one leadership, or those of an `Election`'s campaigns.
 
 use std::sync::OnceLock;
 

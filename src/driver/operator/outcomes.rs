@@ -73,9 +73,9 @@ pub enum Restored {
     Sealed {
         /// The epoch.
         epoch: Epoch,
-        /// Time for which a successor waits after it first sees the seal. This time is the maximum
-        /// of the `wait` argument and of the validities of the leases that this call ended, plus
-        /// the drift.
+        /// Time for which a successor waits after it first sees the seal, including the drift. It
+        /// covers the `wait` argument, the wait of an unfinished restore that this call completed,
+        /// and each lease of a deposed holder that may not have ended.
         wait: Duration,
     },
     /// The epoch was restored before, and no candidate has been elected since.
