@@ -163,7 +163,7 @@ impl S3Server {
         self.shared.faults.arm(fault)
     }
 
-    /// Returns the name of each kind of fault that occurred, with the number of requests that met it.
+    /// Returns the name of each kind of fault that occurred, and how many requests met it.
     pub fn faults_met(&self) -> BTreeMap<String, usize> {
         self.shared.faults.met()
     }
