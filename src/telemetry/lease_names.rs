@@ -10,7 +10,7 @@ pub struct LeaseMetrics {
     pub stem: &'static str,
     /// Noun for the lease in descriptions.
     pub noun: &'static str,
-    /// Name of a gauge that shows the name of the process in a label, and the name of this label.
+    /// Two names: of a gauge, and of its label. The label contains the name of the process.
     pub info: (&'static str, &'static str),
     /// Gauge that is 1 while the process holds a lease.
     pub holds: &'static str,

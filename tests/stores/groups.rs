@@ -97,7 +97,7 @@ async fn regression_compacted_sessions_leave_no_folders_in_a_directory() {
         shared(&a, [4, 0]).await;
     }
     let members = root.path().join("app/group/members");
-    // Earlier versions left one folder for each compacted session.
+    // Create the folders that earlier versions left, one for each compacted session.
     for number in 0..100 {
         std::fs::create_dir(members.join(format!("{number:032x}"))).unwrap();
     }

@@ -26,7 +26,7 @@ fn election(store: &Arc<dyn Store>, prefix: &str, name: &str) -> Election {
     builder.name(name).process(Process::system()).build().expect("the settings are valid")
 }
 
-/// A test for servers that ignore conditions, such as s3rver.
+/// A test for servers such as s3rver, which ignore conditions.
 #[tokio::test]
 #[ignore = "needs a server: scripts/servers/s3rver.sh -- cargo test --test stores the_store_is_refused -- --ignored"]
 async fn the_store_is_refused() {
@@ -44,8 +44,8 @@ async fn the_store_is_refused() {
     );
 }
 
-/// A test of servers on which elections run without special settings, such as ministack, moto and
-/// Ceph.
+/// A test for servers such as ministack, moto and Ceph, on which elections run without special
+/// settings.
 #[tokio::test]
 #[ignore = "needs a server: scripts/servers/ceph.sh -- cargo test --test stores the_store_is_accepted -- --ignored"]
 async fn the_store_is_accepted() {
@@ -67,9 +67,9 @@ async fn the_store_is_accepted() {
     }
 }
 
-/// A test for servers that check the conditions of a single writer, but let several concurrent
-/// writers win, such as s3s-fs. The races of the conformance suite detect this behaviour, but the
-/// store check of elections does not.
+/// A test for servers such as s3s-fs, which check the conditions of a single writer, but let
+/// several concurrent writers win. The races of the conformance suite detect this behaviour, but
+/// the store check of elections does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs a server: scripts/servers/s3s-fs.sh -- cargo test --test stores only_races_show_it -- --ignored"]
 async fn only_races_show_it() {

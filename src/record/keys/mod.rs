@@ -11,8 +11,8 @@ use crate::protocol::layout::Layout;
 const EPOCH: &str = "lock-";
 const MAX_PREFIX_BYTES: usize = 900;
 
-/// The key prefix of an election. This type adds a missing slash at the end of a prefix that is not
-/// empty.
+/// The key prefix of an election. If a prefix is not empty and does not end with a slash, this type
+/// adds the slash.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Keys {
     prefix: Arc<str>,

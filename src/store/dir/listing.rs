@@ -71,7 +71,8 @@ enum Walks {
     UntilQuiet(usize),
 }
 
-/// Maximum number of walks of a folder that keeps changing, for a process without the lock.
+/// Maximum number of times that a process without the lock walks (reads) a folder that keeps
+/// changing.
 const MOST_WALKS: usize = 8;
 
 /// Longest interval in which a file system may give two changes the same modification time.

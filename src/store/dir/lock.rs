@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn a_lock_without_a_release_is_an_error_without_a_write() {
         let (dir, work) = work();
-        // A second root has a separate thread lock, like another process.
+        // A second root has a separate thread lock, so it acts like another process.
         let other = Folder::root(&root_of(&dir)).and_then(|root| work_folder(&root));
         let other = other.expect("the path exists");
         let held = Locked::alone(&other).expect("the lock is free");
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn regression_queued_threads_give_up_with_the_waiting_thread() {
         let (dir, work) = work();
-        // A second root has a separate thread lock, like another process.
+        // A second root has a separate thread lock, so it acts like another process.
         let other = Folder::root(&root_of(&dir)).and_then(|root| work_folder(&root));
         let _held = Locked::alone(&other.expect("the path exists")).expect("the lock is free");
         let thread_lock = work.thread_lock().wait(Mode::Alone, Duration::ZERO).expect(

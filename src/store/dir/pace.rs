@@ -48,7 +48,7 @@ mod tests {
     /// Returns the number of writes that another process completes during a deletion of folders.
     fn writes_during_a_deletion(round: usize) -> usize {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        // Two roots have separate thread locks, like two processes.
+        // Two roots have separate thread locks, so they act like two processes.
         let (deletes, writes) = (root(&dir), root(&dir));
         let keys: Vec<_> = (0..FOLDERS).map(|number| format!("app/ended/{number}/a")).collect();
         for key in &keys {

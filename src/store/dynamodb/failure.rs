@@ -91,8 +91,9 @@ impl Service for DynamoStore {
 }
 
 impl RequestContext<'_, DynamoStore> {
-    /// Returns the output of a call, or its error. The SDK parses an empty body as a success. So a
-    /// success counts only with headers of DynamoDB, because a proxy may have sent the response.
+    /// Returns the output of a call, or its error. The SDK parses an empty body as a success, even
+    /// if a proxy has sent it. So a success counts only if the response has the headers of
+    /// DynamoDB.
     pub(super) fn output<T, E>(
         self,
         output: Result<T, SdkError<E, HttpResponse>>,

@@ -108,8 +108,8 @@ impl DynamoStore {
         }
     }
 
-    /// Creates a store for the table of this name, with settings from the environment and the AWS
-    /// files, such as `AWS_REGION`, `AWS_PROFILE`, `HTTPS_PROXY`, and `AWS_ENDPOINT_URL` or
+    /// Creates a store for the table of this name, with settings from the AWS files and the
+    /// environment, such as `AWS_REGION`, `AWS_PROFILE`, `HTTPS_PROXY`, and `AWS_ENDPOINT_URL` or
     /// `AWS_ENDPOINT_URL_DYNAMODB`. The credentials come from `AWS_ACCESS_KEY_ID` and its
     /// companions, the role of the container or instance, `credential_process`, or single sign-on.
     /// `AWS_CA_BUNDLE`, or `ca_bundle` in the profile, names root certificates that replace the

@@ -74,8 +74,8 @@ impl S3Store {
             .customize()
             .interceptor(seen.clone());
         let output = call.send().await.map_err(|error| match answered(&error) {
-            // A server that does not support this request, such as moto, sends a response with a
-            // root element that the SDK does not expect.
+            // Servers such as moto do not support this request, and send a response with a root
+            // element that the SDK does not expect.
             Some((200, None)) => StoreError::new(
                 StoreErrorKind::Unsupported,
                 Determinacy::Determinate,

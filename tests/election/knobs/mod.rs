@@ -43,10 +43,10 @@ impl Layer for Named {
     }
 }
 
-/// A candidate with a unique name may seal an epoch with its own name only in its first campaign.
-/// The two store values name the same objects differently, so the process treats each campaign as
-/// the first campaign of a separate election. The second campaign must not seal the epoch that the
-/// same process leads.
+/// A candidate that declares its name unique may seal an epoch whose holder has this name, but only
+/// in its first campaign. The two store values name the same objects differently, so the process
+/// treats each campaign as the first campaign of a separate election. The second campaign must not
+/// seal the epoch that the same process leads.
 #[tokio::test(start_paused = true)]
 async fn a_unique_name_does_not_seal_an_epoch_of_the_same_process() {
     for layout in [Layout::EpochFiles, Layout::SingleObject] {

@@ -8,7 +8,7 @@ use std::path::Path;
 fn replay(target: &str, check: fn(&[u8])) {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
     if !fuzz.exists() {
-        // The published package does not contain the corpus.
+        // The published package does not contain the corpus, so this test has no inputs.
         return;
     }
     let mut inputs = 0;

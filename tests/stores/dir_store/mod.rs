@@ -220,7 +220,8 @@ async fn an_incomplete_file_of_a_killed_process_is_ignored_and_removed() {
 async fn regression_deletions_do_not_fail_writers_in_their_folder() {
     let (dir, store) = store();
     let rounds = |writer: usize| {
-        // Each store value has a separate thread lock, like the store of another process.
+        // Each store value has a separate thread lock, so it acts like the store of another
+        // process.
         let store = DirStore::open(dir.path()).expect("opened");
         tokio::spawn(async move {
             for round in 0..25 {
@@ -242,8 +243,8 @@ async fn regression_deletions_do_not_fail_writers_in_their_folder() {
     assert_eq!(keys_of(&store, "").await, [""; 0]);
 }
 
-/// Each store value has a separate thread lock, like the store of another process. Each store value
-/// tries to create the lock file of the new directory.
+/// Each store value has a separate thread lock, so it acts like the store of another process. All
+/// store values try to create the lock file of the new directory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_the_first_writers_wins() {
     for round in 0..40 {

@@ -1,5 +1,5 @@
-//! Tests stores with settings from the environment, such as a custom endpoint, each in a separate
-//! process.
+//! Tests stores with settings from the environment, such as a custom endpoint. Each of these stores
+//! runs in a separate process.
 
 use std::process::{Command, Output};
 
@@ -64,8 +64,8 @@ printf '{{"Version":1,"AccessKeyId":"{ACCESS_KEY}","SecretAccessKey":"{SECRET_KE
     assert_eq!(calls.lines().count(), 2, "{output:?}");
 }
 
-/// Pairs of a custom endpoint, as in the environment variable, and the URL of the requests to this
-/// endpoint.
+/// Each pair contains a custom endpoint, as the environment variable names it, and the URL to which
+/// the store sends its requests.
 const FORMS: [(&str, &str); 6] = [
     ("http://h.example", "http://h.example/"),
     ("http://h.example:8000/", "http://h.example:8000/"),

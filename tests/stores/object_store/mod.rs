@@ -14,7 +14,7 @@ use tenure_testkit::conformance::{self, Capabilities};
 mod clients;
 mod wrapped;
 
-/// Returns the capabilities, for the conformance suite, of stores that do not distinguish a missing
+/// Returns capabilities that tell the conformance suite that a store does not distinguish a missing
 /// object from another version. The in-memory store of object_store, Cloud Storage and Azure answer
 /// "precondition failed" in both cases.
 fn missing_is_refused() -> Capabilities {

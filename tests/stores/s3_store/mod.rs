@@ -142,7 +142,7 @@ async fn foreign_keys_in_a_listing_are_unchanged() {
     assert_eq!(listed, keys);
     let page = store.list("app/", "app/a b", 1_000).await.unwrap();
     assert!(page.entries.iter().all(|entry| entry.key.as_str() > "app/a b"));
-    // Reads also accept these keys.
+    // Each of the listed keys can be read, too.
     for key in keys.into_iter().filter(|key| !key.ends_with('/')) {
         assert_eq!(found(store.get(key, None, MAX).await).body, body(""), "{key}");
     }

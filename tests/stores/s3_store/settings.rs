@@ -37,8 +37,8 @@ async fn versions_are_on_or_suspended() {
     }
 }
 
-/// A third-party server may answer the request for a setting with another kind of document. A retry
-/// would not help, so the error is not transient.
+/// If the store requests a setting of a bucket, a third-party server may send a document that
+/// describes no setting. A retry would not help, so the error is not transient.
 #[tokio::test]
 async fn an_answer_of_another_kind_is_unsupported() {
     let server = S3Server::start().await;

@@ -284,7 +284,7 @@ fn regression_an_object_is_hidden_until_its_sync_ends() {
     let scene = Scene::new();
     let (reached, at_sync) = channel();
     let (go_on, told) = channel::<()>();
-    // A second root has a separate thread lock, like another process.
+    // A second root has a separate thread lock, so it acts like another process.
     let root = Root::new(scene.root.path.clone(), Access::Owner);
     let writer = std::thread::spawn(move || {
         let dir = tempfile::tempdir().expect("a temporary directory");

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Asserts that with the fault every kind of call fails with an error of the kind `kind`, and has
-/// no effect.
+/// Asserts that the fault makes every kind of call fail without an effect, with an error of the
+/// kind `kind`.
 async fn every_call_fails(fault: ServerFault, kind: StoreErrorKind, words: &[&str]) {
     let (server, store) = start().await;
     server.put_raw(KEY, "one");
