@@ -120,10 +120,15 @@ fn summary(history: &History, is_job: bool) -> Vec<String> {
     let mut lines = vec![line("led", &extent(totals.led))];
     if !is_job {
         let known = totals.time.saturating_sub(totals.unknown.about);
-        let share = totals.vacant_share().map_or(String::new(), |share| {
-            format!(", {:.1} % of {}", share * 100.0, seconds(known))
-        });
-        lines.push(line(LeaseState::Vacant.word(), &(extent(totals.vacant) + &share)));
+        let share =
+            |vacant: Duration| format!("{:.1}", vacant.div_duration_f64(known).min(1.0) * 100.0);
+        let [least, most] = [totals.vacant.at_least, totals.vacant.at_most].map(share);
+        let share = if least == most { least } else { format!("{least} to {most}") };
+        let vacant = match known {
+            Duration::ZERO => extent(totals.vacant),
+            _ => format!("{}, {share} % of {}", extent(totals.vacant), seconds(known)),
+        };
+        lines.push(line(LeaseState::Vacant.word(), &vacant));
         if let Some(gap) = totals.longest_gap {
             let longest = format!("{}, after epoch {}", extent(gap.length), gap.after);
             lines.push(line("longest", &longest));
@@ -160,14 +165,15 @@ pub fn holes(holes: &[RangeInclusive<Epoch>], kind: &str, why: &str) -> String {
     }
 }
 
-/// Formats a total duration. Its bounds are shown only if they differ by less than the total.
-fn extent(Extent { about, at_least, at_most, .. }: Extent) -> String {
+/// Formats a duration and its bounds. Omits the lower bound if the bounds differ by as much as the
+/// duration.
+pub fn extent(Extent { about, at_least, at_most, .. }: Extent) -> String {
     let total = seconds(about);
     match at_most.saturating_sub(at_least) {
         Duration::ZERO => total,
         within if within < about => {
             format!("~{total} (at least {}, at most {})", down(at_least), up(at_most))
         }
-        _ => format!("~{total}"),
+        _ => format!("~{total} (at most {})", up(at_most)),
     }
 }

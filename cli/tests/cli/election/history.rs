@@ -90,7 +90,7 @@ fn the_table_shows_leaders_and_gaps() {
         "\nvacant     ~",
         "\nlongest    ",
         ", after epoch 95\n",
-        "\nunknown    ~20s: epochs are missing or unreadable\n",
+        "\nunknown    ~20s (at most 21s): epochs are missing or unreadable\n",
         "\nmissing    epochs 1 to 90: compacted, or skipped by a restore\n",
         "\nrequests   7",
     ] {
@@ -127,6 +127,29 @@ fn regression_the_table_has_whole_seconds() {
     assert!(!out.contains("ms"), "{out}");
     let told = bench.run("history", &["--json"]).json_lines();
     assert_eq!((&told[0]["led_ms"], &told[1]["led_ms"]), (&json!(8_436), &json!(300)));
+}
+
+/// Before the fix, the summary had `longest ~5s`, although the time without a leader may have been
+/// 36 s, and it had the best estimate of the share as if it were exact.
+#[test]
+fn regression_the_summary_bounds_the_time_without_a_leader() {
+    let bench = Bench::new();
+    let start = Process::system().now().time_of_day().timestamp() - 200;
+    let start = DateTime::from_timestamp(start, 0).expect("a time");
+    seal((&bench, start), 1, "ben", [0, 55, 87], ("lapsed", "cleo"));
+    let body = json!({
+        "expired": false, "validity_ms": 3_600_000, "format": 1, "candidate": "cleo",
+        "nonce": "0123456789abcdef0123456789abcdef", "heartbeat": 9,
+        "elected_at": written(start, 90), "renewed_at": written(start, 100),
+    });
+    write(&bench, 2, written(start, 100), &body.to_string());
+    let out = bench.run("history", &[]).out;
+    assert!(out.contains("\nlongest    ~5s (at most 36s), after epoch 1\n"), "{out}");
+    let (_, share) = out.split_once("\nvacant     ~5s (at most 36s), ").expect("the bounds");
+    let share: Vec<_> = share.split(' ').take(5).collect();
+    let bounds = [share[0], share[2]].map(|bound| bound.parse::<f64>().expect("a percentage"));
+    assert!(bounds[0] <= 1.0 && bounds[0] < bounds[1] && bounds[1] <= 18.0, "{out}");
+    assert_eq!((share[1], share[3], share[4]), ("to", "%", "of"));
 }
 
 #[test]
