@@ -81,7 +81,7 @@ pub async fn depose(args: GroupDeposeArgs) -> Result<u8, Failure> {
 }
 
 /// Returns the prefix of a session. A session is an election with its own prefix.
-fn session_prefix(prefix: &str, session: &str) -> String {
+pub fn session_prefix(prefix: &str, session: &str) -> String {
     match prefix.strip_suffix('/').unwrap_or(prefix) {
         "" => format!("members/{session}"),
         prefix => format!("{prefix}/members/{session}"),

@@ -60,6 +60,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tenure::{Epoch, EpochEnd, Layout};
 
 pub use read::Reader;
+use totals::length;
 pub use totals::{Extent, Gap, Totals};
 
 /// The history of an election, as its epoch objects show it.
@@ -153,6 +154,18 @@ impl TimeEstimate {
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.exact
+    }
+
+    /// Returns the time from this moment until a write. `written` is the store's date of the write.
+    /// Returns `None` if no best estimate of this moment exists.
+    #[must_use]
+    pub fn until_write(&self, written: DateTime<Utc>) -> Option<Extent> {
+        let at = self.at?;
+        Some(Extent {
+            about: length(at, written),
+            at_least: length(self.latest.unwrap_or(at), written),
+            at_most: length(self.earliest.unwrap_or(at), Dated::by_a_store(written).latest()),
+        })
     }
 
     /// Creates an exact estimate from the date of a write. This is the store's date or, if the

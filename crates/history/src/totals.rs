@@ -203,6 +203,6 @@ fn lease_end(span: &LeadershipSpan) -> Option<DateTime<Utc>> {
     span.until.earliest?.checked_add_signed(validity)
 }
 
-fn length(from: DateTime<Utc>, until: DateTime<Utc>) -> Duration {
+pub(crate) fn length(from: DateTime<Utc>, until: DateTime<Utc>) -> Duration {
     (until - from).to_std().unwrap_or_default()
 }

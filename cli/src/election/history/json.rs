@@ -60,7 +60,7 @@ struct Bounds {
 }
 
 #[derive(Debug, Serialize)]
-struct Lengths {
+pub struct Lengths {
     about_ms: u64,
     at_least_ms: u64,
     at_most_ms: u64,
@@ -153,7 +153,7 @@ impl Bounds {
 }
 
 impl Lengths {
-    fn of(extent: Extent) -> Lengths {
+    pub fn of(extent: Extent) -> Lengths {
         Lengths {
             about_ms: millis(extent.about),
             at_least_ms: millis(extent.at_least),

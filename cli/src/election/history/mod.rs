@@ -8,9 +8,9 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use self::json::{pairs, time};
+pub use self::json::{Lengths, pairs, time};
 pub use self::picture::seconds;
-pub use self::table::holes;
+pub use self::table::{extent, holes};
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use tenure::{Epoch, EpochEnd};
 use tenure_groups::{GroupSnapshot, Marks, MemberSnapshot, PartitionNumber, PartitionSnapshot};
+use tenure_history::{Extent, TimeEstimate};
 
 /// An assignment, and its changes since the previous assignment.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub struct AssignmentChange {
     pub coordinator: Option<String>,
     /// True if the previous assignment had another coordinator.
     pub coordinator_changed: bool,
+    /// True if the assignment with the previous number was read.
+    follows: bool,
     /// True if the assignment is the first readable one, but not the first of the group. Its
     /// changes are unknown, and the history shows its state.
     pub is_first_known: bool,
@@ -53,6 +56,17 @@ pub struct DepartedMember {
     /// How the member's session ended. `None` if the session's record contains no end, or if a
     /// compaction has deleted the record.
     pub ended: Option<EpochEnd>,
+    /// End of the member's lease, if the session lapsed.
+    pub lapse: Option<TimeEstimate>,
+}
+
+/// The time without a live owner before a change of a partition.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnerGap {
+    /// Start, by the best estimate.
+    pub from: DateTime<Utc>,
+    /// Time until the assignment with the change was created.
+    pub length: Extent,
 }
 
 #[derive(Debug)]
@@ -63,6 +77,8 @@ pub struct PartitionChange {
     pub events: Vec<PartitionEvent>,
     pub from: Option<Person>,
     pub to: Option<Person>,
+    /// `None` unless the lease of `from` lapsed.
+    pub gap: Option<OwnerGap>,
     /// The token of the newest grant of the partition.
     pub token: Option<Epoch>,
     /// The member that gets the partition after its owner has released it.
@@ -114,6 +130,7 @@ impl AssignmentChange {
             author: Author::Unknown,
             coordinator: None,
             coordinator_changed: false,
+            follows: false,
             is_first_known: false,
             joined: Vec::new(),
             left: Vec::new(),
@@ -135,7 +152,8 @@ impl AssignmentChange {
         // If the previous assignment is missing, `now` combines the changes of several assignments,
         // and their author is unknown.
         let last = before.and_then(|before| before.epoch).map_or(0, Epoch::get);
-        let author = match (&coordinator, last + 1 == epoch.get()) {
+        let follows = last + 1 == epoch.get();
+        let author = match (&coordinator, follows) {
             (_, true) if partitions.iter().any(|it| it.is_an_operators(before)) => Author::Operator,
             // Both the coordinator and operators can end reservations, so the author is unknown.
             (_, true) if partitions.iter().any(|it| it.has(PartitionEvent::Unreserved)) => {
@@ -146,6 +164,7 @@ impl AssignmentChange {
         };
         AssignmentChange {
             author,
+            follows,
             coordinator_changed: !is_first_known
                 && before.and_then(self::coordinator) != coordinator,
             coordinator: coordinator.map(|it| it.name),
@@ -154,19 +173,36 @@ impl AssignmentChange {
                 .map(person)
                 .collect(),
             left: missing_in(before, Some(now))
-                .map(|member| DepartedMember { member: member.clone(), ended: None })
+                .map(|member| DepartedMember { member: member.clone(), ended: None, lapse: None })
                 .collect(),
             partitions,
             ..AssignmentChange::blank(epoch, created)
         }
     }
 
-    /// Keeps only the changes of the partition with this name. Drops all changes of members.
+    /// Keeps only the changes of the partition with this name. Drops all changes of members, except
+    /// the end of the partition's owner.
     pub fn keep_only(&mut self, name: &str) {
         self.partitions.retain(|it| it.name == name);
         self.joined.clear();
-        self.left.clear();
+        let owners: Vec<_> = self.partitions.iter().filter_map(|it| it.from.as_ref()).collect();
+        self.left.retain(|it| owners.iter().any(|owner| owner.session == it.member.session));
         self.coordinator_changed = false;
+    }
+
+    /// Computes the gap of each partition whose owner lapsed. If assignments are missing before
+    /// this one, another member may have owned the partition meanwhile, so the gap is unknown.
+    pub fn find_gaps(&mut self) {
+        let Some(created) = self.created.filter(|_| self.follows) else { return };
+        for it in &mut self.partitions {
+            let is_owner = |left: &&DepartedMember| {
+                it.from.as_ref().is_some_and(|from| from.session == left.member.session)
+            };
+            let lapse = self.left.iter().find(is_owner).and_then(|left| left.lapse);
+            it.gap = lapse.and_then(|lapse| {
+                Some(OwnerGap { from: lapse.at?, length: lapse.until_write(created)? })
+            });
+        }
     }
 }
 
@@ -230,6 +266,7 @@ fn partitions(
             marks: newest.marks.clone(),
             from,
             to,
+            gap: None,
             target,
             reserved_for: is.and_then(|it| it.reserved_for.clone()),
         };

@@ -7,7 +7,7 @@ use tenure::EpochEnd;
 use super::change::{AssignmentChange, Author, DepartedMember};
 use super::change::{PartitionChange, PartitionEvent, Person};
 use super::read::GroupHistory;
-use crate::election::history::{pairs, time};
+use crate::election::history::{Lengths, pairs, time};
 use crate::group::status::GroupStatus;
 
 #[derive(Debug, Serialize)]
@@ -48,6 +48,9 @@ struct PartitionLine<'a> {
     from_session: Option<&'a str>,
     to: Option<&'a str>,
     to_session: Option<&'a str>,
+    /// Time without a live owner before this change, if the lease of `from` lapsed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gap: Option<GapLine>,
     token: Option<u64>,
     target: Option<&'a str>,
     target_session: Option<&'a str>,
@@ -56,6 +59,13 @@ struct PartitionLine<'a> {
     paused: bool,
     retiring: bool,
     reserved_for: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+struct GapLine {
+    from: String,
+    #[serde(flatten)]
+    length: Lengths,
 }
 
 #[derive(Debug, Serialize)]
@@ -97,7 +107,7 @@ impl<'a> AssignmentLine<'a> {
 }
 
 impl<'a> DepartedLine<'a> {
-    fn of(DepartedMember { member, ended }: &'a DepartedMember) -> DepartedLine<'a> {
+    fn of(DepartedMember { member, ended, .. }: &'a DepartedMember) -> DepartedLine<'a> {
         DepartedLine { name: &member.name, session: &member.session, ended: *ended }
     }
 }
@@ -114,6 +124,9 @@ impl<'a> PartitionLine<'a> {
             from_session: session(&it.from),
             to: name(&it.to),
             to_session: session(&it.to),
+            gap: it
+                .gap
+                .map(|gap| GapLine { from: time(gap.from), length: Lengths::of(gap.length) }),
             token: it.token.map(|token| token.get()),
             target: name(&it.target),
             target_session: session(&it.target),

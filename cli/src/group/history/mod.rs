@@ -9,8 +9,6 @@ mod table;
 
 use std::sync::Arc;
 
-use tenure_groups::Group;
-
 use super::GroupHistoryArgs;
 use crate::election::history::{refuse_both_on_stdout, refuse_unreadable, show};
 use crate::exit::{self, Failure};
@@ -38,7 +36,7 @@ pub async fn history(args: GroupHistoryArgs) -> Result<u8, Failure> {
         let why = format!("no assignment that was read has a partition {}", plain(name));
         return Err(Failure::new(exit::REFUSED, why));
     }
-    if let Err(error) = history.read_sessions(&Group::builder(store, prefix).build()?).await {
+    if let Err(error) = history.read_sessions(store, &prefix).await {
         complain(&format!("{error}; the states of the sessions are unknown"));
     }
     let title = match &args.partition {

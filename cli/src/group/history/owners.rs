@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use tenure::Epoch;
 use tenure_groups::PartitionNumber;
+use tenure_history::Extent;
 
 use super::change::{PartitionEvent, Person};
 use super::read::GroupHistory;
@@ -19,6 +20,8 @@ pub struct OwnerSpan {
     pub or_before: bool,
     /// `None` if the span has not ended.
     pub until: Option<DateTime<Utc>>,
+    /// Time without a live owner after `until`. `None` unless the owner's lease lapsed.
+    pub gap: Option<Extent>,
 }
 
 /// The name of a partition, and the spans of its owners.
@@ -49,12 +52,14 @@ pub fn of(history: &GroupHistory) -> BTreeMap<PartitionNumber, Owners> {
                 continue;
             }
             if let Some(last) = spans.last_mut() {
-                last.until = Some(at);
+                last.until = Some(it.gap.map_or(at, |gap| gap.from.clamp(last.from, at)));
+                last.gap = it.gap.map(|gap| gap.length);
             }
             if !it.has(PartitionEvent::Removed) {
                 let or_before = it.has(PartitionEvent::Stood);
-                let owner = it.to.clone();
-                spans.push(OwnerSpan { owner, token: it.token, from: at, or_before, until: None });
+                let (owner, token) = (it.to.clone(), it.token);
+                let (until, gap) = (None, None);
+                spans.push(OwnerSpan { owner, token, from: at, or_before, until, gap });
             }
         }
     }

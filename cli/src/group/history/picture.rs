@@ -56,7 +56,7 @@ fn interval(
     origin: DateTime<Utc>,
     now: DateTime<Utc>,
 ) -> Option<Interval> {
-    let OwnerSpan { owner, token, from, or_before, until } = span;
+    let OwnerSpan { owner, token, from, or_before, until, .. } = span;
     let owner = &owner.as_ref()?.name;
     let (end, mark, still) = match until {
         Some(until) => (*until, Mark::Moved, ""),

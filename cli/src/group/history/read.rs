@@ -8,11 +8,13 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::stream::{self, StreamExt as _};
 use tenure::internals::wall_clock;
-use tenure::{Epoch, Error, Store};
+use tenure::{Epoch, EpochEnd, Error, Layout, Store};
 use tenure_groups::history::Assignments;
 use tenure_groups::{Group, GroupSnapshot, SessionState};
+use tenure_history::{LeadershipSpan, Reader};
 
 use super::change::AssignmentChange;
+use crate::group::depose::session_prefix;
 
 /// Maximum number of concurrent GETs. Each reads an assignment of up to 4 MiB.
 const AT_ONCE: usize = 8;
@@ -58,21 +60,30 @@ impl GroupHistory {
 
     /// Reads the sessions of the members of the newest assignment, and of the members that have
     /// left. Records how each session ended. Sends one GET for each of these members.
-    pub async fn read_sessions(&mut self, group: &Group) -> Result<(), Error> {
-        let Some(mut all) = self.newest.clone() else { return Ok(()) };
-        let count = all.members.len();
+    pub async fn read_sessions(
+        &mut self,
+        store: Arc<dyn Store>,
+        prefix: &str,
+    ) -> Result<(), Error> {
+        let Some(newest) = &self.newest else { return Ok(()) };
+        let group = Group::builder(Arc::clone(&store), prefix).build()?;
+        self.requests += newest.members.len() as u64;
+        self.sessions = Some(group.session_states(newest).await?);
         let left = self.changes.iter().flat_map(|change| &change.left);
-        all.members.extend(left.map(|it| it.member.clone()));
-        self.requests += all.members.len() as u64;
-        let mut states = group.session_states(&all).await?;
-        let ends = states.split_off(count);
-        self.sessions = Some(states);
+        let reads: Vec<_> = left
+            .map(|it| session(Arc::clone(&store), session_prefix(prefix, &it.member.session)))
+            .collect();
+        self.requests += reads.len() as u64;
+        let spans: Vec<_> = stream::iter(reads).buffered(AT_ONCE).collect().await;
         let left = self.changes.iter_mut().flat_map(|change| &mut change.left);
-        for (member, state) in left.zip(ends) {
-            if let SessionState::Ended(end) = state {
-                member.ended = Some(end);
-            }
+        for (member, span) in left.zip(spans) {
+            let Some(span) = span else { continue };
+            member.lapse = (span.end == Some(EpochEnd::Lapsed)).then_some(span.until);
+            // A member can own partitions from its second write on.
+            let given_up = span.end == Some(EpochEnd::GivenUp);
+            member.ended = if given_up { Some(EpochEnd::Lapsed) } else { span.end };
         }
+        self.changes.iter_mut().for_each(AssignmentChange::find_gaps);
         Ok(())
     }
 }
@@ -138,6 +149,12 @@ pub async fn read(
         now,
         requests,
     })
+}
+
+/// Reads a session as an election. Returns `None` if the session cannot be read.
+async fn session(store: Arc<dyn Store>, prefix: String) -> Option<LeadershipSpan> {
+    let reader = Reader::new(store, &prefix).ok()?.layout(Layout::SingleObject);
+    reader.read().await.ok()?.spans.pop()
 }
 
 fn back(from: DateTime<Utc>, age: Duration) -> Option<DateTime<Utc>> {

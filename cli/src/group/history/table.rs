@@ -11,7 +11,7 @@ use super::change::{AssignmentChange, Author, DepartedMember};
 use super::change::{PartitionChange, PartitionEvent, Person};
 use super::owners::{self, OwnerSpan};
 use super::read::GroupHistory;
-use crate::election::history::{holes, seconds};
+use crate::election::history::{extent, holes, seconds};
 use crate::election::status::line;
 use crate::group::change::{named, sentence};
 use crate::group::status::{GroupStatus, short};
@@ -22,7 +22,8 @@ use crate::output::print::{ATTENTION, FAINT, GOOD, NAME, plain, styled};
 /// Indentation of the lines about the changes of an assignment, in columns.
 const INDENT: usize = 4;
 /// Symbols of the tables, with their meanings.
-const SYMBOLS: [(char, &str); 2] = [('?', "or before"), SHORTENED];
+const SYMBOLS: [(char, &str); 3] =
+    [('~', "an estimate; --json prints its bounds"), ('?', "or before"), SHORTENED];
 /// The possible reasons why an assignment is missing. The store does not show the actual reason.
 const GONE: &str = "compacted, deleted, or skipped by a restore";
 
@@ -55,12 +56,13 @@ fn owners_table(history: &GroupHistory) -> String {
     let status = history.newest.as_ref();
     let status = status.map(|it| GroupStatus::with_sessions(it, history.sessions.as_deref()));
     let has_ended = status.is_some_and(|status| status.unattended == Some(1));
-    let row = |span: &OwnerSpan| {
+    let owner_row = |span: &OwnerSpan| {
         let length = (span.until.unwrap_or(history.now) - span.from).to_std().unwrap_or_default();
         if span.owner.is_none() && length < Duration::from_millis(500) {
             return None;
         }
         let mark = if span.or_before { "?" } else { "" };
+        let about = if span.gap.is_some() { "~" } else { "" };
         let token = span.token.filter(|_| span.owner.is_some());
         let name = owner(span.owner.as_ref().map(|it| &*it.name));
         let is_dead = has_ended && span.until.is_none() && span.owner.is_some();
@@ -68,10 +70,20 @@ fn owners_table(history: &GroupHistory) -> String {
             if is_dead { name + " (session ended)" } else { name },
             token.map_or("-".to_owned(), |token| token.to_string()),
             styled(FAINT, format_args!("{mark}{}", span.from.format("%F %T"))),
-            seconds(length),
+            format!("{about}{}", seconds(length)),
         ])
     };
-    let rows: Vec<_> = all.values().flat_map(|(_, spans)| spans).filter_map(row).collect();
+    let gap_row = |span: &OwnerSpan| {
+        let (from, length) = span.until.zip(span.gap)?;
+        Some([
+            styled(ATTENTION, "(no live owner)"),
+            "-".to_owned(),
+            styled(FAINT, format_args!("~{}", from.format("%F %T"))),
+            extent(length),
+        ])
+    };
+    let spans = all.values().flat_map(|(_, spans)| spans);
+    let rows: Vec<_> = spans.flat_map(|span| [owner_row(span), gap_row(span)]).flatten().collect();
     table(["owner", "token", "from (UTC)", "for"], &rows, &[0])
 }
 
@@ -97,7 +109,7 @@ fn sentences(change: &AssignmentChange) -> Vec<String> {
     let joined: Vec<&str> = change.joined.iter().map(|it| &*it.name).collect();
     lines.extend(members(&joined, "joined"));
     let mut left: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for DepartedMember { member, ended } in &change.left {
+    for DepartedMember { member, ended, .. } in &change.left {
         let end = match ended {
             None | Some(EpochEnd::Unknown) => "left".to_owned(),
             Some(EpochEnd::DeposedDead) => "deposed as dead".to_owned(),
@@ -149,6 +161,8 @@ fn done(event: PartitionEvent, it: &PartitionChange) -> String {
         PartitionEvent::Moved | PartitionEvent::Revoked => [&it.to, &it.target].map(of_same_name),
         _ => [&it.to, &it.target].map(name),
     };
+    let gap = it.gap.map(|gap| format!(" after {} without a live owner", extent(gap.length)));
+    let gap = gap.unwrap_or_default();
     match event {
         PartitionEvent::Stood if it.to.is_none() => styled(ATTENTION, "without an owner"),
         PartitionEvent::Stood => format!("owned by {to}"),
@@ -157,8 +171,8 @@ fn done(event: PartitionEvent, it: &PartitionChange) -> String {
         // If both owners are equal, a missing assignment moved the partition to another owner, and
         // a later one moved it back.
         PartitionEvent::Moved if it.from == it.to => format!("granted to {from} again"),
-        PartitionEvent::Moved => format!("moved from {from} to {to}"),
-        PartitionEvent::Released => format!("no longer owned by {from}"),
+        PartitionEvent::Moved => format!("moved from {from} to {to}{gap}"),
+        PartitionEvent::Released => format!("no longer owned by {from}{gap}"),
         PartitionEvent::Reserved => {
             format!("reserved for {}", it.reserved_for.as_deref().map_or("-".to_owned(), plain))
         }
