@@ -19,6 +19,9 @@ pub struct EpochLine<'a> {
     candidate: Option<&'a str>,
     end: String,
     lapsed: bool,
+    /// False if the host made no attempt to run the CMD of a job. Absent in all other cases.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempted: Option<bool>,
     sealed_by: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     forced_by: Option<&'a str>,
@@ -96,13 +99,14 @@ pub struct EpochsSummary {
 }
 
 impl<'a> EpochLine<'a> {
-    pub fn of(span: &'a LeadershipSpan, history: &History) -> EpochLine<'a> {
+    pub fn of(span: &'a LeadershipSpan, history: &History, without_attempt: bool) -> EpochLine<'a> {
         EpochLine {
             kind: "epoch",
             epoch: span.epoch.get(),
             candidate: span.candidate.as_deref(),
             end: end_word(span),
             lapsed: span.lapsed,
+            attempted: without_attempt.then_some(false),
             sealed_by: span.sealed_by.as_deref(),
             forced_by: span.forced_by.as_deref(),
             reason: span.reason.as_deref(),

@@ -89,14 +89,17 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
     let record = record.as_ref().ok().and_then(Option::as_ref);
     let rows = record.map(|record| record.rows(periods::is_running(record, &history)));
     let rows = rows.unwrap_or_default();
-    let epochs = history.spans.iter().map(|span| json::EpochLine::of(span, &history));
+    let without = record.map(|record| periods::without_attempt(record, &history));
+    let without = without.unwrap_or_else(|| vec![false; history.spans.len()]);
+    let epochs = history.spans.iter().zip(&without);
+    let epochs = epochs.map(|(span, without)| json::EpochLine::of(span, &history, *without));
     let epochs = epochs.map(|line| HistoryLine::Epoch(Box::new(line)));
     let shown = show(
         (args.json, args.svg.as_deref()),
         || picture::of(&history, &format!("Leaders of {}", args.store.store), record.is_some()),
         || {
             let periods = record.map(|record| periods::of(record, &rows, history.now) + "\n\n");
-            periods.unwrap_or_default() + &table::of(&history, record.is_some())
+            periods.unwrap_or_default() + &table::of(&history, &without, record.is_some())
         },
         epochs.chain(rows.iter().map(|row| HistoryLine::Period(periods::PeriodLine::of(row)))),
         &json::EpochsSummary::of(&history),

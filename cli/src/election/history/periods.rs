@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use tenure_history::History;
+use tenure_history::{History, LeadershipSpan};
 
 use super::picture::seconds;
 use crate::cron::{EarlierAttempt, PeriodRecord, PeriodRow, shown, state_of};
@@ -48,6 +48,46 @@ impl<'a> PeriodLine<'a> {
 pub fn is_running(record: &PeriodRecord, history: &History) -> bool {
     let newest = history.spans.last().filter(|span| span.is_held() && !span.lapsed);
     newest.is_some_and(|span| span.epoch.get() == record.epoch)
+}
+
+/// Returns for each epoch whether the record shows that its host made no attempt. All epochs after
+/// the newest attempt had none. If the record has all attempts of a period, it also shows which
+/// epochs had none since the last attempt of the previous period.
+pub fn without_attempt(record: &PeriodRecord, history: &History) -> Vec<bool> {
+    let spans = &history.spans;
+    let mut without = vec![false; spans.len()];
+    let mut before = None;
+    for period in &record.periods() {
+        let last = match period.start == record.period_start {
+            true => spans.iter().position(|span| span.epoch.get() == record.epoch),
+            false => epoch_of(&period.candidate, period.started_at, spans),
+        };
+        let earlier = period.earlier_attempts.iter();
+        let earlier = earlier.map(|it| epoch_of(&it.candidate, it.started_at, spans));
+        let places = [before].into_iter().chain(earlier).chain([last]).collect::<Option<Vec<_>>>();
+        let is_complete = period.earlier_attempts.len() + 1 == period.attempts as usize;
+        if let Some(places) = places.filter(|it| is_complete && it.is_sorted_by(|a, b| a < b)) {
+            places.windows(2).for_each(|two| without[two[0] + 1..two[1]].fill(true));
+        }
+        before = last;
+    }
+    for place in before.map_or(spans.len(), |last| last + 1)..spans.len() {
+        without[place] = spans[place].end.is_some();
+    }
+    without
+}
+
+/// Returns the place of the epoch in which an attempt began: the newest epoch of the same host that
+/// began before the attempt. Both times come from the host's clock.
+fn epoch_of(host: &str, started: DateTime<Utc>, spans: &[LeadershipSpan]) -> Option<usize> {
+    let ms = |at: DateTime<Utc>| at.timestamp_millis();
+    let started = ms(started);
+    let place = spans.iter().rposition(|span| {
+        span.name() == host && span.elected_at.is_some_and(|at| ms(at) <= started)
+    })?;
+    let span = &spans[place];
+    let sealed = span.sealed_at.filter(|_| span.sealed_by == span.candidate);
+    Some(place).filter(|_| sealed.is_none_or(|sealed| started <= ms(sealed)))
 }
 
 /// Returns the table of the periods for people.

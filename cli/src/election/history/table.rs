@@ -26,18 +26,23 @@ const SYMBOLS: [(char, &str); 3] = [
 
 /// Returns the table. `is_job` is true if the leaders run the periods of `--once-per`. No process
 /// leads from the end of a run until the next period, so gaps are normal, and are not shown.
-pub fn of(history: &History, is_job: bool) -> String {
+/// `without_attempt` marks the epochs of hosts that certainly made no attempt to run CMD.
+pub fn of(history: &History, without_attempt: &[bool], is_job: bool) -> String {
     if history.spans.is_empty() {
         return "no process has led".to_owned();
     }
     let mut rows = Vec::new();
     let gaps = if is_job { Vec::new() } else { history.gaps() };
     let mut gaps = gaps.iter().peekable();
-    for span in &history.spans {
+    for (span, without_attempt) in history.spans.iter().zip(without_attempt) {
         while let Some(gap) = gaps.next_if(|gap| gap.before == Some(span.epoch)) {
             rows.extend(gap_row(gap));
         }
-        rows.push(row(span, history));
+        let mut row = row(span, history);
+        if *without_attempt {
+            row[4] += "; no attempt";
+        }
+        rows.push(row);
     }
     rows.extend(gaps.filter_map(gap_row));
     let heading = ["epoch", "leader", "from (UTC)", "for", "end"];

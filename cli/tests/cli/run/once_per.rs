@@ -269,6 +269,45 @@ fn history_lists_the_periods_of_a_job() {
     assert!(summary.contains("\"summary\""), "{summary}");
 }
 
+/// Before the fix, the table did not distinguish the epochs of hosts that only waited.
+#[test]
+fn regression_the_epochs_without_an_attempt_are_marked() {
+    let bench = Bench::new();
+    for (epoch, name) in (1..).zip(["a", "c", "d", "a", "b", "c"]) {
+        let [from, until] = [0, 59].map(|second| format!("2026-01-01T01:0{epoch}:{second:02}Z"));
+        let body = json!({
+            "expired": true, "validity_ms": 30_000, "format": 1, "candidate": name,
+            "nonce": "0".repeat(32), "heartbeat": 9, "elected_at": from, "renewed_at": until,
+            "sealed_at": until, "sealed_by": name, "ended": "resigned",
+        });
+        bench.epoch(epoch, &body.to_string());
+    }
+    let mut record: Value =
+        serde_json::from_str(&earlier("2026-01-01T02:00:00Z", Some(0))).expect("JSON");
+    record["epoch"] = json!(5);
+    record["earlier"] = json!([{
+        "start": "2026-01-01T01:00:00Z", "attempts": 1, "candidate": "c", "exit_code": 0,
+        "started_at": "2026-01-01T01:02:02Z", "ended_at": "2026-01-01T01:02:32Z",
+    }]);
+    let first = json!([{
+        "candidate": "d", "started_at": "2026-01-01T01:03:02Z", "exit_code": 1,
+    }]);
+    // If the first of two attempts is unknown, epoch 3 or 4 may have had it.
+    for (attempts, earlier, marked) in
+        [(1, json!([]), &[3, 4, 6][..]), (2, json!([]), &[6]), (2, first, &[4, 6])]
+    {
+        (record["attempts"], record["earlier_attempts"]) = (json!(attempts), earlier);
+        write_record(&bench, 5, &record.to_string());
+        let out = bench.run("history", &[]).out;
+        let shown = out.lines().filter(|line| line.ends_with(" resigned; no attempt"));
+        let shown: Vec<u64> = shown.map(|line| line[..1].parse().expect("an epoch")).collect();
+        assert_eq!(shown, marked, "{out}");
+        let told = bench.run("history", &["--json"]).json_lines();
+        let told = told.iter().filter(|line| line["attempted"] == false);
+        assert!(told.map(|line| line["epoch"].as_u64()).eq(marked.iter().map(|it| Some(*it))));
+    }
+}
+
 /// If the host of an attempt dies, its lease lapses. Before the fix, the status nevertheless showed
 /// the attempt as running until another host sealed the epoch of the dead host.
 #[test]
