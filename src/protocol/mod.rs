@@ -6,6 +6,7 @@
 //! docs/design/protocol.md), and [`single`] for `Layout::SingleObject` (SO1 to SO9). [`lease`] has
 //! the arithmetic of leases. Its functions take the time as an argument.
 
+pub mod across;
 pub mod candidate;
 pub mod compaction;
 pub mod depose;

@@ -33,7 +33,7 @@ impl HeldEpoch {
         }
     }
 
-    fn seal(&self, heartbeat: u64, ended: EpochEnd) -> Request {
+    pub(super) fn seal(&self, heartbeat: u64, ended: EpochEnd) -> Request {
         let (epoch, etag, nonce) = (self.epoch, self.etag.clone(), Some(self.nonce));
         Request::Seal { epoch, etag, nonce, heartbeat, ended }
     }
@@ -92,6 +92,16 @@ pub(super) enum LeaderNext {
 impl LeadingState {
     pub(super) fn nonce(&self) -> Nonce {
         self.held.nonce
+    }
+
+    /// Returns the heartbeat of the last write that is known to have succeeded.
+    pub(super) fn heartbeat(&self) -> u64 {
+        self.held.heartbeat
+    }
+
+    /// Returns whether the leader is resigning.
+    pub(super) fn resigns(&self) -> bool {
+        self.resigning
     }
 
     /// Returns the state of a leader after its grant.

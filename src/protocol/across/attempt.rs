@@ -1,0 +1,226 @@
+//! Creating and confirming the next epoch (Q5 and Q6).
+
+use super::message::{AcrossEvent, Marker, StoreSet};
+use super::part::{Doing, Own};
+use super::{Across, Phase};
+use crate::epoch::Epoch;
+use crate::protocol::find::{Listing, SuccessorSearch, SuccessorStatus};
+use crate::protocol::leader::{HeldEpoch, LeadingState};
+use crate::protocol::message::{Answer, Nonce, Write};
+
+impl Across {
+    /// Begins an attempt with a fresh nonce.
+    pub(super) fn begin(&mut self, nonce: Nonce) {
+        let Phase::NeedNonce { epoch } = self.phase else { return };
+        for part in &mut self.parts {
+            part.sent = 0;
+            part.own = Own::Free;
+        }
+        let first =
+            self.parts.iter().position(|part| part.contents.is_some() && part.fault.is_none());
+        let first = first.expect("a majority of the stores has been listed");
+        self.phase = Phase::Attempt { epoch, nonce, first, spread: false };
+    }
+
+    pub(super) fn spread(&mut self) {
+        if let Phase::Attempt { spread, .. } = &mut self.phase {
+            *spread = true;
+        }
+    }
+
+    /// Starts the next request at each idle store, and grants or ends the attempt.
+    pub(super) fn schedule_attempt(
+        &mut self,
+        epoch: Epoch,
+        nonce: Nonce,
+        first: usize,
+        spread: bool,
+    ) -> Option<AcrossEvent> {
+        let majority = self.majority();
+        let is_lost = |own: &Own| matches!(own, Own::Lost { .. });
+        let lost = self.parts.iter().filter(|part| is_lost(&part.own)).count();
+        let is_over = self.newest > Some(epoch)
+            || lost + majority > self.parts.len()
+            || (!spread && is_lost(&self.parts[first].own));
+        if is_over {
+            self.phase = Phase::Pause;
+            self.schedule_seals();
+            return None;
+        }
+        let spread = spread || matches!(self.parts[first].own, Own::Created { .. });
+        self.phase = Phase::Attempt { epoch, nonce, first, spread };
+        if let Some(stores) = self.granting() {
+            for store in self.stores().filter(|store| stores.contains(*store)) {
+                self.count_create(store);
+            }
+            self.phase = Phase::Lead { epoch, nonce, resigning: false };
+            self.schedule();
+            return Some(AcrossEvent::Granted { epoch });
+        }
+        for store in self.stores() {
+            if spread || store == first {
+                self.schedule_own(store, epoch, nonce, majority);
+            }
+        }
+        None
+    }
+
+    /// Returns a majority whose creates are done and confirmed: each LIST was sent after all
+    /// creates of the majority were done.
+    fn granting(&self) -> Option<StoreSet> {
+        StoreSet::all(self.parts.len(), self.majority()).find(|set| {
+            self.stores().filter(|store| set.contains(*store)).all(|store| {
+                let Own::Created { after: Some(after), .. } = &self.parts[store].own else {
+                    return false;
+                };
+                after.contains_all(*set)
+            })
+        })
+    }
+
+    /// Starts the next request for the own epoch at an idle store. The LIST comes once this number
+    /// of stores has an own object.
+    pub(super) fn schedule_own(
+        &mut self,
+        store: usize,
+        epoch: Epoch,
+        nonce: Nonce,
+        confirm: usize,
+    ) {
+        let created = |own: &Own| matches!(own, Own::Created { .. });
+        let done = StoreSet::of(self.stores().filter(|store| created(&self.parts[*store].own)));
+        let is_stuck = self.stores().any(|store| {
+            let part = &self.parts[store];
+            done.contains(store)
+                && matches!(part.doing, Doing::Pause(_))
+                && matches!(part.own, Own::Created { after: None, .. })
+        });
+        let part = &mut self.parts[store];
+        if part.doing != Doing::Idle {
+            return;
+        }
+        let beyond = SuccessorSearch::new(epoch.get());
+        part.doing = match &part.own {
+            Own::Lost { .. } | Own::Leading(_) => return,
+            Own::Created { held, .. } if held.epoch != epoch => {
+                Doing::GiveUp { held: held.clone() }
+            }
+            Own::Created { after, .. } => {
+                let is_due = match after {
+                    None => done.len() >= confirm,
+                    Some(after) => is_stuck && !after.contains_all(done),
+                };
+                if !is_due {
+                    return;
+                }
+                Doing::Confirm { beyond, after: done }
+            }
+            // Only a store with a marker gets a create.
+            Own::Free if part.contents.is_none() || part.fault.is_some() => {
+                Doing::Confirm { beyond, after: StoreSet::default() }
+            }
+            Own::Free => {
+                part.sent += 1;
+                Doing::Create { epoch, write: Write { nonce, heartbeat: part.sent } }
+            }
+        };
+    }
+
+    pub(super) fn created(&mut self, store: usize, epoch: Epoch, write: Write, answer: Answer) {
+        let part = &mut self.parts[store];
+        match answer {
+            Answer::Done { etag } => {
+                let Write { nonce, heartbeat } = write;
+                self.hold(store, HeldEpoch { epoch, nonce, etag, heartbeat, sent: heartbeat });
+            }
+            Answer::Refused => part.doing = Doing::ReadOwn { epoch, nonce: write.nonce },
+            _ => part.doing = Doing::pause(),
+        }
+    }
+
+    pub(super) fn read_own(&mut self, store: usize, epoch: Epoch, nonce: Nonce, answer: Answer) {
+        let is_current = self.own() == Some((epoch, nonce));
+        let part = &mut self.parts[store];
+        match answer {
+            Answer::Found { sighting, .. } => {
+                let heartbeat = sighting.seen.heartbeat;
+                let is_ended = sighting.seen.ended.is_some();
+                if sighting.seen.nonce == Some(nonce) && !is_ended {
+                    let (etag, sent) = (sighting.etag, part.sent.max(heartbeat));
+                    self.hold(store, HeldEpoch { epoch, nonce, etag, heartbeat, sent });
+                    return;
+                }
+                if is_current {
+                    part.own = Own::Lost { ended: is_ended };
+                }
+                self.saw(epoch);
+            }
+            Answer::Unreadable if is_current => part.own = Own::Lost { ended: false },
+            _ => part.doing = Doing::pause(),
+        }
+    }
+
+    /// Takes a create that succeeded. A create of an earlier attempt is sealed.
+    fn hold(&mut self, store: usize, held: HeldEpoch) {
+        let epoch = held.epoch;
+        if self.own() == Some((epoch, held.nonce)) {
+            // An earlier LIST does not confirm this create (Q6).
+            for part in &mut self.parts {
+                part.forget_create(store);
+            }
+            self.parts[store].own = Own::Created { held, after: None };
+        } else {
+            self.parts[store].doing = Doing::GiveUp { held };
+        }
+        self.saw(epoch);
+    }
+
+    /// Takes a page of the LIST after the own epoch.
+    pub(super) fn confirmed(
+        &mut self,
+        store: usize,
+        mut beyond: SuccessorSearch,
+        after: StoreSet,
+        page: Listing,
+        marker: Option<Marker>,
+    ) -> Option<AcrossEvent> {
+        match beyond.handle(page) {
+            SuccessorStatus::NotYet => {
+                self.parts[store].doing = Doing::Confirm { beyond, after };
+                return None;
+            }
+            SuccessorStatus::Yes { greatest, .. } => {
+                self.saw(greatest);
+                return None;
+            }
+            SuccessorStatus::No => {}
+        }
+        let before = self.parts[store].contents.and_then(|contents| contents.greatest);
+        let was_created = matches!(self.parts[store].own, Own::Created { .. });
+        // The LIST starts after the own epoch, so it does not show the earlier epochs.
+        if !self.count(store, marker, before) {
+            self.parts[store].doing = Doing::pause();
+            return None;
+        }
+        if was_created && let Own::Created { after: confirmed, .. } = &mut self.parts[store].own {
+            *confirmed = Some(after);
+        }
+        None
+    }
+
+    /// Counts the create at this store for the lease. Returns its heartbeat.
+    pub(super) fn count_create(&mut self, store: usize) -> Option<u64> {
+        let part = &mut self.parts[store];
+        match std::mem::replace(&mut part.own, Own::Free) {
+            Own::Created { held, .. } => {
+                let heartbeat = held.heartbeat;
+                part.own = Own::Leading(LeadingState::granted(held).0);
+                Some(heartbeat)
+            }
+            own => {
+                part.own = own;
+                None
+            }
+        }
+    }
+}
