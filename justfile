@@ -22,7 +22,7 @@ lint:
 
 # Explore the models
 models *ARGS:
-    {{model}} --test model --test log_model --test group_model {{ARGS}}
+    {{model}} --test model --test across_model --test log_model --test group_model {{ARGS}}
 
 # Simulate seeds, such as 2000 or 100..200
 simulate SEEDS:

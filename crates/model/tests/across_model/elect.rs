@@ -1,0 +1,61 @@
+//! Elections without further faults.
+
+use tenure::protocol::across::message::{AcrossInput, AcrossStep, AcrossWait};
+use tenure::protocol::message::Wait;
+
+use super::world::{Game, World};
+
+impl Game {
+    /// Elects a process while no other process acts.
+    pub fn elect(&self, world: &mut World, who: usize) -> bool {
+        let stores = 0..self.setting.stores;
+        for _ in 0..200 {
+            if world.processes[who].machine.wait() == AcrossWait::Nonce {
+                self.begin(world, who);
+            }
+            let acts = stores.clone().any(|store| self.serve(world, who, store).is_some());
+            let counted =
+                stores.clone().all(|it| world.processes[who].machine.counted(it).is_some());
+            if counted {
+                return true;
+            }
+            if !acts {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Returns whether the process is elected if all other processes stop, and only these stores
+    /// answer.
+    pub fn can_elect(&self, world: &World, who: usize, stores: &[usize]) -> bool {
+        let mut world = world.clone();
+        for _ in 0..200 {
+            let process = &world.processes[who];
+            match process.machine.wait() {
+                AcrossWait::Lead => return true,
+                AcrossWait::Nonce => self.begin(&mut world, who),
+                AcrossWait::Spread => self.tell(&mut world, who, AcrossInput::SpreadDue),
+                _ => {}
+            }
+            for store in stores.iter().copied() {
+                match world.processes[who].machine.step(store) {
+                    AcrossStep::Request(_) => {
+                        self.serve(&mut world, who, store);
+                    }
+                    AcrossStep::Wait(Wait::Follow) => {
+                        self.tell(&mut world, who, AcrossInput::Lapsed { store });
+                    }
+                    AcrossStep::Wait(Wait::Deposed) => {
+                        self.tell(&mut world, who, AcrossInput::WaitOver { store });
+                    }
+                    AcrossStep::Wait(Wait::NoLeader) => {
+                        self.tell(&mut world, who, AcrossInput::PollDue { store });
+                    }
+                    AcrossStep::Wait(_) => {}
+                }
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,59 @@
+//! Explores the state machine of an election across stores, exhaustively within bounds and at random
+//! beyond them (`tenure::protocol::across`).
+//!
+//! `TENURE_MODEL=large` sets greater bounds.
+
+mod broken;
+mod checks;
+mod elect;
+mod meddle;
+mod process;
+mod setting;
+mod step;
+mod store;
+mod walk;
+mod world;
+
+use setting::{Budget, Setting, TIMELESS};
+use stateright::{Checker, Model};
+use world::Game;
+
+/// Returns `large` if `TENURE_MODEL=large` is set, otherwise `usual`.
+fn bound<T>(usual: T, large: T) -> T {
+    if std::env::var("TENURE_MODEL").is_ok_and(|bound| bound == "large") { large } else { usual }
+}
+
+fn explore(setting: Setting) {
+    let name = setting.name;
+    let start = std::time::Instant::now();
+    let checker = Game { setting }.checker().threads(2).spawn_dfs().join();
+    let states = checker.unique_state_count();
+    println!(
+        "{name}: unique states: {states}, depth: {}, {:?}",
+        checker.max_depth(),
+        start.elapsed()
+    );
+    checker.assert_properties();
+}
+
+const NONE: Budget = Budget::NONE;
+
+#[test]
+fn two_candidates_race() {
+    let budget = Budget { gives_up: bound(0, 1), ..NONE };
+    explore(Setting { last_epoch: 1, ..Setting::new("two candidates race", budget) });
+}
+
+#[test]
+fn a_leader_lapses() {
+    let budget = Budget { renewals: bound(0, 1), ..NONE };
+    explore(Setting { led: true, ..Setting::new("a leader lapses", budget) });
+}
+
+/// The timeless invariants hold if timers end before the leases that they follow.
+#[test]
+fn clocks_are_wrong() {
+    let budget = Budget { renewals: 1, gives_up: 1, ..NONE };
+    let setting = Setting::new("any clocks", budget);
+    explore(Setting { led: true, honest: false, always: TIMELESS.to_vec(), ..setting });
+}

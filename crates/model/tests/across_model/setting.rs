@@ -1,0 +1,118 @@
+//! The settings of a run of the model.
+
+use super::store::Number;
+
+/// The participants, the possible events, and the number of each event.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    pub name: &'static str,
+    pub stores: usize,
+    pub candidates: usize,
+    /// True if the first candidate leads epoch 1 at all stores at the start.
+    pub led: bool,
+    /// The greatest epoch that a candidate creates.
+    pub last_epoch: Number,
+    pub budget: Budget,
+    /// True if all clocks are honest: no follower's timer ends before the lease that it follows.
+    pub honest: bool,
+    /// True in a random walk.
+    pub walks: bool,
+    pub broken: Broken,
+    /// Names of the properties that must hold in all states.
+    pub always: Vec<&'static str>,
+    /// Names of the properties that must hold in at least one state.
+    pub sometimes: Vec<&'static str>,
+}
+
+/// Number of remaining events of each kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Budget {
+    /// The sender abandons a write. The store may apply the write later or never.
+    pub gives_up: u8,
+    pub crashes: u8,
+    pub renewals: u8,
+    pub resignations: u8,
+    /// Depositions of the newest epoch at one store.
+    pub depositions: u8,
+    /// Deletions of the least epoch at one store.
+    pub compactions: u8,
+    /// Losses of the contents of a store, and their replacement.
+    pub replacements: u8,
+}
+
+impl Budget {
+    pub const NONE: Budget = Budget {
+        gives_up: 0,
+        crashes: 0,
+        renewals: 0,
+        resignations: 0,
+        depositions: 0,
+        compactions: 0,
+        replacements: 0,
+    };
+}
+
+/// A broken rule. To break a rule, the model changes inputs and outputs of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Broken {
+    Nothing,
+    /// Q1: each listing counts, also without a marker.
+    NoMarker,
+    /// Q2: a deposed holder is not waited for.
+    NoWait,
+    /// Q2: the next epoch is created before the newest one is closed.
+    NoClose,
+    /// Q2: an epoch that is sealed at one store counts as closed.
+    ClosedByOne,
+    /// Q4: a lapse at one store is a lapse at all stores.
+    TimersOfOthers,
+    /// Q4: absent objects get no placeholder.
+    NoPlaceholder,
+    /// Q6: a create that the store has not answered counts.
+    MinorityDone,
+    /// Q6: the LIST after the creates is omitted.
+    NoConfirm,
+    /// Q6: the LIST at a store is sent right after the create at this store.
+    ListsEarly,
+    /// Q6: a replaced store keeps its generation.
+    SameGeneration,
+    /// Q7: the lease is the greatest of the stores' leases.
+    GreatestLease,
+    /// Q8: a renewal has no condition.
+    NoCondition,
+    /// Q8: a join counts without a LIST.
+    JoinsUnconfirmed,
+    /// Q10: the compactor deletes the newest epoch of a store.
+    CompactsNewest,
+    /// A replacement lists only one other store.
+    ListsOne,
+    /// A replacement does not overwrite an object that a candidate created in the new contents.
+    RestoreKeepsObject,
+    /// A replacement writes no epoch.
+    NoRestoredEpoch,
+    /// A replacement seals its epoch as lapsed, so no successor waits.
+    RestoredWithoutWait,
+}
+
+/// The invariants that hold under any clocks.
+pub const TIMELESS: &[&str] = &["I1", "I2", "I5"];
+pub const ALL: &[&str] = &["I1", "I2", "I5", "I8"];
+
+impl Setting {
+    /// Returns a setting with three stores and two candidates, up to epoch 2.
+    pub fn new(name: &'static str, budget: Budget) -> Setting {
+        Setting {
+            name,
+            stores: 3,
+            candidates: 2,
+            led: false,
+            last_epoch: 2,
+            budget,
+            honest: true,
+            walks: false,
+            broken: Broken::Nothing,
+            always: ALL.to_vec(),
+            sometimes: Vec::new(),
+        }
+    }
+}
