@@ -208,6 +208,8 @@ fn regression_a_pin_to_an_absent_member_is_reported() {
     // The owner w1 does not release the partition.
     let first = scene.membership.take();
     scene.join("w2", 0, Duration::from_secs(30));
+    let members = || scene.status()["members"].as_array().map(Vec::len);
+    eventually("the assignment names w2", || members() == Some(2));
     let line = "1 partition pinned to w2: 0; a move takes the stop of the work and about two polls";
     scene.prints("pin", &["0", "--to", "w2"], line);
     let _inside = scene.runtime.enter();
