@@ -240,7 +240,7 @@ impl CompactorBuilder {
     /// Sets the least age at which a run may delete an epoch object. The age is the time since the
     /// last write of the object, by the store's clock. Default: 1 h.
     ///
-    /// Unless `min_age` is 0, the least age is at least 1 s more than the validity in the newest
+    /// A run raises a `min_age` other than 0 to at least 1 s more than the validity in the newest
     /// epoch (C5). So a run keeps each epoch that a leader renewed within this validity.
     ///
     /// An age of at least 1 h keeps the promise that at most one process leads (P2), even if

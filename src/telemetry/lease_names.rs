@@ -5,8 +5,8 @@
 pub struct LeaseMetrics {
     /// Name of the label that contains the place in the store.
     pub place: &'static str,
-    /// Prefix of the metrics whose label for the place in the store has the name in `place`. In all
-    /// other metrics this label has the name `election`.
+    /// Metrics whose names start with this prefix use the label name in `place`. All other metrics
+    /// use the label name `election`.
     pub stem: &'static str,
     /// Noun for the lease in descriptions.
     pub noun: &'static str,

@@ -84,8 +84,9 @@ pub async fn status(args: GroupStatusArgs) -> Result<u8, Failure> {
 pub const FIELDS: [&str; 5] =
     ["epoch", "members", "partitions", "unattended", "unfinished_restore"];
 
-/// Returns the epoch above which an unfinished restore continues. The newest assignment then
-/// belongs to the restore, and its number is this epoch plus 1.
+/// Returns the epoch above which an unfinished restore continues, or `None` if no restore is
+/// unfinished. An unfinished restore has created the newest assignment, with the number directly
+/// above this epoch.
 pub fn restored_above(group: &GroupSnapshot) -> Option<u64> {
     Some(group.epoch.filter(|_| group.restoring)?.get() - 1)
 }

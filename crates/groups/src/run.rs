@@ -325,9 +325,9 @@ impl Group {
         self.current().is_some_and(|member| member.is_member())
     }
 
-    /// Returns the lease of the newest session of a call of [`run`](Group::run) on this `Group` or
-    /// a clone. Returns `None` before that call has joined, and after it has returned. Sends no
-    /// request.
+    /// Returns the lease of the session that [`run`](Group::run) has on this `Group` or a clone. If
+    /// several calls run, this is the session that joined last. Returns `None` before that session
+    /// has joined, and after its call has returned. Sends no request.
     #[must_use]
     pub fn lease(&self) -> Option<Lease> {
         self.current().map(|member| member.lease.clone())

@@ -67,7 +67,7 @@ pub(super) enum CandidateState {
     Lead(LeadingState),
     /// The election is vacant, as this observer sees it.
     NoLeader,
-    /// Retry the failed request.
+    /// Wait for a short pause, then continue with the contained state (E19).
     Pause(Box<CandidateState>),
     /// A request was denied. A driver that retries resumes the machine after a pause.
     Denied(Box<CandidateState>),

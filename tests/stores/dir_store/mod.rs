@@ -243,8 +243,8 @@ async fn regression_deletions_do_not_fail_writers_in_their_folder() {
     assert_eq!(keys_of(&store, "").await, [""; 0]);
 }
 
-/// Each store value has a separate thread lock, so it acts like the store of another process. All
-/// store values try to create the lock file of the new directory.
+/// Each `DirStore` that is opened separately has its own thread lock, so the eight stores act like
+/// the stores of eight processes. All of them try to create the lock file of the new directory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_the_first_writers_wins() {
     for round in 0..40 {

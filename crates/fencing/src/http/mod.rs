@@ -110,9 +110,10 @@ pub struct TokenLayer {
 ///
 /// A service that restarts forgets its token unless it has a [`durable`](FenceLayer::durable) gate.
 /// Several instances behind one address have several gates. A durable gate gives them a common
-/// check. But another instance may still write between the check and the write of one instance. To
-/// prevent this late write, the resource behind the instances must itself store and check the
-/// token. Handlers find the token as an [`Epoch`] in the extensions of the request.
+/// check. But after an instance has checked a token, another instance may admit a greater token and
+/// write first. The write of the first instance then comes late. To prevent this late write, the
+/// resource behind the instances must itself store and check the token. Handlers find the token as
+/// an [`Epoch`] in the extensions of the request.
 ///
 /// # Examples
 ///

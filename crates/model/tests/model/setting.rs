@@ -57,7 +57,8 @@ pub struct Budget {
     /// The sender abandons a request after a timeout, a 409 or a 5xx. The store may apply the write
     /// later or never. A lost request or a lost answer is also an event of this kind.
     pub gives_up: u8,
-    /// Writes that are applied while a copy remains in transit.
+    /// Writes that the store applies while a copy of the request remains in transit. The copy may
+    /// arrive later.
     pub twice: u8,
     /// Answers that remain in transit after the store has served the request.
     pub late: u8,

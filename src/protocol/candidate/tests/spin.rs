@@ -105,7 +105,8 @@ fn no_store_makes_the_machine_spin_or_panic() {
                     (seed, &request).hash(&mut hasher);
                     let mut rng = fastrand::Rng::with_seed(hasher.finish());
                     let mut answer = answer(&request, &mut rng);
-                    // No process writes in this phase, so no peer has written a record again.
+                    // `touched` means that a peer has written the same body again. No process
+                    // writes in this phase, so it must be false.
                     if let Answer::Found { touched, .. } = &mut answer {
                         *touched = false;
                     }

@@ -187,8 +187,9 @@ enum Choice {
 /// The proportion of a seat is the number of shares that at least one seat may have, times the
 /// weight of the seat, divided by the sum of all weights. Without marks each seat gets the floor or
 /// the ceiling of its proportion. Among the plans with these counts, this assignor chooses a plan
-/// that moves the fewest shares away from a holder. If several plans move the fewest shares, it
-/// chooses a plan that moves the fewest shares that are not [failing](Share::is_failing).
+/// that moves the fewest shares away from a holder. If several plans tie, it prefers to move
+/// [failing](Share::is_failing) shares: it chooses a plan that leaves as many of the other shares
+/// as possible in place.
 ///
 /// Marks of partitions can make it impossible to keep all floors and ceilings. In this case the
 /// plan minimizes the number of shares above the ceilings plus the number missing below the floors.
