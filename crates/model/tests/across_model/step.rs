@@ -2,15 +2,14 @@
 
 use tenure::EpochEnd;
 use tenure::protocol::across::message::{
-    AcrossEvent, AcrossInput, AcrossRequest, AcrossStep, AcrossWait, Marker,
+    AcrossEvent, AcrossInput, AcrossRequest, AcrossStep, AcrossWait,
 };
-use tenure::protocol::find::{After, Listing};
-use tenure::protocol::message::{Answer, Request, Wait};
+use tenure::protocol::message::{Answer, Request};
 use tenure_model::hashed_arc::HashedArc;
 
 use super::process::Process;
 use super::setting::Broken;
-use super::store::{Body, NONCES, OPERATOR, Write, nonce_of, number_of, small};
+use super::store::{Body, NONCES, OPERATOR, Write, nonce_of, number_of};
 use super::world::{Action, Due, Game, Replacing, World, confirms};
 
 impl Game {
