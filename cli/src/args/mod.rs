@@ -72,8 +72,8 @@ pub enum Verb {
     /// Wait until the election is held or vacant
     #[command(after_long_help = AFTER_WAIT)]
     Wait(WaitArgs),
-    /// List each epoch with its leader and its end, the time without a leader, and the periods of a
-    /// job
+    /// List each epoch with its leader and end, the time the election was vacant, and the periods
+    /// of a job
     #[command(after_long_help = RECORD_CODES)]
     History(HistoryArgs),
     /// Seal the current epoch, so that its leader loses the leadership

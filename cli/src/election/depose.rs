@@ -110,7 +110,7 @@ fn why_not(refused: &Deposed, layout: LayoutArg) -> String {
         }
         Deposed::NeedsForce(leader) => needs_force(leader),
         Deposed::Held(epoch) => format!(
-            "no process leads in epoch {epoch}: it belongs to an unfinished restore; run `tenure \
+            "the election is vacant: epoch {epoch} belongs to an unfinished restore; run `tenure \
              restore --epoch {epoch}` again"
         ),
         Deposed::Renewed(leader) => format!(
@@ -119,8 +119,8 @@ fn why_not(refused: &Deposed, layout: LayoutArg) -> String {
             leader.epoch
         ),
         _ if layout == LayoutArg::SingleObject => {
-            "no process leads: there is no lock.json".to_owned()
+            "the election is vacant: there is no lock.json".to_owned()
         }
-        _ => "no process leads: there is no epoch".to_owned(),
+        _ => "the election is vacant: there is no epoch".to_owned(),
     }
 }

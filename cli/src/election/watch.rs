@@ -42,9 +42,9 @@ pub struct WatchArgs {
 pub const AFTER_WATCH: &str = after_help!(
     "\
 With --exec, CMD gets TENURE_STATE (held, vacant or unknown), TENURE_EPOCH, TENURE_CANDIDATE, \
-TENURE_DATA (JSON) and TENURE_REASON (why no process leads, such as \"anna resigned epoch 1\") as \
-variables. Their values are escaped as in all output, and empty if they do not apply. On stdin it \
-gets the line of JSON that --json prints. CMD inherits stdout and stderr of `watch`.
+TENURE_DATA (JSON) and TENURE_REASON (why the election is vacant, such as \"anna resigned epoch \
+1\") as variables. Their values are escaped as in all output, and empty if they do not apply. On \
+stdin it gets the line of JSON that --json prints. CMD inherits stdout and stderr of `watch`.
 
 At most one CMD runs at a time. If several changes occur during a run, CMD runs again for the \
 newest of them only. CMD has no time limit: write `timeout 1m COMMAND` to set one. `watch` logs \
@@ -150,7 +150,7 @@ impl LastEpoch {
         Some(LastEpoch { epoch: leader.epoch.get(), candidate: leader.candidate, ended, sealed_by })
     }
 
-    /// Returns a text for people that says why no process leads: how this epoch has ended.
+    /// Returns a text for people that says why the election is vacant: how this epoch has ended.
     fn reason(&self) -> String {
         let LastEpoch { epoch, candidate, ended, sealed_by } = self;
         let name = candidate.as_deref().map_or("somebody without a name".to_owned(), plain);
@@ -210,19 +210,18 @@ impl Change for LeaderChange {
         let at = styled(FAINT, &self.at);
         let name = self.candidate.as_deref().map_or("-".to_owned(), plain);
         let state = styled(self.state.style(), format_args!("{:<7}", self.state));
-        match (self.state, self.epoch) {
-            (_, Some(epoch)) if eye => {
+        let why = match self.state {
+            LeaseState::Vacant => self.last.as_ref().map(LastEpoch::reason),
+            _ => Some("the store does not answer".to_owned()),
+        };
+        match (self.epoch, why) {
+            (Some(epoch), _) if eye => {
                 format!("{at}  {state}  epoch {epoch:>10}  {}", styled(NAME, name))
             }
-            (_, Some(epoch)) => format!("{at}  {name} leads epoch {epoch}"),
-            (LeaseState::Vacant, _) => {
-                let reason = self.last.as_ref().map(|last| format!(": {}", last.reason()));
-                let reason = reason.unwrap_or_default();
-                let state = if eye { state + "  " } else { String::new() };
-                format!("{at}  {state}no process leads{reason}")
-            }
-            _ if eye => format!("{at}  {state}  the store does not answer"),
-            (state, _) => format!("{at}  {state}: the store does not answer"),
+            (Some(epoch), _) => format!("{at}  {name} leads epoch {epoch}"),
+            (None, Some(why)) if eye => format!("{at}  {state}  {why}"),
+            (None, Some(why)) => format!("{at}  {}: {why}", self.state),
+            (None, None) => format!("{at}  {}", styled(self.state.style(), self.state)),
         }
     }
 }

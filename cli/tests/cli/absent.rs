@@ -21,7 +21,7 @@ fn watch_waits_for_an_unreachable_store() {
     let mut watching = Watching::with(&server.env(), STORE[1], &[]);
     watching.tells("unknown: the store does not answer");
     server.clear_faults();
-    watching.tells("no process leads");
+    watching.tells("vacant");
     watching.ends(Signal::SIGINT);
 }
 

@@ -134,8 +134,8 @@ function drawGap(view, from, until) {
   if (from === null || until === null || until - from < 1000) return;
   const gap = make("li", "gap");
   gap.style.flexGrow = String(until - from);
-  gap.title = `no leader for ${length(until - from)}`;
+  gap.title = `vacant for ${length(until - from)}`;
   gap.append(make("span", "hidden-text", gap.title));
   view.strip.append(gap);
-  view.rows.prepend(rowOf(["", "no leader", whole(date(from)), length(until - from), ""]));
+  view.rows.prepend(rowOf(["", "vacant", whole(date(from)), length(until - from), ""]));
 }

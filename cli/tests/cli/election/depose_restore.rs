@@ -64,7 +64,7 @@ fn a_deposed_leader_loses_its_lease() {
 fn depose_needs_a_leader_and_a_known_validity() {
     for layout in LAYOUTS {
         let bench = Bench::new();
-        bench.run("depose", layout).fails(73, &["no process leads"]);
+        bench.run("depose", layout).fails(73, &["vacant"]);
     }
     let bench = Bench::new();
     bench.epoch(3, FOREIGN);

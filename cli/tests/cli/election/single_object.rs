@@ -66,11 +66,11 @@ fn watch_shows_the_holder() {
         let line = with_deadline(id, || lines.next()).expect("a line").expect("text");
         assert!(line.ends_with(end), "{line:?} does not end with {end:?}");
     };
-    tells("no process leads");
+    tells("vacant");
     bench.lock(FOREIGN);
     tells("- leads epoch 4");
     bench.lock(r#"{"expires_at": 0, "token": 4}"#);
-    tells("no process leads: somebody without a name resigned epoch 4");
+    tells("vacant: somebody without a name resigned epoch 4");
     kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("the command runs");
     assert_eq!(ended(&mut child).code(), Some(0));
 }

@@ -22,7 +22,7 @@ fn every_verb_works(env: &Env, url: &str) {
     let said = on(env, url, "status", &["--json"]);
     assert!(said.out.starts_with(r#"{"state":"vacant","epoch":3,"#), "{said:?}");
     let mut watching = Watching::with(env, url, &[]);
-    watching.tells("no process leads");
+    watching.tells("vacant");
     watching.ends(Signal::SIGTERM);
     let compact = ["--min-age", "0s", "--keep", "1", "--json"];
     let said = on(env, url, "compact", &compact);

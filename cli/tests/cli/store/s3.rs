@@ -215,7 +215,7 @@ fn watch_distinguishes_unknown_from_vacant() {
     watching.tells("unknown: the store does not answer");
     server.clear_faults();
     server.put_raw("app/lock-0000000003.json", SHORT.replace("false", "true"));
-    watching.tells("no process leads");
+    watching.tells("vacant");
     watching.ends(Signal::SIGTERM);
 }
 

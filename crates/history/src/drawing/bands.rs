@@ -46,7 +46,7 @@ pub(super) fn found(intervals: &[Interval]) -> Vec<Band> {
         let length = short(until.saturating_sub(from));
         let tip = match kind {
             BandKind::Several => format!("{leaders} lead at the same time for {length}"),
-            _ => format!("no leader for {length}"),
+            _ => format!("vacant for {length}"),
         };
         Band { kind, from, until, tip }
     };

@@ -108,7 +108,7 @@ fn many_short_epochs_are_combined_and_counted() {
         counts.map(|(count, _)| count.parse::<usize>().expect("a number")).sum()
     };
     // The tooltip of a bar that shows a single band contains no count.
-    let single = told.iter().filter(|title| title.starts_with("no leader for ")).count();
+    let single = told.iter().filter(|title| title.starts_with("vacant for ")).count();
     assert_eq!((sum(" epochs, "), sum(" times, ") + single), (2_000, 1_999));
     // The drawing also combines and counts short epochs between long epochs.
     let mut drawing = Drawing::new("");
@@ -212,7 +212,7 @@ fn bands_show_times_with_no_leader_and_with_several() {
                 secs(5),
                 "a (epoch 1), b (epoch 2) lead at the same time for 1s"
             ),
-            (BandKind::Vacant, secs(9), secs(12), "no leader for 3s"),
+            (BandKind::Vacant, secs(9), secs(12), "vacant for 3s"),
         ]
     );
 }

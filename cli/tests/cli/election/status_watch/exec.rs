@@ -28,7 +28,7 @@ const TELL: &str = "printf '%s|%s|%s|%s|' \"$TENURE_STATE\" \"$TENURE_EPOCH\" \
 fn cmd_gets_each_change_in_its_environment_and_as_json() {
     let bench = Bench::new();
     let mut watching = watch(&bench, TELL);
-    watching.tells("no process leads");
+    watching.tells("vacant");
     eventually("CMD has run", || lines(&bench, "log").len() == 1);
     // The values are escaped, because a variable cannot contain a NUL, and a terminal would execute
     // an escape sequence.
@@ -70,12 +70,12 @@ fn cmd_runs_once_at_a_time_and_for_the_newest_change() {
         until test -e \"$DIR/go\"; do sleep 0.05; done
         echo ends >>\"$DIR/log\"";
     let mut watching = watch(&bench, command);
-    watching.tells("no process leads");
+    watching.tells("vacant");
     eventually("CMD runs", || lines(&bench, "log") == ["begins vacant "]);
     bench.epoch(3, HELD);
     watching.tells("a leads epoch 3");
     bench.epoch(3, SEALED);
-    watching.tells("no process leads");
+    watching.tells("vacant");
     bench.epoch(4, &HELD.replace(r#""a""#, r#""b""#));
     watching.tells("b leads epoch 4");
     assert_eq!(lines(&bench, "log"), ["begins vacant "]);
@@ -84,7 +84,7 @@ fn cmd_runs_once_at_a_time_and_for_the_newest_change() {
     eventually("CMD has run for the newest change", || lines(&bench, "log") == both);
     // A change after the end of CMD starts CMD again.
     bench.epoch(4, SEALED);
-    watching.tells("no process leads");
+    watching.tells("vacant");
     let all = [&both[..], &["begins vacant ", "ends"]].concat();
     eventually("CMD has run again", || lines(&bench, "log") == all);
     watching.ends(Signal::SIGTERM);
@@ -101,7 +101,7 @@ fn a_failure_of_cmd_is_logged_and_does_not_end_the_watch() {
     watching.tells("a leads epoch 3");
     eventually("CMD has run", || lines(&bench, "log") == ["held"]);
     bench.epoch(3, SEALED);
-    watching.tells("no process leads");
+    watching.tells("vacant");
     eventually("CMD has run again", || lines(&bench, "log") == ["held", "vacant"]);
     bench.epoch(4, HELD);
     watching.tells("a leads epoch 4");
@@ -131,7 +131,7 @@ fn the_end_of_the_watch_ends_the_process_group_of_cmd() {
         // The watch would start CMD for this change only after the earlier CMD has ended. The
         // signal arrives first, so the watch must not start CMD again.
         bench.epoch(3, SEALED);
-        watching.tells("no process leads");
+        watching.tells("vacant");
         fs::remove_file(bench.path("pid")).expect("the file exists");
         watching.ends(Signal::SIGTERM);
         eventually("the process has exited", || !runs(sleep));

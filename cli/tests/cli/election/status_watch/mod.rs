@@ -206,10 +206,10 @@ impl Watching {
         line.trim_end().to_owned()
     }
 
-    /// Asserts that the next line is `message`. A reason may follow "no process leads".
+    /// Asserts that the next line is `message`. A reason may follow "vacant".
     pub fn tells(&mut self, message: &str) {
         let line = self.line();
-        let with_reason = message == "no process leads" && line.contains("Z  no process leads: ");
+        let with_reason = message == "vacant" && line.contains("Z  vacant: ");
         let told = line.ends_with(&format!("Z  {message}"));
         assert!(told || with_reason, "{line:?} does not report {message:?}");
     }
@@ -254,13 +254,13 @@ fn regression_watch_ends_when_its_reader_closes_the_pipe() {
 fn watch_prints_each_change() {
     let bench = Bench::new();
     let mut watching = Watching::start(&bench, &[]);
-    watching.tells("no process leads");
+    watching.tells("vacant");
     bench.epoch(3, HELD);
     watching.tells("a leads epoch 3");
     // A renewal changes only the heartbeat, so the watch reports no change.
     bench.epoch(3, &HELD.replace(r#""heartbeat":4"#, r#""heartbeat":5"#));
     bench.epoch(3, SEALED);
-    watching.tells("no process leads: epoch 3 of a lapsed");
+    watching.tells("vacant: epoch 3 of a lapsed");
     bench.epoch(4, &HELD.replace(r#""a""#, r#""b""#));
     watching.tells("b leads epoch 4");
     watching.ends(Signal::SIGTERM);
@@ -272,7 +272,7 @@ fn watch_prints_each_change() {
 fn regression_sighup_ends_watch_as_sigterm_does() {
     let bench = Bench::new();
     let mut watching = Watching::start(&bench, &[]);
-    watching.tells("no process leads");
+    watching.tells("vacant");
     watching.ends(Signal::SIGHUP);
 }
 
@@ -303,7 +303,7 @@ fn watch_prints_one_object_per_line() {
 fn regression_watch_shows_why_no_process_leads() {
     let bench = Bench::new();
     let mut watching = Watching::start(&bench, &[]);
-    watching.tells("no process leads");
+    watching.tells("vacant");
     let ends = [
         ("resigned", "a", "a resigned epoch"),
         ("deposed", "an op\u{202e}", "an op\\u{202e} deposed a from epoch"),
@@ -316,7 +316,7 @@ fn regression_watch_shows_why_no_process_leads() {
         let sealed = SEALED.replace("lapsed", ended).replace(r#""b""#, &format!("{by:?}"));
         bench.epoch(epoch, &sealed.replace("\\u{202e}", "\\u202e"));
         let line = watching.line();
-        assert!(line.contains("Z  no process leads: ") && line.contains(reason), "{line}");
+        assert!(line.contains("Z  vacant: ") && line.contains(reason), "{line}");
     }
     watching.ends(Signal::SIGTERM);
 }
