@@ -67,7 +67,7 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let of_the_machine = error.is_of_the_machine();
-        Failure { of_the_machine, ..Failure::of(error.kind(), &error.to_string()) }
+        Failure { of_the_machine, ..Failure::of(error.kind(), &with_flags(&error.to_string())) }
     }
 }
 
@@ -75,6 +75,32 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Failure {
         Failure::of(error.kind().into(), &error.to_string())
     }
+}
+
+/// The settings of the library that flags set. The flags lack `_epochs` and `_interval`.
+const SETTINGS: &str = "clock_drift_max keep_epochs poll_backoff poll_interval priority_delay \
+                        rebalance_delay renew_interval request_timeout store_clock_margin \
+                        takeover_delay validity wait weight";
+
+/// Names the flags in an error about a setting, and writes durations as a flag takes them.
+fn with_flags(error: &str) -> String {
+    let is_setting = |word: &str| SETTINGS.split(' ').any(|setting| setting == word);
+    if !error.split(' ').next().is_some_and(is_setting) {
+        return error.to_owned();
+    }
+    let word = |word: &str| {
+        let bare = word.trim_matches(['(', ')', ',']);
+        match bare.parse::<humantime::Duration>() {
+            Ok(duration) if bare.ends_with('s') => word.replace(bare, &duration.to_string()),
+            _ if is_setting(bare) => {
+                let name = bare.trim_end_matches("_epochs").trim_end_matches("_interval");
+                word.replace(bare, &format!("--{}", name.replace('_', "-")))
+            }
+            _ => word.to_owned(),
+        }
+    };
+    let error = error.replace("a poll_interval of None", "--poll lapse");
+    error.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the exit code for an error of the library.

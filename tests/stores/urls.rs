@@ -154,8 +154,8 @@ fn other_schemes_are_named() {
     assert!(refused("gcs://b/p").contains("write gs://BUCKET/PREFIX"));
     assert!(refused("abfss://b@a.dfs.core.windows.net/p").contains("write az://CONTAINER"));
     assert!(refused("https://minio:9000/b").contains("AWS_ENDPOINT_URL"));
-    assert!(refused("ftp://b/p").contains("ftp: is not a store URL"));
-    assert!(refused("c:\\dir").contains("is not a store URL"));
+    assert!(refused("ftp://b/p").contains("`ftp:` is not a known scheme"));
+    assert!(refused("c:\\dir").contains("`c:` is not a known scheme"));
 }
 
 #[test]

@@ -1,7 +1,12 @@
 //! The arguments that several verbs take.
 
+use std::fmt::Display;
+use std::num::ParseIntError;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 use std::time::Duration;
 
+use humantime::DurationError;
 use serde_json::Value;
 use tenure::Layout;
 
@@ -75,8 +80,15 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    humantime::parse_duration(text)
-        .map_err(|error| format!("{error}; write a number and a unit, such as 500ms, 30s, 10m, 1h"))
+    humantime::parse_duration(text).map_err(|error| {
+        let why = match error {
+            DurationError::UnknownUnit { unit, .. } if unit.is_empty() => {
+                "the time unit is missing".to_owned()
+            }
+            error => error.to_string(),
+        };
+        format!("{why}; write a number and a unit, such as 500ms, 30s, 10m, 1h")
+    })
 }
 
 pub fn positive_duration(text: &str) -> Result<Duration, String> {
@@ -125,6 +137,23 @@ fn up_to(most: Duration, given: Duration) -> Parsed {
         // The error shows a number of days, because `humantime` would print years of 365.25 days.
         false => format!("{} days are too long: at most {} days", in_days(given), in_days(most)),
     })
+}
+
+/// Returns a parser that accepts the whole numbers of `range`.
+pub fn count<N>(
+    range: RangeInclusive<N>,
+) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync
+where
+    N: FromStr<Err = ParseIntError> + PartialOrd + Display + Clone + Send + Sync,
+{
+    move |text| {
+        let (least, most) = (range.start(), range.end());
+        match text.parse::<N>() {
+            Ok(count) if count < *least => Err(format!("must be at least {least}, got {count}")),
+            Ok(count) if count > *most => Err(format!("must be at most {most}, got {count}")),
+            parsed => parsed.map_err(|error| error.to_string()),
+        }
+    }
 }
 
 pub fn json(text: &str) -> Result<Value, String> {

@@ -13,7 +13,6 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use clap::ValueEnum as _;
-use clap::builder::RangedI64ValueParser;
 use humantime::format_duration;
 use serde_json::{Map, Value, json};
 use tenure::internals::{DEFAULT_VALIDITY, observer_poll_interval, poll_interval};
@@ -22,7 +21,7 @@ use tenure_groups::assignment_record::MAX_VALIDITY;
 use self::prices::Prices;
 use self::requests::{KINDS, Requests, Role, roles};
 use super::exit::{self, Failure};
-use crate::args::common::{DAY, LayoutArg, positive_duration, positive_up_to};
+use crate::args::common::{DAY, LayoutArg, count, positive_duration, positive_up_to};
 use crate::output::print::{millis, plain, print, print_json};
 
 /// Days in a month.
@@ -35,18 +34,18 @@ static DEFAULT_VALIDITY_TEXT: LazyLock<String> =
 #[derive(Debug, clap::Args)]
 pub struct CostArgs {
     /// The number of candidates: one leads, the others follow
-    #[arg(long, value_name = "COUNT", default_value = "3", value_parser = count(1))]
+    #[arg(long, value_name = "COUNT", default_value = "3", value_parser = count(1..=100_000_u32))]
     pub candidates: u32,
     /// Compute the requests of a group with this number of partitions
-    #[arg(long, value_name = "COUNT", value_parser = count(1))]
+    #[arg(long, value_name = "COUNT", value_parser = count(1..=100_000_u32))]
     #[arg(conflicts_with_all = ["candidates", "layout"])]
     pub partitions: Option<u32>,
     /// The number of members of the group
-    #[arg(long, value_name = "COUNT", default_value = "3", value_parser = count(1))]
+    #[arg(long, value_name = "COUNT", default_value = "3", value_parser = count(1..=100_000_u32))]
     #[arg(requires = "partitions")]
     pub members: u32,
     /// The number of observers
-    #[arg(long, value_name = "COUNT", default_value = "0", value_parser = count(0))]
+    #[arg(long, value_name = "COUNT", default_value = "0", value_parser = count(0..=100_000_u32))]
     pub observers: u32,
     /// Length of the lease, at most 24h.
     ///
@@ -95,10 +94,6 @@ key, otherwise for each request with up to 1,000 keys.
 Exit codes:
    0  done
   64  wrong usage, or an unreadable file of prices";
-
-fn count(least: i64) -> RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(least..=100_000)
-}
 
 fn per_day(text: &str) -> Result<f64, String> {
     let count = text.parse().ok().filter(|count| (0.0..=1e3).contains(count));

@@ -12,7 +12,9 @@ use tenure::{Compactor, Error, ErrorKind, Report};
 use tenure_groups::{GroupCompactor, GroupReport};
 use tokio_util::sync::CancellationToken;
 
-use crate::args::common::{CENTURY, LayoutArg, StoreArg, YEAR, duration_up_to, positive_up_to};
+use crate::args::common::{
+    CENTURY, LayoutArg, StoreArg, YEAR, count, duration_up_to, positive_up_to,
+};
 use crate::exit::{self, Failure};
 use crate::http::Sites;
 use crate::http::metrics::MetricsArg;
@@ -31,7 +33,7 @@ pub struct CompactArgs {
     pub store: StoreArg,
     /// Number of epoch objects to keep, including the newest: at least 1
     #[arg(long, value_name = "COUNT", default_value = "10")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..), env = "TENURE_KEEP")]
+    #[arg(value_parser = count(1..=u64::MAX), env = "TENURE_KEEP")]
     pub keep: u64,
     /// Delete only objects of at least this age by the store's clock: at most 36525d.
     ///

@@ -18,7 +18,7 @@ use tenure::Epoch;
 use tenure_groups::{Group, GroupBuilder};
 
 use super::exit::Failure;
-use crate::args::common::{RECORD_CODES, duration, name, positive_up_to};
+use crate::args::common::{RECORD_CODES, count, duration, name, positive_up_to};
 use crate::args::partitions::{Names, partitions};
 use crate::http::metrics::MetricsArg;
 use crate::process::exec::command as exec_command;
@@ -186,7 +186,7 @@ struct GroupHistoryArgs {
     ///
     /// Costs one GET for each, and one for each member.
     #[arg(long, value_name = "COUNT", default_value = "1000")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(value_parser = count(1..=100_000_u32))]
     limit: u32,
     /// Show only the changes of this partition
     #[arg(long, value_name = "NAME", value_parser = name)]

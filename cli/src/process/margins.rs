@@ -48,7 +48,7 @@ impl Margins {
         Err(format!(
             "a validity of {} is too short: {} until a renewal, 2 × {} for the renewal and its \
              retry, a grace of {}, and {} between SIGKILL and the end of the lease make {}; use a \
-             longer --validity or a shorter --grace",
+             longer --validity, or a shorter --renew, --request-timeout or --grace",
             in_ms(validity),
             in_ms(renew_interval),
             in_ms(request_timeout),

@@ -48,7 +48,7 @@ impl ServeLeaseArgs {
         Err(format!(
             "a validity of {} is too short: {} until a renewal, 2 × {} for the renewal and its \
              retry, and {} between `lost` and the end of the lease make {}; use a longer \
-             --validity",
+             --validity, or a shorter --renew or --request-timeout",
             in_ms(validity),
             in_ms(renew_interval),
             in_ms(request_timeout),

@@ -142,7 +142,7 @@ fn regression_a_group_is_shown_with_the_longest_poll_interval() {
 fn regression_a_short_poll_interval_is_refused() {
     let scene = Scene::new(TENURE);
     let line = ["ui", "--store", &scene.url(), "--poll", "1ms"];
-    tenure(&line).fails(64, &["poll_interval must be 10ms", "got 1ms"]);
+    tenure(&line).fails(64, &["--poll must be 10ms", "got 1ms"]);
 }
 
 #[test]

@@ -275,8 +275,7 @@ impl GroupBuilder {
         let validity = cx.validity();
         if validity > MAX_VALIDITY {
             return refuse(format!(
-                "the validity of a group's session must be at most {MAX_VALIDITY:?}, got \
-                {validity:?}"
+                "validity must be at most {MAX_VALIDITY:?} in a group, got {validity:?}"
             ));
         }
         if self.rebalance_delay > MAX_VALIDITY {

@@ -135,8 +135,8 @@ impl Group {
         if let Some((id, _)) = corrupt.filter(|_| wait.is_zero()) {
             let (prefix, store) = (self.cx.prefix(), self.cx.place());
             let why = format!(
-                "{prefix}members/{id}/lock.json in {store} cannot be read, so nobody knows for how \
-                 long its member may own partitions: restore with a wait of its validity, at most \
+                "{prefix}members/{id}/lock.json in {store} cannot be read, so the end of its \
+                 ownership is unknown: restore with a wait of its validity, at most \
                  {MAX_VALIDITY:?}"
             );
             return Err(Error::new(ErrorKind::CorruptRecord, why));

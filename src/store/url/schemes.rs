@@ -119,7 +119,7 @@ pub(super) fn unknown_scheme(name: &str) -> String {
     }
     match SCHEMES.iter().find(|scheme| scheme.others.contains(&name)) {
         Some(scheme) => format!("write {}", scheme.form),
-        None => format!("{name}: is not a store URL; write {}", forms()),
+        None => format!("`{name}:` is not a known scheme; write {}", forms()),
     }
 }
 

@@ -21,7 +21,7 @@ use tenure::{Epoch, EpochEnd};
 use tenure_history::drawing::Drawing;
 use tenure_history::{LeadershipSpan, Reader};
 
-use crate::args::common::{CENTURY, StoreArg, positive_up_to};
+use crate::args::common::{CENTURY, StoreArg, count, positive_up_to};
 use crate::cron::RecordPlace;
 use crate::election::LeaseState;
 use crate::exit::{self, Failure};
@@ -36,7 +36,7 @@ pub struct HistoryArgs {
     pub store: StoreArg,
     /// Maximum number of epochs to read, newest first, with one GET each: at most 100000
     #[arg(long, value_name = "COUNT", default_value = "1000")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(value_parser = count(1..=100_000_u32))]
     pub limit: u32,
     /// Read only epochs that were written within this time before now: at most 36525d
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(CENTURY))]

@@ -32,13 +32,13 @@ fn invalid_settings_are_refused_with_their_values() {
     let run = |options: &[&str]| bench.run("run", &[options, &["--", "true"]].concat());
     run(&["--validity", "1s"]).fails(64, &["validity of 1s", "333ms", "2 × 200ms", "--validity"]);
     run(&["--grace", "10s"]).fails(64, &["validity of 30s", "grace of 10s", "33s 500ms"]);
-    run(&["--poll", "31s"]).fails(64, &["31s", "30s"]);
-    run(&["--validity", "25h"]).fails(64, &["validity", "90000s", "86400s"]);
+    run(&["--poll", "1h"]).fails(64, &["--poll must be 10ms to 30s (--validity), got 1h"]);
+    run(&["--validity", "25h"]).fails(64, &["--validity must be", "1day", "got 1day 1h"]);
     run(&["--name", "a\nb"]).fails(64, &["name", "control"]);
     run(&["--name", &"x".repeat(257)]).fails(64, &["256 bytes"]);
     assert!(!bench.path("store").exists(), "a refused command creates no file");
     std::fs::create_dir(bench.path("store")).expect("a new directory");
-    bench.run("compact", &["--keep", "100001"]).fails(64, &["100001", "100000"]);
+    bench.run("compact", &["--keep", "100001"]).fails(64, &["--keep must be", "100001", "100000"]);
 }
 
 #[test]
@@ -54,24 +54,28 @@ fn regression_absurd_durations_are_refused_with_their_values() {
         (run, "--grace", "100d", "validity of 30s"),
         (run, "--hook-timeout", "100d", "1day"),
         (run, "--store-clock-margin", "25h", "1day"),
-        (run, "--takeover-delay", "25h", "86400s"),
-        (run, "--priority-delay", "25h", "86400s"),
+        (run, "--takeover-delay", "25h", "--takeover-delay must be at most 1day, got 1day 1h"),
+        (run, "--priority-delay", "25h", "--priority-delay must be at most 1day, got 1day 1h"),
         (run, "--once-per", "36526d", "36525"),
         (cron, "--clock-ahead-max", "25h", "1day"),
         (serve, "--grace", "100d", "1day"),
         (serve, "--store-clock-margin", "25h", "1day"),
-        (serve, "--validity", "25h", "86400s"),
+        (serve, "--validity", "25h", "1day in whole"),
         (health, "--app-health-deadline", "25h", "1day"),
         (group, "--grace", "100d", "validity of 30s"),
-        (group, "--validity", "61m", "3600s"),
-        (group, "--renew", "29s", "validity of 30s"),
+        (group, "--validity", "61m", "at most 1h in a group, got 1h 1m"),
+        (group, "--renew", "29s", "a shorter --renew, --request-timeout or --grace"),
+        (&["compact", "--store", store], "--keep", "0", "must be at least 1, got 0"),
+        (&["history", "--store", store], "--limit", "0", "must be at least 1, got 0"),
+        (&["cost"], "--candidates", "0", "must be at least 1, got 0"),
+        (&["watch", "--store", store], "--poll", "1", ": the time unit is missing; write a number"),
         (group, "--poll", "lapse", "--poll lapse is for elections"),
-        (group, "--rebalance-delay", "61m", "3600s"),
+        (group, "--rebalance-delay", "61m", "at most 1h, got 1h 1m"),
         (&["compact", "--store", store], "--min-age", "36526d", "36525"),
         (&["compact", "--store", store], "--every", "366d", "365"),
         (&["history", "--store", store], "--since", "36526d", "36525"),
         (&["probe", "--store", store], "--for", "366d", "365"),
-        (&["restore", "--store", store, "--epoch", "7"], "--wait", "25h", "86400s"),
+        (&["restore", "--store", store, "--epoch", "7"], "--wait", "25h", "--wait must be at"),
         (&["watch", "--store", store], "--poll", "25h", "1day"),
         (&["group", "watch", "--store", store], "--poll", "61m", "1h"),
         (&["cost"], "--validity", "25h", "1day"),

@@ -84,11 +84,11 @@ fn options_of_groups_need_a_group_and_agree() {
     refused_group(&["--unique-name"], &["--name <NAME>"]);
     refused_group(&["--leave-for", "1m"], &["--name <NAME>"]);
     refused_group(&["--leave-for", "61m", "--name", "a"], &["1h 1m", "at most 1h"]);
-    refused_group(&["--weight", "0"], &["weight must be at least 1, got 0"]);
-    refused_group(&["--rebalance-delay", "2h"], &["7200s", "3600s"]);
+    refused_group(&["--weight", "0"], &["--weight must be at least 1, got 0"]);
+    refused_group(&["--rebalance-delay", "2h"], &["--rebalance-delay must be at most 1h, got 2h"]);
     refused_group(&["--poll", "lapse"], &["--poll lapse is for elections"]);
     refused_group(&["--poll", "31s"], &["31s", "30s"]);
-    refused_group(&["--validity", "2h"], &["7200s", "3600s"]);
+    refused_group(&["--validity", "2h"], &["--validity must be at most 1h in a group, got 2h"]);
     refused_group(&["--validity", "700ms"], &["700ms", "713ms"]);
     refused_group(&["--clock-drift-max", "0.6"], &["0.6", "0.5"]);
     refused_group(&["--data", "{"], &["not JSON"]);

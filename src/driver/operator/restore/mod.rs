@@ -47,7 +47,7 @@ impl Operator {
         }
         let invalid = |why| Err(Error::new(ErrorKind::InvalidInput, why));
         if wait > MAX_WAIT {
-            return invalid(format!("the wait must be at most {MAX_WAIT:?}, got {wait:?}"));
+            return invalid(format!("wait must be at most {MAX_WAIT:?}, got {wait:?}"));
         }
         if let Some(seen) = self.cx.greatest().filter(|seen| *seen > epoch) {
             return invalid(format!(
