@@ -1,7 +1,7 @@
 //! Creating and confirming the next epoch (Q5 and Q6).
 
-use super::message::{AcrossEvent, Marker, StoreSet};
-use super::part::{Doing, Own};
+use super::message::{AcrossEvent, Marker, StoreFault, StoreSet};
+use super::part::{Doing, Own, Part};
 use super::{Across, Phase};
 use crate::epoch::Epoch;
 use crate::protocol::find::{Listing, SuccessorSearch, SuccessorStatus};
@@ -16,9 +16,15 @@ impl Across {
             part.sent = 0;
             part.own = Own::Free;
         }
-        let first =
-            self.parts.iter().position(|part| part.contents.is_some() && part.fault.is_none());
-        let first = first.expect("a majority of the stores has been listed");
+        // A store that closed the epoch answers. A store that was only listed may be down by now, and
+        // each candidate would first win another store.
+        let closed = self.parts.iter().position(Part::is_closed);
+        let listed =
+            || self.parts.iter().position(|part| part.contents.is_some() && part.fault.is_none());
+        let Some(first) = closed.or_else(listed) else {
+            self.enter_find();
+            return;
+        };
         self.phase = Phase::Attempt { epoch, nonce, first, spread: false };
     }
 
@@ -89,11 +95,10 @@ impl Across {
     ) {
         let created = |own: &Own| matches!(own, Own::Created { .. });
         let done = StoreSet::of(self.stores().filter(|store| created(&self.parts[*store].own)));
-        let is_stuck = self.stores().any(|store| {
-            let part = &self.parts[store];
-            done.contains(store)
-                && matches!(part.doing, Doing::Pause(_))
-                && matches!(part.own, Own::Created { after: None, .. })
+        // A LIST that is still expected may complete a majority.
+        let confirms = self.parts.iter().any(|part| {
+            matches!(part.own, Own::Created { after: None, .. })
+                && !matches!(part.doing, Doing::Pause(_))
         });
         let part = &mut self.parts[store];
         if part.doing != Doing::Idle {
@@ -107,10 +112,10 @@ impl Across {
             }
             Own::Created { after, .. } => {
                 let is_due = match after {
-                    None => done.len() >= confirm,
-                    Some(after) => is_stuck && !after.contains_all(done),
+                    None => true,
+                    Some(after) => !confirms && !after.contains_all(done),
                 };
-                if !is_due {
+                if !is_due || done.len() < confirm {
                     return;
                 }
                 Doing::Confirm { beyond, after: done }
@@ -189,13 +194,21 @@ impl Across {
                 self.parts[store].doing = Doing::Confirm { beyond, after };
                 return None;
             }
+            SuccessorStatus::Yes { complete: true, .. } if marker.is_none() => {
+                self.distrust(store, StoreFault::NoMarker);
+                self.parts[store].doing = Doing::pause();
+                return None;
+            }
             SuccessorStatus::Yes { greatest, .. } => {
                 self.saw(greatest);
                 return None;
             }
             SuccessorStatus::No => {}
         }
+        // The LIST starts after the own epoch, so it cannot show that an earlier fall has ended.
+        let has_fallen = matches!(self.parts[store].fault, Some(StoreFault::GreatestFell { .. }));
         let before = self.parts[store].contents.and_then(|contents| contents.greatest);
+        let before = before.filter(|_| !has_fallen);
         let was_created = matches!(self.parts[store].own, Own::Created { .. });
         // The LIST starts after the own epoch, so it does not show the earlier epochs.
         if !self.count(store, marker, before) {
@@ -214,7 +227,7 @@ impl Across {
         match std::mem::replace(&mut part.own, Own::Free) {
             Own::Created { held, .. } => {
                 let heartbeat = held.heartbeat;
-                part.own = Own::Leading(LeadingState::granted(held).0);
+                part.own = Own::Leading(LeadingState::granted_across(held));
                 Some(heartbeat)
             }
             own => {

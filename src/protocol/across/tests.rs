@@ -320,3 +320,37 @@ fn a_store_without_a_marker_does_not_count() {
     assert_eq!(machine.fault(0), Some(StoreFault::NoMarker));
     assert_eq!(machine.step(0), AcrossStep::Wait(Wait::Retry));
 }
+
+/// Before the fix, a leader adopted a late repeated create at its read-back, without a LIST (Q8). A
+/// store that had lost its contents then counted for the lease.
+#[test]
+fn regression_a_late_repeated_create_is_not_adopted() {
+    let mut stores = Stores::new(3);
+    let mut leader = Across::new(3, false);
+    stores.round(&mut leader, 1);
+    leader.handle(AcrossInput::Nonce(n(1)));
+    let AcrossStep::Request(create) = leader.step(0) else { panic!("the first create") };
+    stores.answer(0, create);
+    leader.handle(AcrossInput::Answer { store: 0, answer: Answer::Unknown });
+    leader.handle(AcrossInput::StoreResume { store: 0 });
+    stores.run(&mut leader, 1);
+    assert_eq!(counted(&leader), [Some(1); 3]);
+    stores.objects[0].get_mut(&1).expect("epoch 1").heartbeat = 2;
+    leader.handle(AcrossInput::RenewDue { store: 0 });
+    stores.run(&mut leader, 1);
+    assert_eq!(counted(&leader), [None, Some(1), Some(1)]);
+}
+
+/// Before the fix, the greatest epoch of another election ended the leadership, and the machine
+/// placed placeholders for it.
+#[test]
+fn regression_a_list_without_a_marker_shows_no_epoch() {
+    let mut stores = Stores::new(3);
+    stores.up[2] = false;
+    let mut leader = stores.elect(1);
+    leader.handle(AcrossInput::Answer { store: 2, answer: Answer::Unknown });
+    leader.handle(AcrossInput::StoreResume { store: 2 });
+    let page = Listing { epochs: Some((e(9), e(9))), rest: None };
+    leader.handle(AcrossInput::Listed { store: 2, page, marker: None });
+    assert_eq!((leader.wait(), leader.newest()), (AcrossWait::Lead, Some(e(1))));
+}

@@ -79,6 +79,9 @@ pub(super) struct LeadingState {
     held: HeldEpoch,
     doing: Doing,
     resigning: bool,
+    /// The greatest heartbeat of a create whose nonce an earlier create had too. A create that takes
+    /// effect after the grant does not count.
+    repeated: u64,
 }
 
 /// The result of an input to a leader.
@@ -107,7 +110,13 @@ impl LeadingState {
     /// Returns the state of a leader after its grant.
     pub(super) fn granted(held: HeldEpoch) -> (LeadingState, Event) {
         let granted = Event::Granted { epoch: held.epoch, heartbeat: held.heartbeat };
-        (LeadingState { held, doing: Doing::Idle, resigning: false }, granted)
+        (LeadingState { held, doing: Doing::Idle, resigning: false, repeated: 0 }, granted)
+    }
+
+    /// Returns the state of a leader whose creates all had the same nonce.
+    pub(super) fn granted_across(held: HeldEpoch) -> LeadingState {
+        let repeated = held.sent;
+        LeadingState { held, doing: Doing::Idle, resigning: false, repeated }
     }
 
     pub(super) fn step(&self, layout: Layout) -> Step {
@@ -203,7 +212,7 @@ impl LeadingState {
             // The object still has the known ETag, so the store had no reason to refuse the write.
             // The leader retries the write.
             None if now.etag == held.etag => return self.now(Doing::Retry),
-            None if heartbeat <= held.heartbeat || heartbeat > held.sent => {
+            None if heartbeat <= held.heartbeat.max(self.repeated) || heartbeat > held.sent => {
                 return LeaderNext::Lost(Lost::Tampered);
             }
             None => {}
