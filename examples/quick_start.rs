@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             .await; // resigns after the work returns
         match outcome {
             RunOutcome::Completed(Ok(())) => return Ok(()), // the work is complete
-            interrupted => eprintln!("{interrupted:?}; campaigning again in a second"),
+            other => eprintln!("{other:?}; campaigning again in a second"),
         }
         // Without a pause, work that fails immediately would consume many epochs.
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
