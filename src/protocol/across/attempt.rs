@@ -6,7 +6,7 @@ use super::{Across, Phase};
 use crate::epoch::Epoch;
 use crate::protocol::find::{Listing, SuccessorSearch, SuccessorStatus};
 use crate::protocol::leader::{HeldEpoch, LeadingState};
-use crate::protocol::message::{Answer, Nonce, Write};
+use crate::protocol::message::{Answer, Lost, Nonce, Write};
 
 impl Across {
     /// Begins an attempt with a fresh nonce.
@@ -60,7 +60,7 @@ impl Across {
                 self.count_create(store);
             }
             self.phase = Phase::Lead { epoch, nonce, resigning: false };
-            self.schedule();
+            self.schedule_lead(epoch, nonce, false);
             return Some(AcrossEvent::Granted { epoch });
         }
         for store in self.stores() {
@@ -107,9 +107,6 @@ impl Across {
         let beyond = SuccessorSearch::new(epoch.get());
         part.doing = match &part.own {
             Own::Lost { .. } | Own::Leading(_) => return,
-            Own::Created { held, .. } if held.epoch != epoch => {
-                Doing::GiveUp { held: held.clone() }
-            }
             Own::Created { after, .. } => {
                 let is_due = match after {
                     None => true,
@@ -143,25 +140,33 @@ impl Across {
         }
     }
 
-    pub(super) fn read_own(&mut self, store: usize, epoch: Epoch, nonce: Nonce, answer: Answer) {
+    pub(super) fn read_own(
+        &mut self,
+        store: usize,
+        epoch: Epoch,
+        nonce: Nonce,
+        answer: Answer,
+    ) -> Option<AcrossEvent> {
         let is_current = self.own() == Some((epoch, nonce));
         let part = &mut self.parts[store];
         match answer {
             Answer::Found { sighting, .. } => {
                 let heartbeat = sighting.seen.heartbeat;
-                let is_ended = sighting.seen.ended.is_some();
-                if sighting.seen.nonce == Some(nonce) && !is_ended {
+                let ended = sighting.seen.ended;
+                if sighting.seen.nonce == Some(nonce) && ended.is_none() {
                     let (etag, sent) = (sighting.etag, part.sent.max(heartbeat));
                     self.hold(store, HeldEpoch { epoch, nonce, etag, heartbeat, sent });
-                    return;
-                }
-                if is_current {
-                    part.own = Own::Lost { ended: is_ended };
+                    return None;
                 }
                 self.saw(epoch);
+                let lost = ended.map_or(Lost::Tampered, Lost::Sealed);
+                if is_current { self.lose(store, lost) } else { None }
             }
-            Answer::Unreadable if is_current => part.own = Own::Lost { ended: false },
-            _ => part.doing = Doing::pause(),
+            Answer::Unreadable if is_current => self.lose(store, Lost::Tampered),
+            _ => {
+                part.doing = Doing::pause();
+                None
+            }
         }
     }
 
@@ -188,20 +193,20 @@ impl Across {
         after: StoreSet,
         page: Listing,
         marker: Option<Marker>,
-    ) -> Option<AcrossEvent> {
+    ) {
         match beyond.handle(page) {
             SuccessorStatus::NotYet => {
                 self.parts[store].doing = Doing::Confirm { beyond, after };
-                return None;
+                return;
             }
             SuccessorStatus::Yes { complete: true, .. } if marker.is_none() => {
                 self.distrust(store, StoreFault::NoMarker);
                 self.parts[store].doing = Doing::pause();
-                return None;
+                return;
             }
             SuccessorStatus::Yes { greatest, .. } => {
                 self.saw(greatest);
-                return None;
+                return;
             }
             SuccessorStatus::No => {}
         }
@@ -213,27 +218,19 @@ impl Across {
         // The LIST starts after the own epoch, so it does not show the earlier epochs.
         if !self.count(store, marker, before) {
             self.parts[store].doing = Doing::pause();
-            return None;
+            return;
         }
         if was_created && let Own::Created { after: confirmed, .. } = &mut self.parts[store].own {
             *confirmed = Some(after);
         }
-        None
     }
 
-    /// Counts the create at this store for the lease. Returns its heartbeat.
-    pub(super) fn count_create(&mut self, store: usize) -> Option<u64> {
+    /// Counts the create at this store, if there is one, for the lease.
+    pub(super) fn count_create(&mut self, store: usize) {
         let part = &mut self.parts[store];
-        match std::mem::replace(&mut part.own, Own::Free) {
-            Own::Created { held, .. } => {
-                let heartbeat = held.heartbeat;
-                part.own = Own::Leading(LeadingState::granted_across(held));
-                Some(heartbeat)
-            }
-            own => {
-                part.own = own;
-                None
-            }
-        }
+        part.own = match std::mem::replace(&mut part.own, Own::Free) {
+            Own::Created { held, .. } => Own::Leading(LeadingState::granted_across(held)),
+            own => own,
+        };
     }
 }

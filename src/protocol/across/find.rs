@@ -75,18 +75,17 @@ impl Across {
         ended: &[Option<Nonce>],
     ) -> Doing {
         let part = &self.parts[store];
-        let find = |marks| Doing::Find {
+        let find = || Doing::Find {
             search: Search::new(part.contents.and_then(|contents| contents.greatest)),
-            marks,
             marker: None,
         };
         if !part.listed {
-            return find(false);
+            return find();
         }
         let Some(epoch) = self.newest.filter(|_| is_found) else { return Doing::Idle };
         match &part.known {
             Known::Unread => Doing::Read { epoch, unless: None },
-            Known::Sealed { .. } if !part.marked => find(true),
+            Known::Sealed { .. } if !part.marked => find(),
             known @ Known::Absent { lapsed } if closes && (*lapsed || is_waived(known, ended)) => {
                 Doing::Place { epoch }
             }
@@ -104,13 +103,12 @@ impl Across {
         &mut self,
         store: usize,
         mut search: Search,
-        marks: bool,
         page: Listing,
         marker: Option<Marker>,
     ) {
         let greatest = match search.handle(page) {
             Progress::More => {
-                self.parts[store].doing = Doing::Find { search, marks, marker };
+                self.parts[store].doing = Doing::Find { search, marker };
                 return;
             }
             Progress::Newest(greatest) => greatest,
@@ -125,8 +123,8 @@ impl Across {
         }
         let part = &mut self.parts[store];
         part.listed = true;
-        // New contents and a greater epoch have reset `known`.
-        part.marked |= marks && matches!(part.known, Known::Sealed { .. });
+        // A store has one request under way, so a seal that is known now was known at the sending.
+        part.marked |= matches!(part.known, Known::Sealed { .. });
     }
 
     pub(super) fn poll(&mut self, store: usize) {
@@ -156,7 +154,7 @@ impl Across {
         match answer {
             Answer::Found { .. } | Answer::NotModified | Answer::Missing if !is_newest => {}
             Answer::Found { sighting, .. } => part.read(sighting),
-            Answer::NotModified => {}
+            Answer::NotModified if part.known != Known::Unread => {}
             Answer::Missing => part.read_absent(),
             _ => part.doing = Doing::pause(),
         }

@@ -6,7 +6,7 @@ use super::{Across, Phase};
 use crate::epoch::Epoch;
 use crate::protocol::layout::Layout;
 use crate::protocol::leader::LeaderNext;
-use crate::protocol::message::{Event, Input, Lost, Nonce, Rules, Step, Wait};
+use crate::protocol::message::{Input, Lost, Nonce, Rules, Step, Wait};
 
 /// The rules of a part that leads. A create that counts was already confirmed.
 const RULES: Rules = Rules { observer: false, verify_renewals: false, takeover_delay: false };
@@ -23,30 +23,25 @@ impl Across {
             }
         };
         match leading.handle(Layout::EpochFiles, RULES, input) {
-            LeaderNext::Leads(leading, event) => {
+            LeaderNext::Leads(leading, _) => {
                 part.own = Own::Leading(leading);
-                match event {
-                    Some(Event::Extended { heartbeat }) => {
-                        Some(AcrossEvent::Extended { store, heartbeat })
-                    }
-                    _ => None,
-                }
+                None
             }
             LeaderNext::Abandoned(_) => unreachable!("no input abandons a grant across stores"),
             LeaderNext::Lost(lost) => {
                 if let Lost::Superseded(by) = lost {
                     self.saw(by);
                 }
-                let ended = matches!(lost, Lost::Resigned | Lost::Sealed(_));
-                self.parts[store].own = Own::Lost { ended };
-                self.lost_at(store, lost)
+                self.lose(store, lost)
             }
         }
     }
 
-    /// Returns the event after a store was lost. If a majority cannot be held, the leadership has
+    /// Takes the loss of the epoch at this store. If a majority cannot be held, the leadership has
     /// ended.
-    fn lost_at(&mut self, store: usize, lost: Lost) -> Option<AcrossEvent> {
+    pub(super) fn lose(&mut self, store: usize, lost: Lost) -> Option<AcrossEvent> {
+        let ended = matches!(lost, Lost::Resigned | Lost::Sealed(_));
+        self.parts[store].own = Own::Lost { ended };
         let Phase::Lead { resigning, .. } = self.phase else { return None };
         let is_lost = |own: &Own| matches!(own, Own::Lost { .. });
         let is_ended = |own: &Own| matches!(own, Own::Lost { ended: true });
@@ -99,7 +94,6 @@ impl Across {
         if let Some(by) = self.newest.filter(|newest| *newest > epoch) {
             return self.end(Lost::Superseded(by));
         }
-        let mut event = None;
         for store in self.stores() {
             if resigning {
                 if matches!(self.parts[store].doing, Doing::Idle | Doing::Pause(_)) {
@@ -118,11 +112,10 @@ impl Across {
                 continue;
             }
             if let Own::Created { after: Some(_), .. } = &self.parts[store].own {
-                let heartbeat = self.count_create(store);
-                event = heartbeat.map(|heartbeat| AcrossEvent::Extended { store, heartbeat });
+                self.count_create(store);
             }
             self.schedule_own(store, epoch, nonce, 1);
         }
-        event
+        None
     }
 }

@@ -97,16 +97,12 @@ pub enum AcrossWait {
     Failed(Failure),
 }
 
-/// A change of the leadership, caused by an input.
+/// A change of the leadership, caused by an input. An extension of the lease is no event: after each
+/// input the driver computes the lease from [`counted`](super::Across::counted).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AcrossEvent {
     Granted {
         epoch: Epoch,
-    },
-    /// The write with this heartbeat extended the lease at this store.
-    Extended {
-        store: usize,
-        heartbeat: u64,
     },
     /// The epoch can no longer be held at this store.
     StoreLost {

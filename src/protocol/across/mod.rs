@@ -27,7 +27,8 @@ use crate::epoch::Epoch;
 ///
 /// A driver has at most one request under way at each store. It may send the requests of several
 /// stores at the same time. After each input it asks again for the steps of all stores. The machine
-/// ignores an input that does not fit, so a late input does no harm.
+/// ignores an input that does not fit. `Lapsed` and `WaitOver` name no ETag, so the driver passes
+/// them only if the store still shows the object whose timer has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Across {
     observer: bool,
@@ -69,7 +70,7 @@ enum Phase {
 impl Across {
     /// Returns a candidate or an observer of an election across this number of stores, 3 or 5.
     pub fn new(stores: usize, observer: bool) -> Across {
-        assert!(stores % 2 == 1 && stores <= MAX_STORES, "3 or 5 stores, not {stores}");
+        assert!(matches!(stores, 3 | 5), "3 or 5 stores, not {stores}");
         let mut across = Across {
             observer,
             parts: vec![Part::new(); stores],
@@ -156,7 +157,10 @@ impl Across {
     /// Takes an input. An input that does not fit the state changes nothing.
     pub fn handle(&mut self, input: AcrossInput) -> Option<AcrossEvent> {
         let event = match input {
-            AcrossInput::Listed { store, page, marker } => self.listed(store, page, marker),
+            AcrossInput::Listed { store, page, marker } => {
+                self.listed(store, page, marker);
+                None
+            }
             AcrossInput::Answer { store, answer } => self.answered(store, answer),
             AcrossInput::Nonce(nonce) => {
                 self.begin(nonce);
@@ -223,7 +227,7 @@ impl Across {
             Doing::Seal { sighting } => self.sealed(store, &sighting, &answer),
             Doing::Place { epoch } => self.placed(store, epoch, &answer),
             Doing::Create { epoch, write } => self.created(store, epoch, write, answer),
-            Doing::ReadOwn { epoch, nonce } => self.read_own(store, epoch, nonce, answer),
+            Doing::ReadOwn { epoch, nonce } => return self.read_own(store, epoch, nonce, answer),
             // The seal of an ended attempt is best effort.
             Doing::GiveUp { .. } => {}
         }
@@ -231,23 +235,14 @@ impl Across {
     }
 
     /// Takes a page of a listing.
-    fn listed(
-        &mut self,
-        store: usize,
-        page: Listing,
-        marker: Option<Marker>,
-    ) -> Option<AcrossEvent> {
+    fn listed(&mut self, store: usize, page: Listing, marker: Option<Marker>) {
         let part = &mut self.parts[store];
         match std::mem::replace(&mut part.doing, Doing::Idle) {
-            Doing::Find { search, marks, marker: before } => {
-                self.found(store, search, marks, page, marker.or(before));
-                None
+            Doing::Find { search, marker: before } => {
+                self.found(store, search, page, marker.or(before));
             }
             Doing::Confirm { beyond, after } => self.confirmed(store, beyond, after, page, marker),
-            doing => {
-                part.doing = doing;
-                None
-            }
+            doing => part.doing = doing,
         }
     }
 

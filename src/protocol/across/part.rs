@@ -62,10 +62,9 @@ pub(super) enum Doing {
     Idle,
     /// A request failed. The next action comes after a pause.
     Pause(Box<Doing>),
-    /// LIST to find the newest epoch. `marks` is true if the seal was known at the start.
+    /// LIST to find the newest epoch.
     Find {
         search: Search,
-        marks: bool,
         marker: Option<Marker>,
     },
     /// LIST after the own epoch. The creates at the stores of `after` were done before this LIST.

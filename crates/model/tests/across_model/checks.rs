@@ -66,7 +66,6 @@ pub fn properties(setting: &Setting) -> Vec<Property<Game>> {
         Property::<Game>::always("I8", |_, world| holds(world, "I8")),
         Property::<Game>::always("live", |game, world| game.is_live(world)),
         Property::<Game>::sometimes("two grants", |_, world| world.grants.len() >= 2),
-        Property::<Game>::sometimes("three grants", |_, world| world.grants.len() >= 3),
     ];
     let wanted = |name| setting.always.contains(&name) || setting.sometimes.contains(&name);
     all.into_iter().filter(|property| wanted(property.name)).collect()

@@ -1,3 +1,5 @@
+mod faults;
+
 use std::collections::BTreeMap;
 
 use super::message::AcrossRequest;
@@ -174,7 +176,7 @@ fn counted(machine: &Across) -> Vec<Option<u64>> {
 
 /// The costs of the module: rounds, LISTs, GETs and PUTs.
 #[test]
-fn each_step_costs_what_the_table_says() {
+fn each_step_has_the_cost_of_the_table() {
     let mut stores = Stores::new(3);
     let mut leader = stores.elect(1);
     assert_eq!(stores.cost(), [4, 6, 0, 3], "a first campaign");
