@@ -1,4 +1,4 @@
-//! The environment variables whose names begin with `TENURE_`. Some are settings of the command,
+//! The environment variables with the prefix `TENURE_`. Some are settings of the command,
 //! and `tenure` sets others for CMD. The command warns of unknown variables.
 //!
 //! A flag that is a setting has a variable. The variable applies if the flag is not given. A flag

@@ -119,7 +119,7 @@ fn why_not(refused: &Deposed, layout: LayoutArg) -> String {
             leader.epoch
         ),
         _ if layout == LayoutArg::SingleObject => {
-            "the election is vacant: there is no lock.json".to_owned()
+            "the election is vacant: lock.json is missing".to_owned()
         }
         _ => "the election is vacant: there is no epoch".to_owned(),
     }

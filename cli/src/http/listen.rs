@@ -47,8 +47,8 @@ pub enum ServingAt {
 }
 
 impl Server {
-    /// Listens at this place, and logs the address. `content` names in the log what the server
-    /// serves.
+    /// Listens at this place, and logs the address. `content` is the name of the served content in
+    /// the log.
     pub async fn listen(self, at: &Listen, content: &str) -> Result<ServingAt, Failure> {
         let (serving, shown) = match at {
             Listen::Tcp(address) => self.start(*address).map(|serving| {

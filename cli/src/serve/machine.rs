@@ -35,7 +35,7 @@ pub type OrderReply<T> = oneshot::Sender<Result<T, Refusal>>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServedRole {
     Starting,
-    /// This process neither campaigns nor joins the group. The field is the reason.
+    /// This process does not campaign and does not join the group. The field is the reason.
     Standby(&'static str),
     /// This process campaigns or joins the group.
     Seeking,

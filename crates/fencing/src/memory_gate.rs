@@ -55,7 +55,7 @@ struct Shared {
 #[derive(Default)]
 struct Permits {
     newest: Option<Epoch>,
-    /// For each token, the number of its permits that are not yet dropped.
+    /// The number of live permits of each token.
     inside: BTreeMap<Epoch, usize>,
 }
 

@@ -47,8 +47,8 @@ struct ClockState {
     /// For a broken process: an instant, and the error of a reading at exactly this instant. The
     /// reading is too early by this duration.
     behind_at: Option<(Duration, Duration)>,
-    /// For a machine whose clocks wrongly stop during a suspend: the total duration of its
-    /// suspends.
+    /// The total duration of the suspends, if the clocks of this machine wrongly stop during a
+    /// suspend.
     asleep: Duration,
     raw_repeats_boot: bool,
 }

@@ -1,4 +1,4 @@
-//! The subscribers to events: those of one leadership, or those of an `Election`'s campaigns.
+//! The subscribers to the events of one leadership, or of the campaigns of one `Election`.
 
 use std::sync::OnceLock;
 

@@ -71,8 +71,8 @@ impl Across {
         None
     }
 
-    /// Returns a majority whose creates are done and confirmed: each LIST was sent after all
-    /// creates of the majority were done.
+    /// Returns a majority of confirmed creates: each LIST was sent after all creates of the majority
+    /// were done.
     fn granting(&self) -> Option<StoreSet> {
         StoreSet::all(self.parts.len(), self.majority()).find(|set| {
             self.stores().filter(|store| set.contains(*store)).all(|store| {

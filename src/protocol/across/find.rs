@@ -55,8 +55,8 @@ impl Across {
         allowing.count() >= self.majority()
     }
 
-    /// Returns the nonces whose holder has ended the newest epoch at some store (Q4). No process
-    /// waits for these nonces at the other stores.
+    /// Returns the nonces of the holders that have ended the newest epoch at some store (Q4). No
+    /// process waits for these nonces at the other stores.
     fn ended_nonces(&self) -> Vec<Option<Nonce>> {
         let ended = self.parts.iter().filter_map(|part| match part.known {
             Known::Sealed { nonce, ended: EpochEnd::Resigned | EpochEnd::GivenUp, .. } => {

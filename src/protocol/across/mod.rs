@@ -28,7 +28,7 @@ use crate::epoch::Epoch;
 /// A driver has at most one request under way at each store. It may send the requests of several
 /// stores at the same time. After each input it asks again for the steps of all stores. The machine
 /// ignores an input that does not fit. `Lapsed` and `WaitOver` name no ETag, so the driver passes
-/// them only if the store still shows the object whose timer has ended.
+/// them only if the timer of the object that the machine follows has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Across {
     observer: bool,

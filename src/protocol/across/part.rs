@@ -102,8 +102,8 @@ pub(super) enum Doing {
 pub(super) enum Own {
     /// No create is known to have succeeded.
     Free,
-    /// The create succeeded. `after` names the stores whose creates were done before the last LIST
-    /// that showed no greater epoch.
+    /// The create succeeded. `after` names the stores with creates that were done before the last
+    /// LIST that showed no greater epoch.
     Created { held: HeldEpoch, after: Option<StoreSet> },
     /// The create counts, and the leader renews here.
     Leading(LeadingState),

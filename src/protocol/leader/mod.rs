@@ -79,8 +79,8 @@ pub(super) struct LeadingState {
     held: HeldEpoch,
     doing: Doing,
     resigning: bool,
-    /// The greatest heartbeat of a create whose nonce an earlier create had too. A create that takes
-    /// effect after the grant does not count.
+    /// The greatest heartbeat of a create, if all creates had one nonce, and otherwise 0. A create that
+    /// takes effect after the grant does not count.
     repeated: u64,
 }
 
@@ -113,7 +113,7 @@ impl LeadingState {
         (LeadingState { held, doing: Doing::Idle, resigning: false, repeated: 0 }, granted)
     }
 
-    /// Returns the state of a leader whose creates all had the same nonce.
+    /// Returns the state of a leader after a grant across stores. All its creates had one nonce.
     pub(super) fn granted_across(held: HeldEpoch) -> LeadingState {
         let repeated = held.sent;
         LeadingState { held, doing: Doing::Idle, resigning: false, repeated }

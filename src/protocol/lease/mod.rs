@@ -50,7 +50,7 @@ pub struct LapseTimer {
     touched: Option<DateTime<Utc>>,
     validity: Option<Duration>,
 
-    // These fields are the times from which the lapse and the delays count.
+    // The lapse and the delays count from these times.
     /// Time of receipt of the response that first showed this ETag.
     since: Moment,
     /// Time at which this observer first saw the seal.

@@ -64,8 +64,7 @@ printf '{{"Version":1,"AccessKeyId":"{ACCESS_KEY}","SecretAccessKey":"{SECRET_KE
     assert_eq!(calls.lines().count(), 2, "{output:?}");
 }
 
-/// Each pair contains a custom endpoint, as the environment variable names it, and the URL to which
-/// the store sends its requests.
+/// Pairs of a custom endpoint in the environment variable, and the URL of the store's requests.
 const FORMS: [(&str, &str); 6] = [
     ("http://h.example", "http://h.example/"),
     ("http://h.example:8000/", "http://h.example:8000/"),

@@ -1,4 +1,4 @@
-//! With `--try`, a process makes a single attempt to be elected.
+//! The single attempt to be elected that `--try` makes.
 
 use std::time::Duration;
 

@@ -64,7 +64,7 @@ struct GroupHealthView {
     store_answered_ms_ago: Option<u64>,
 }
 
-/// One element of the body of `/partitions`: a partition whose CMD runs.
+/// One element of the body of `/partitions`: a partition with a running CMD.
 #[derive(Debug, Serialize)]
 struct OwnedView {
     partition: String,

@@ -151,7 +151,7 @@ struct WorkWatch<'a> {
     partition: &'a Partition,
     group: &'a Group,
     signals: broadcast::Receiver<Signal>,
-    /// The end of the lease from which the current deadlines of the guard were computed.
+    /// The end of the lease that determined the current deadlines of the guard.
     ends_at: Moment,
     /// True after CMD got SIGTERM: renewals no longer change its deadlines.
     stopping: bool,

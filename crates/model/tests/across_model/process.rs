@@ -15,7 +15,7 @@ pub struct Process {
     /// The writes of the current nonce: the store, the heartbeat, and the greatest epoch that was
     /// granted before the sending.
     pub sent: Vec<(usize, u8, Number)>,
-    /// For each store, the greatest heartbeat whose lease has ended. Used with honest clocks.
+    /// For each store, the greatest heartbeat of an ended lease. Used with honest clocks.
     pub ended: [u8; MAX_STORES],
     /// The greatest epoch that was granted before the first confirming LIST of this attempt.
     pub first_list: Option<Number>,
@@ -77,7 +77,7 @@ impl Process {
         event
     }
 
-    /// Returns the number of stores whose lease has not ended.
+    /// Returns the number of stores with a lease that has not ended.
     pub fn leases(&self, stores: usize) -> usize {
         let holds = |store: &usize| {
             self.machine

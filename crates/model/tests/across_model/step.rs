@@ -88,7 +88,7 @@ impl Game {
                     Some(Replacing { store, generation, notes, newest: None, written: false });
             }
             Action::Replace => self.replace(world)?,
-            _ => unreachable!("the other actions are those of a process"),
+            _ => unreachable!("a process takes this action"),
         }
         Some(())
     }
@@ -271,7 +271,7 @@ impl Game {
         self.end_leases(world);
     }
 
-    /// Ends the leases of honest processes whose stores' leases have ended.
+    /// Ends the lease of each honest process that holds too few leases of stores.
     fn end_leases(&self, world: &mut World) {
         if !self.setting.honest {
             return;

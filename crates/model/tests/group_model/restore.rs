@@ -134,9 +134,9 @@ impl Group {
 
 impl World {
     /// Returns whether members must detect the deletion if the newest assignment is deleted now (D1
-    /// to D12). Members must detect it if each process knows this assignment, or has begun neither
-    /// to read sessions nor to create an assignment. In addition, no operator may have read an
-    /// assignment, and no late write of an assignment may be pending.
+    /// to D12). Members must detect it if three conditions hold. Each process knows this
+    /// assignment, or has not begun to read sessions or to create an assignment. No operator has
+    /// read an assignment. No late write of an assignment is pending.
     fn is_settled(&self) -> bool {
         let knows = |it: &Participant| it.known().map(|it| it.epoch) == self.ghost.greatest;
         let has_read = |it: &Participant| {

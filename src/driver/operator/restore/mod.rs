@@ -162,7 +162,7 @@ impl Operator {
                     Ok(record) => match asks(now.epoch, record) {
                         Below::NeedsForce(leader) => return Ok(Restored::NeedsForce(leader)),
                         Below::Wait(asked) => waits = waits.max(asked),
-                        // With `Layout::SingleObject`, a restore never holds an epoch.
+                        // A restore never holds an epoch of `Layout::SingleObject`.
                         Below::Held(_) => {}
                     },
                     // This record is unreadable, so only the operator knows its token and its

@@ -63,7 +63,7 @@ pub trait Assignor: fmt::Debug + Send + Sync + 'static {
     fn assign(&self, seats: &[Seat<'_>], shares: &[Share<'_>]) -> Vec<Option<usize>>;
 }
 
-/// A member to which an assignor may give partitions.
+/// A member that may get partitions from an assignor.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Seat<'a> {

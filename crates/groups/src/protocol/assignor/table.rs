@@ -24,8 +24,7 @@ pub(super) enum Rank {
     Excess(PerWeight),
 }
 
-/// The amount by which the last share of a seat raises count² / weight. It is (2 × count − 1) /
-/// weight.
+/// The increase of count² / weight by the last share of a seat: (2 × count − 1) / weight.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PerWeight {
     growth: u64,

@@ -201,9 +201,9 @@ impl Reader {
 
     /// Gives up a read that keeps failing. The next poll is a request of the other kind. After a
     /// GET it is a LIST, because the assignment may be superseded. After a LIST it is a GET, unless
-    /// [`is_behind`](Reader::is_behind) is true. If the reader gave up the read of its own
-    /// creation, a later poll may find that assignment. The reader then treats it like an
-    /// assignment of another writer.
+    /// [`is_behind`](Reader::is_behind) is true. If the reader created an
+    /// assignment and gave up its read-back, a later poll may find that assignment. The reader then
+    /// treats it like an assignment of another writer.
     pub fn give_up(&mut self) {
         if let State::Pause(state) = &self.state {
             self.lists = !matches!(**state, State::Confirm { .. } | State::Find { .. });
