@@ -88,9 +88,9 @@ pub fn session_prefix(prefix: &str, session: &str) -> String {
     }
 }
 
-/// Returns the member with this name, or with a session id that begins with these digits. If several
-/// members match, and exactly one of their sessions has not ended, returns the member with that
-/// session.
+/// Returns the member with this name, or with a session id that begins with these digits. If
+/// several members match, and exactly one of their sessions has not ended, returns the member with
+/// that session.
 async fn named<'a, 'g>(
     args: &GroupDeposeArgs,
     reader: &Group,

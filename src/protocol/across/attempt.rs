@@ -16,8 +16,8 @@ impl Across {
             part.sent = 0;
             part.own = Own::Free;
         }
-        // A store that closed the epoch answers. A store that was only listed may be down by now, and
-        // each candidate would first win another store.
+        // A store that closed the epoch answers. A store that was only listed may be down by now,
+        // and each candidate would first win another store.
         let closed = self.parts.iter().position(Part::is_closed);
         let listed =
             || self.parts.iter().position(|part| part.contents.is_some() && part.fault.is_none());
@@ -71,8 +71,8 @@ impl Across {
         None
     }
 
-    /// Returns a majority of confirmed creates: each LIST was sent after all creates of the majority
-    /// were done.
+    /// Returns a majority of confirmed creates: each LIST was sent after all creates of the
+    /// majority were done.
     fn granting(&self) -> Option<StoreSet> {
         StoreSet::all(self.parts.len(), self.majority()).find(|set| {
             self.stores().filter(|store| set.contains(*store)).all(|store| {

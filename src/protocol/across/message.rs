@@ -97,8 +97,8 @@ pub enum AcrossWait {
     Failed(Failure),
 }
 
-/// A change of the leadership, caused by an input. An extension of the lease is no event: after each
-/// input the driver computes the lease from [`counted`](super::Across::counted).
+/// A change of the leadership, caused by an input. An extension of the lease is no event: after
+/// each input the driver computes the lease from [`counted`](super::Across::counted).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AcrossEvent {
     Granted {

@@ -79,8 +79,8 @@ pub(super) struct LeadingState {
     held: HeldEpoch,
     doing: Doing,
     resigning: bool,
-    /// The greatest heartbeat of a create, if all creates had one nonce, and otherwise 0. A create that
-    /// takes effect after the grant does not count.
+    /// The greatest heartbeat of a create, if all creates had one nonce, and otherwise 0. A create
+    /// that takes effect after the grant does not count.
     repeated: u64,
 }
 

@@ -59,8 +59,8 @@ pub(super) fn item(
     item
 }
 
-/// Returns the body, or `None` if another program has written an item without a body, or with a body
-/// of another type than text or bytes.
+/// Returns the body, or `None` if another program has written an item without a body, or with a
+/// body of another type than text or bytes.
 pub(super) fn body(item: &mut Item) -> Option<Bytes> {
     match item.remove(BODY)? {
         AttributeValue::S(text) => Some(text.into()),

@@ -70,8 +70,8 @@ async fn missing_settings_are_named() {
     assert!(!unreachable.contains("hushhush"), "{unreachable}");
 }
 
-/// Pairs of a custom endpoint in the environment variable, and the URL of the create of `app/key` in
-/// the bucket `tenure-test`.
+/// Pairs of a custom endpoint in the environment variable, and the URL of the create of `app/key`
+/// in the bucket `tenure-test`.
 const FORMS: [(&str, &str); 10] = [
     ("http://h.example", "http://h.example/tenure-test/app/key"),
     ("http://h.example/", "http://h.example/tenure-test/app/key"),

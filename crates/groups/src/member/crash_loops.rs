@@ -122,8 +122,9 @@ impl CrashLoops {
         delays
     }
 
-    /// Returns whether the next session of this name must wait even if partitions are reserved for the
-    /// name. It must wait if at least [`FREQUENT`] of its sessions ended soon after they were added.
+    /// Returns whether the next session of this name must wait even if partitions are reserved for
+    /// the name. It must wait if at least [`FREQUENT`] of its sessions ended soon after they were
+    /// added.
     pub(super) fn are_frequent(&self, name: &str) -> bool {
         self.names.get(name).is_some_and(|relapsed| relapsed.times >= FREQUENT)
     }

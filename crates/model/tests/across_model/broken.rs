@@ -67,7 +67,8 @@ fn broken_candidate_that_places_no_placeholder() {
     caught(Broken::NoPlaceholder, free(Budget { crashes: 1, ..NONE }), "live");
 }
 
-/// Asserts that these actions break I1 with the broken rule, and that they break nothing without it.
+/// Asserts that these actions break I1 with the broken rule, and that they break nothing without
+/// it.
 fn caught_on_path(broken: Broken, path: &[Action]) {
     let budget = Budget { gives_up: 1, replacements: 1, ..NONE };
     let setting = Setting { last_epoch: 1, honest: false, walks: true, ..free(budget) };

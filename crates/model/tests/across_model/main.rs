@@ -1,5 +1,5 @@
-//! Explores the state machine of an election across stores, exhaustively within bounds and at random
-//! beyond them (`tenure::protocol::across`).
+//! Explores the state machine of an election across stores, exhaustively within bounds and at
+//! random beyond them (`tenure::protocol::across`).
 //!
 //! `TENURE_MODEL=large` sets greater bounds.
 

@@ -301,7 +301,8 @@ impl Game {
         self.end_leases(world);
     }
 
-    /// The wait of a follower has ended, so all leases of the sealed epoch have ended at this store.
+    /// The wait of a follower has ended, so all leases of the sealed epoch have ended at this
+    /// store.
     fn wait_ends(&self, world: &mut World, who: usize, store: usize) {
         let Some(newest) = world.processes[who].machine.newest() else { return };
         for process in &mut world.processes {
