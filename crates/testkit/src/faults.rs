@@ -26,6 +26,8 @@ pub enum Op {
     Delete,
     /// A creation or a lookup of a bucket.
     Bucket,
+    /// A creation of a session for a directory bucket of S3.
+    Session,
 }
 
 /// A fault of a request.
@@ -124,6 +126,7 @@ impl Op {
             && !request.uri.path().ends_with('/');
         match request.method {
             Method::GET if has("list-type") => Op::List,
+            Method::GET if has("session") => Op::Session,
             Method::POST if has("delete") => Op::Delete,
             Method::DELETE => Op::Delete,
             Method::PUT if of_object => Op::Put,

@@ -31,9 +31,11 @@ use s3s::{S3Result, s3_error};
 use tenure::Process;
 use tenure::store::S3Store;
 
+mod directory_bucket;
 mod serve;
 mod storage;
 
+use self::directory_bucket::Sessions;
 use self::storage::Storage;
 pub use self::storage::{OWNER, S3Object, S3Quirks};
 use super::faults::Faults;
@@ -43,6 +45,8 @@ use super::http_shell::{Gate, Log, Shell, aws};
 /// Name of the bucket that exists from the start. The methods that access objects without a
 /// request, such as `put_raw`, use this bucket.
 pub const BUCKET: &str = "tenure-test";
+/// Name of the directory bucket of [`S3Server::start_directory_bucket`].
+pub const DIRECTORY_BUCKET: &str = "tenure-test--use1-az4--x-s3";
 /// Region of all buckets.
 pub const REGION: &str = aws::REGION;
 /// Access key of the first user, which exists from the start.
@@ -71,12 +75,16 @@ pub struct S3Request {
 /// The server has a separate thread and runtime, so it also serves other processes, blocking tests
 /// and tests with paused time. Dropping the value stops the server.
 pub struct S3Server {
+    bucket: &'static str,
     shell: Shell,
     shared: Arc<S3Shared>,
 }
 
 struct S3Shared {
     service: S3Service,
+    /// Serves directory buckets. The sessions replace its authentication.
+    zonal: S3Service,
+    sessions: Sessions,
     storage: Storage,
     faults: Faults,
     users: Users,
@@ -105,8 +113,20 @@ impl S3Server {
 
     /// Starts the server like [`start`](S3Server::start). The caller needs no runtime.
     pub fn start_blocking() -> S3Server {
+        S3Server::start_with(BUCKET)
+    }
+
+    /// Starts a server with the bucket [`DIRECTORY_BUCKET`], which is like a bucket of S3 Express
+    /// One Zone. The methods that access objects without a request use this bucket. Its listings
+    /// have no order, its ETags are random, and its requests need a session. The server does not
+    /// verify the signatures of these requests.
+    pub fn start_directory_bucket() -> S3Server {
+        S3Server::start_with(DIRECTORY_BUCKET)
+    }
+
+    fn start_with(bucket: &'static str) -> S3Server {
         let storage = Storage::default();
-        storage.lock().buckets.insert(BUCKET.to_owned(), BTreeMap::new());
+        storage.lock().buckets.insert(bucket.to_owned(), BTreeMap::new());
         let users = Users::default();
         users.add(ACCESS_KEY, SECRET_KEY, |_| true);
         let mut service = S3ServiceBuilder::new(storage.clone());
@@ -118,6 +138,8 @@ impl S3Server {
         service.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
         let shared = Arc::new(S3Shared {
             service: service.build(),
+            zonal: S3ServiceBuilder::new(storage.clone()).build(),
+            sessions: Sessions::default(),
             storage,
             faults: Faults::default(),
             users,
@@ -127,7 +149,7 @@ impl S3Server {
         });
         let for_shell = Arc::clone(&shared);
         let respond = move |parts, body| serve::respond(Arc::clone(&for_shell), parts, body);
-        S3Server { shell: Shell::start(respond), shared }
+        S3Server { bucket, shell: Shell::start(respond), shared }
     }
 
     /// Returns `http://127.0.0.1:PORT`.
@@ -211,6 +233,11 @@ impl S3Server {
         self.shared.users.add(access_key, secret_key, allows);
     }
 
+    /// Ends all sessions of directory buckets, as if the clock of the clients were behind.
+    pub fn end_sessions(&self) {
+        self.shared.sessions.clear();
+    }
+
     /// Releases the requests that [`ServerFault::Hold`] holds.
     pub fn release(&self) {
         self.shared.gate.release();
@@ -253,7 +280,7 @@ impl S3Server {
 
     /// Writes an object without a request.
     pub fn put_raw(&self, key: &str, body: impl Into<Bytes>) {
-        self.shared.storage.lock().write(BUCKET, key, body.into()).expect("the bucket exists");
+        self.shared.storage.lock().write(self.bucket, key, body.into()).expect("the bucket exists");
     }
 
     /// Removes an object without a request.
@@ -272,7 +299,7 @@ impl S3Server {
     }
 
     fn in_bucket<T>(&self, look: impl FnOnce(&mut BTreeMap<String, S3Object>) -> T) -> T {
-        look(self.shared.storage.lock().buckets.get_mut(BUCKET).expect("the bucket exists"))
+        look(self.shared.storage.lock().buckets.get_mut(self.bucket).expect("the bucket exists"))
     }
 }
 

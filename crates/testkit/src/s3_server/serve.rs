@@ -13,6 +13,7 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use percent_encoding::percent_decode_str;
 
+use super::directory_bucket::{is_directory, without_signature};
 use super::{Op, S3Request, S3Shared, ServerFault, Users};
 use crate::http_shell::{Answer, answer, cut, pause};
 
@@ -21,11 +22,11 @@ pub async fn respond(shared: Arc<S3Shared>, parts: Parts, body: Bytes) -> io::Re
     let op = Op::of(&parts);
     let key = key(op, &parts);
     let deletes = if op == Op::Delete { keys_in(&body) } else { Vec::new() };
-    let bucket = parts.uri.path().split('/').nth(1).unwrap_or_default();
+    let bucket = bucket_of(&parts);
     let exists = shared.storage.lock().buckets.get(bucket).is_some_and(|it| it.contains_key(&key));
     let (uri, headers) = (parts.uri.clone(), parts.headers.clone());
     let seen = S3Request { op, key, deletes, uri, headers, exists };
-    if shared.users.denies(&seen) {
+    if op != Op::Session && shared.users.denies(&seen) {
         shared.seen.lock().push(seen);
         return Ok(dated(&shared, error(403, "AccessDenied")));
     }
@@ -34,7 +35,11 @@ pub async fn respond(shared: Arc<S3Shared>, parts: Parts, body: Bytes) -> io::Re
         return Ok(dated(&shared, error(400, "ExpiredToken")));
     }
     let fault = shared.faults.meet(op, &seen.key);
+    let refusal = is_directory(bucket).then(|| of_directory(&shared, &seen)).flatten();
     shared.seen.lock().push(seen);
+    if let (None, Some(refusal)) = (fault, refusal) {
+        return Ok(dated(&shared, refusal));
+    }
     if let Some(refusal) = without_checksum(&shared, op, &parts) {
         return Ok(dated(&shared, refusal));
     }
@@ -44,6 +49,20 @@ pub async fn respond(shared: Arc<S3Shared>, parts: Parts, body: Bytes) -> io::Re
     }
     let answer = with_fault(&shared, fault, &parts, body).await;
     answer.map(|answer| dated(&shared, answer))
+}
+
+/// Returns the response to a request for a session, or the refusal of a request without one.
+fn of_directory(shared: &S3Shared, seen: &S3Request) -> Option<Answer> {
+    if seen.op == Op::Session {
+        let session = shared.sessions.create(shared, seen);
+        let denied = || error(403, "AccessDenied");
+        return Some(session.map_or_else(denied, |xml| answer(200, "application/xml", xml)));
+    }
+    let names = seen.uri.query().unwrap_or_default().split(['&', '=']);
+    let of_control_plane = names.take(1).any(|name| SETTINGS.contains(&name));
+    let now = shared.storage.lock().now();
+    let refusal = shared.sessions.refuse(now, seen).filter(|_| !of_control_plane);
+    refusal.map(|(status, code)| error(status, code))
 }
 
 /// Returns the refusal of a request that lacks a required checksum.
@@ -125,8 +144,15 @@ async fn apply(shared: &S3Shared, parts: &Parts, body: Bytes) -> io::Result<Answ
     if let Some(answer) = setting(shared, parts) {
         return Ok(answer);
     }
-    let request = Request::from_parts(parts.clone(), s3s::Body::from(body));
-    let answer = shared.service.call(request).await;
+    let mut request = Request::from_parts(parts.clone(), s3s::Body::from(body));
+    let service = match is_directory(bucket_of(parts)) {
+        true => {
+            without_signature(request.headers_mut());
+            &shared.zonal
+        }
+        false => &shared.service,
+    };
+    let answer = service.call(request).await;
     let answer = answer.map_err(|error| io::Error::other(format!("{error:?}")))?;
     Ok(answer.map(|body| body.map_err(io::Error::other).boxed()))
 }
@@ -196,6 +222,10 @@ fn dated(shared: &S3Shared, mut answer: Answer) -> Answer {
     let date = now.format("%a, %d %b %Y %H:%M:%S GMT").to_string();
     answer.headers_mut().insert(DATE, HeaderValue::from_str(&date).expect("a date is ASCII"));
     answer
+}
+
+fn bucket_of(parts: &Parts) -> &str {
+    parts.uri.path().split('/').nth(1).unwrap_or_default()
 }
 
 /// Returns the key of the requested object, or the prefix of the listing.

@@ -13,6 +13,8 @@ use s3s::dto::*;
 use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 use tenure::Process;
 
+use super::directory_bucket::is_directory;
+
 /// The account that owns every bucket.
 pub const OWNER: &str = "111122223333";
 
@@ -65,6 +67,8 @@ pub struct S3Quirks {
     /// Unsafe: a PUT checks its conditions, and writes the object after this delay. The PUT ignores
     /// other writes during the delay.
     pub two_steps: Option<Duration>,
+    /// Duration of a session of a directory bucket, if it is not 5 minutes.
+    pub session_length: Option<Duration>,
     /// Unsafe: listings omit this number of the most recently written keys.
     pub stale_listings: usize,
     /// Responses to `?versioning` and `?lifecycle`, as XML.
@@ -102,7 +106,8 @@ impl S3State {
     }
 
     pub fn write(&mut self, bucket: &str, key: &str, body: Bytes) -> S3Result<String> {
-        let etag = if self.quirks.opaque_etags { opaque_etag() } else { etag(&body) };
+        let random = self.quirks.opaque_etags || is_directory(bucket);
+        let etag = if random { opaque_etag() } else { etag(&body) };
         let stored = S3Object { etag, body, last_modified: self.now() };
         let etag = stored.etag.clone();
         self.written.push(key.to_owned());
@@ -110,7 +115,7 @@ impl S3State {
         Ok(etag)
     }
 
-    fn bucket(&mut self, name: &str) -> S3Result<&mut BTreeMap<String, S3Object>> {
+    pub fn bucket(&mut self, name: &str) -> S3Result<&mut BTreeMap<String, S3Object>> {
         let missing = || s3_error!(NoSuchBucket, "The specified bucket does not exist");
         self.buckets.get_mut(name).ok_or_else(missing)
     }
@@ -189,13 +194,7 @@ impl S3State {
         let last = page.last().map_or(start, |(key, _)| key);
         let next = is_truncated.then(|| format!("{}:{last}", blank.saturating_sub(1)));
         let name = |key: &str| if encode { encoded(key) } else { key.to_owned() };
-        let entry = |(key, stored): &(&String, &S3Object)| Object {
-            key: Some(name(key)),
-            size: Some(stored.body.len() as i64),
-            e_tag: Some(ETag::Strong(stored.etag.trim_matches('"').to_owned())),
-            last_modified: Some(stored.last_modified.into()),
-            ..Object::default()
-        };
+        let entry = |(key, stored): &(&String, &S3Object)| listed(name(key), stored);
         let mut contents: Vec<_> = page.iter().map(entry).collect();
         if quirks.descending {
             contents.reverse();
@@ -307,7 +306,11 @@ impl S3 for Storage {
         req: S3Request<ListObjectsV2Input>,
     ) -> S3Result<S3Response<ListObjectsV2Output>> {
         check_owner(req.input.expected_bucket_owner.as_deref())?;
-        Ok(S3Response::new(self.lock().list(&req.input)?))
+        let mut state = self.lock();
+        Ok(S3Response::new(match is_directory(req.input.bucket.as_str()) {
+            true => state.list_folder(&req.input)?,
+            false => state.list(&req.input)?,
+        }))
     }
 
     async fn delete_object(
@@ -355,6 +358,17 @@ impl S3 for Storage {
     }
 }
 
+/// Returns the entry of a listing for this object.
+pub fn listed(name: String, stored: &S3Object) -> Object {
+    Object {
+        key: Some(name),
+        size: Some(stored.body.len() as i64),
+        e_tag: Some(ETag::Strong(stored.etag.trim_matches('"').to_owned())),
+        last_modified: Some(stored.last_modified.into()),
+        ..Object::default()
+    }
+}
+
 fn check_owner(expected: Option<&str>) -> S3Result<()> {
     match expected {
         Some(owner) if owner != OWNER => Err(s3_error!(AccessDenied, "Access Denied")),
@@ -377,6 +391,6 @@ fn opaque_etag() -> String {
     format!("\"{:032x}\"", fastrand::u128(..))
 }
 
-fn encoded(key: &str) -> String {
+pub fn encoded(key: &str) -> String {
     utf8_percent_encode(key, KEY).to_string().replace(' ', "+")
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use tenure_testkit::s3_server::{Op, S3Request};
+use tenure_testkit::s3_server::{Op, REGION, S3Request};
+
+const ACCOUNT: &str = "123456789012";
 
 #[derive(Debug, Clone)]
 pub struct Policy(Vec<Statement>);
@@ -28,6 +30,7 @@ struct Condition {
 
 #[derive(Debug, Clone, Copy)]
 enum Operator {
+    StringEquals,
     StringLike,
     Null,
     Bool,
@@ -60,13 +63,17 @@ pub fn allows(policies: &[Policy], who: &Who, seen: &S3Request) -> bool {
 }
 
 fn needed(seen: &S3Request) -> Vec<Needed> {
-    let bucket = seen.uri.path().split('/').nth(1).unwrap_or_default();
-    let bucket = format!("arn:aws:s3:::{bucket}");
+    let name = seen.uri.path().split('/').nth(1).unwrap_or_default();
+    let bucket = format!("arn:aws:s3:::{name}");
     let of_bucket = |action, prefix| Needed { action, resource: bucket.clone(), prefix };
     let of_key =
         |action, key: &str| Needed { action, resource: format!("{bucket}/{key}"), prefix: None };
     match seen.op {
         Op::List => vec![of_bucket("s3:ListBucket", Some(seen.key.clone()))],
+        Op::Session => {
+            let resource = format!("arn:aws:s3express:{REGION}:{ACCOUNT}:bucket/{name}");
+            vec![Needed { action: "s3express:CreateSession", resource, prefix: None }]
+        }
         Op::Bucket => vec![of_bucket("s3:GetBucketLocation", None)],
         Op::Get | Op::Head => {
             let mut needed = vec![of_key("s3:GetObject", &seen.key)];
@@ -95,7 +102,7 @@ impl Policy {
     /// Parses a policy of `deploy/iam`, with values for its placeholders.
     pub fn parse(text: &str, bucket: &str, prefix: &str) -> Policy {
         let text = text.replace("BUCKET", bucket).replace("PREFIX", prefix);
-        let text = text.replace("ACCOUNT", "123456789012");
+        let text = text.replace("ACCOUNT", ACCOUNT).replace("REGION", REGION);
         let policy: Value = serde_json::from_str(&text).expect("the text is JSON");
         assert_eq!(policy["Version"], "2012-10-17");
         Policy(array(&policy["Statement"]).map(Statement::parse).collect())
@@ -170,6 +177,7 @@ impl Statement {
         let conditions = statement["Condition"].as_object().into_iter().flatten();
         let conditions = conditions.flat_map(|(operator, keys)| {
             let operator = match operator.as_str() {
+                "StringEquals" => Operator::StringEquals,
                 "StringLike" => Operator::StringLike,
                 "Null" => Operator::Null,
                 "Bool" => Operator::Bool,
@@ -206,6 +214,7 @@ impl Condition {
             "s3:prefix" => needed.prefix.as_deref(),
             "s3:if-none-match" => header("if-none-match"),
             "s3:if-match" => header("if-match"),
+            "s3express:SessionMode" => header("x-amz-create-session-mode"),
             // The value is true for the request that creates the object: a simple PUT, or the last
             // request of a multipart upload.
             "s3:ObjectCreationOperation" => {
@@ -218,7 +227,7 @@ impl Condition {
         match self.operator {
             Operator::StringLike => value.is_some_and(|value| like(&self.value, value)),
             Operator::Null => value.is_none() == (self.value == "true"),
-            Operator::Bool => value == Some(self.value.as_str()),
+            Operator::StringEquals | Operator::Bool => value == Some(self.value.as_str()),
             Operator::ArnNotEquals => value != Some(self.value.as_str()),
         }
     }
