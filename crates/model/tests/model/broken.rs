@@ -115,6 +115,15 @@ fn broken_candidate_that_treats_a_page_as_the_whole_listing() {
     caught(Setting { foreign_keys: &[2], ..setting }, &["I1", "I2"]);
 }
 
+/// Of two pages without order, one may be read before epoch N+3 exists, and the other after N+2 was
+/// compacted. So a candidate that confirms with both pages may be granted N+1 (N8).
+#[test]
+fn broken_candidate_that_confirms_with_pages_of_no_order() {
+    let faults = Budget { compactions: 1, short_pages: 1, ..Budget::NONE };
+    let setting = broken("two pages without order", Broken::TornListing, faults);
+    caught(Setting { unordered: true, ..setting }, &["I2"]);
+}
+
 /// If a create takes effect after its epoch was compacted, I4 to I6 do not hold. The model checker
 /// must detect these violations.
 #[test]

@@ -98,6 +98,14 @@ fn answers_are_late_and_pages_are_short() {
     explore(Setting { foreign_keys: &[0, 2], ..setting });
 }
 
+/// A campaign refuses a listing of two pages without order, but a compactor uses it.
+#[test]
+fn listings_have_no_order() {
+    let faults = Budget { gives_up: 1, short_pages: 2, compactions: 1, ..Budget::CALM };
+    let setting = Setting::new("listings without order", faults);
+    explore(Setting { unordered: true, ..setting });
+}
+
 #[test]
 fn all_faults_coincide() {
     let faults = Budget {

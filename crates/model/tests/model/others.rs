@@ -45,6 +45,7 @@ impl Game {
     }
 
     pub fn compacts(&self, world: &mut World, which: usize, page: Page) -> Option<()> {
+        let first_page = world.compactors[which].first_page.take();
         let (mut plan, after) = match world.compactors[which].run.take() {
             Some(run) => run,
             None => {
@@ -52,9 +53,21 @@ impl Game {
                 (Compaction::new(NonZeroUsize::MIN, Duration::ZERO), 0)
             }
         };
+        if self.setting.unordered && page == Page::Short {
+            world.left.short_pages -= 1;
+            first_page.is_none().then_some(())?;
+            let first_page = Some(world.store.unordered_page(after, true));
+            let run = Some((plan, after));
+            world.compactors[which] = HashedArc::new(Compactor { run, first_page });
+            return Some(());
+        }
         let most = if page == Page::Short { 1 } else { WHOLE };
         let mut listing: Vec<Number> =
             world.store.epochs().map(|(epoch, _)| epoch).filter(|epoch| *epoch > after).collect();
+        if let Some(first_page) = first_page {
+            listing = world.store.unordered_page(after, false);
+            listing.extend(first_page);
+        }
         let more = listing.len() > most;
         listing.truncate(most);
         if page == Page::Short {
@@ -85,7 +98,7 @@ impl Game {
         }
         if more {
             let run = Some((plan, *listing.last()?));
-            world.compactors[which] = HashedArc::new(Compactor { run });
+            world.compactors[which] = HashedArc::new(Compactor { run, first_page: None });
         } else if self.setting.broken == Broken::CompactsNewest
             && let Some(newest) = plan.newest()
         {

@@ -24,6 +24,8 @@ pub struct Process {
     pub sent: Vec<NonceNumber>,
     /// The store's answer that is in transit to the process.
     pub mail: Option<Answer>,
+    /// The epochs on the first page of a listing without order. Only a broken process keeps them.
+    pub first_page: Option<Vec<Number>>,
     /// True if a broken process listed the epochs before its create and found no greater epoch.
     pub confirmed: bool,
     /// True if the process has crashed and restarted.
@@ -60,6 +62,7 @@ impl Process {
             creating: Vec::new(),
             sent: Vec::new(),
             mail: None,
+            first_page: None,
             confirmed: false,
             reborn: false,
             drawn: Vec::new(),

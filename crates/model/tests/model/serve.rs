@@ -1,5 +1,6 @@
 //! The store's answers to requests, and the changes that a broken process makes to these answers.
 
+use tenure::Epoch;
 use tenure::protocol::find::{After, Listing};
 use tenure::protocol::message::Input;
 use tenure::protocol::message::{Answer, EpochEnd, Request, Sighting};
@@ -7,7 +8,7 @@ use tenure::protocol::message::{Answer, EpochEnd, Request, Sighting};
 use super::others::WHOLE;
 use super::process::{Phase, Process};
 use super::setting::{Broken, Role};
-use super::store::{Body, Wire, nonce_of};
+use super::store::{Body, Number, Wire, nonce_of, small};
 use super::world::{Game, Message, Serving, World};
 
 impl Game {
@@ -16,6 +17,12 @@ impl Game {
         if let Some(answer) = self.made_up(world, who, &request) {
             self.tell(world, who, Input::Answer(answer), true);
             return Some(());
+        }
+        if let Request::List(After::Number(after)) = request
+            && self.setting.unordered
+            && serving == Serving::ShortPage
+        {
+            return self.first_page(world, who, after);
         }
         let reads = matches!(request, Request::List(_) | Request::Get { .. });
         world.history.require("observer", reads || world.processes[who].role != Role::Observer);
@@ -30,6 +37,21 @@ impl Game {
         } else {
             self.tell(world, who, Input::Answer(answer), true);
         }
+        Some(())
+    }
+
+    /// Reads the first page of a listing without order. The store's client refuses a listing of two
+    /// pages, but a broken process reads the second page later, and uses both pages.
+    fn first_page(&self, world: &mut World, who: usize, after: u64) -> Option<()> {
+        world.left.short_pages -= 1;
+        if self.setting.broken != Broken::TornListing {
+            self.tell(world, who, Input::Answer(Answer::Unknown), true);
+            return Some(());
+        }
+        self.date(world, who, &After::Number(after));
+        let page = world.store.unordered_page(small(after), true);
+        world.processes[who].first_page.is_none().then_some(())?;
+        world.processes[who].first_page = Some(page);
         Some(())
     }
 
@@ -77,6 +99,13 @@ impl Game {
                     world.left.touches -= 1;
                 }
                 Some(answer)
+            }
+            Request::List(After::Number(after)) if world.processes[who].first_page.is_some() => {
+                let mut listed = world.store.unordered_page(small(*after), false);
+                listed.extend(world.processes[who].first_page.take()?);
+                let epoch = |number: &Number| Epoch::new(u64::from(*number));
+                let ends = listed.first().and_then(epoch).zip(listed.last().and_then(epoch));
+                Some(Answer::Listed(Listing { epochs: ends, rest: None }))
             }
             Request::List(after) => {
                 self.date(world, who, after);

@@ -20,6 +20,8 @@ pub struct Setting {
     pub foreign_keys: &'static [Number],
     pub morling: Morling,
     pub verify_renewals: bool,
+    /// True if the store lists keys in no order. A short page is then the first of two pages.
+    pub unordered: bool,
     /// True if a create may be applied again after its epoch was compacted.
     pub creates_outlive_compaction: bool,
     /// True if the model remembers the abandoned creates of each candidate. The checker then
@@ -114,6 +116,8 @@ pub enum Broken {
     TrustsName,
     /// The state machine treats a page as the whole listing.
     OnePage,
+    /// The state machine uses a listing of two pages without order.
+    TornListing,
 }
 
 pub const LAWFUL: &[&str] = &["I1", "I2", "I3", "I4", "I5", "I6", "honest", "own", "no failure"];
@@ -135,6 +139,7 @@ impl Setting {
             foreign_keys: &[],
             morling: Morling::Absent,
             verify_renewals: false,
+            unordered: false,
             creates_outlive_compaction: false,
             remembers: false,
             never_lapses: false,

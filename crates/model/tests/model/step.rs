@@ -33,6 +33,7 @@ impl Game {
                 world.left.renewals -= u8::from(input == Input::RenewDue);
                 // After this input the process ignores the answer in transit, so drop the answer.
                 world.processes[who].mail = None;
+                world.processes[who].first_page = None;
                 self.tell(&mut world, who, input, true);
             }
             Action::Crash(who) => self.crash(&mut world, who),
@@ -111,6 +112,7 @@ impl Game {
             return None;
         }
         world.left.gives_up -= 1;
+        world.processes[who].first_page = None;
         let mut answer = Answer::Unknown;
         if let Some(wire) = Wire::of(&request) {
             world.uses(wire);

@@ -148,6 +148,11 @@ pub fn nonce_of(number: NonceNumber) -> Nonce {
     Nonce::from_bits(u128::from(number))
 }
 
+/// In a listing without order, the first page has the epochs above this number, and the second page
+/// has the others. So a listing may miss both a new epoch and the older epochs that were deleted
+/// because of it.
+pub const FIRST_PAGE_ABOVE: Number = 2;
+
 /// The objects under the prefix, by their epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Store {
@@ -221,6 +226,12 @@ impl Store {
         }
         let sighting = Sighting { epoch, etag, seen: body.seen() };
         Answer::Found { sighting, touched: false }
+    }
+
+    /// Returns the epochs above `after` on one page of a listing without order.
+    pub fn unordered_page(&self, after: Number, first: bool) -> Vec<Number> {
+        let epochs = self.epochs().map(|(epoch, _)| epoch).filter(|epoch| *epoch > after);
+        epochs.filter(|epoch| (*epoch > FIRST_PAGE_ABOVE) == first).collect()
     }
 
     /// Returns a page of a listing with at most `most` keys. A foreign key sorts right after the

@@ -52,6 +52,8 @@ pub struct Message {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Compactor {
     pub run: Option<(Compaction, Number)>,
+    /// The first page of a listing without order: the listed epochs.
+    pub first_page: Option<Vec<Number>>,
 }
 
 /// A peer that follows Morling's post (docs/how-to/upgrade.md).
