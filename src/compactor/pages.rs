@@ -77,7 +77,7 @@ impl Run<'_> {
         page: Result<Page, StoreError>,
     ) -> Result<EpochsOfPage, Error> {
         let keys = &self.compactor.keys;
-        page.and_then(|page| EpochsOfPage::of(keys, after, &page)).map_err(|error| {
+        page.and_then(|page| EpochsOfPage::of_any(keys, after, &page)).map_err(|error| {
             let start = key_of(keys, after);
             self.failure(&format!("listing the epochs after {start:?}"), error)
         })

@@ -11,7 +11,9 @@ use crate::protocol::compaction::NewestBody;
 use crate::protocol::find::{After, Listing};
 use crate::record::listing::{EpochsOfPage, key_of};
 use crate::record::{BadRecord, MAX_READ_BYTES, Record};
-use crate::store::{Determinacy, GetOutcome, Page, StoreError, check_order, listed_within, within};
+use crate::store::{
+    Determinacy, GetOutcome, Page, StoreError, check_any_page, listed_within, within,
+};
 
 /// Number of keys in one LIST and in one DELETE: the maximum of S3.
 pub(super) const PAGE_KEYS: usize = 1_000;
@@ -121,7 +123,7 @@ impl Compactor {
         let page = self.store.list(prefix, start, PAGE_KEYS);
         let page = listed_within(self.request_timeout, page).await;
         let page = page.and_then(|page| {
-            let last = check_order(prefix, start, &page)?.to_owned();
+            let last = check_any_page(prefix, start, &page)?.to_owned();
             Ok((page, last))
         });
         page.map_err(|error| self.failure(&format!("listing {prefix}"), error))

@@ -79,7 +79,7 @@ impl EpochObjects {
             let page = self.store.list(self.keys.epoch_prefix(), &start, PAGE_KEYS);
             let page = listed_within(REQUEST_TIMEOUT, page).await.and_then(|page| {
                 now = now.max(page.served_at);
-                EpochsOfPage::of(&self.keys, &after, &page)
+                EpochsOfPage::of_any(&self.keys, &after, &page)
             });
             let page = page.map_err(|error| {
                 self.failure(&format!("listing the epochs after {start:?}"), error)

@@ -164,7 +164,14 @@ impl Check<'_> {
     /// to find an election in the other layout. An election with [`Layout::SingleObject`] needs no
     /// order.
     async fn lists_after_a_key(&self) -> Result<(), Error> {
-        let call = self.cx.store.list(self.cx.keys.prefix(), self.key, PAGE);
+        let prefix = self.cx.keys.prefix();
+        // Such a store reads the whole folder of the prefix, and its client sorts the keys. So this
+        // LIST only looks for the other layout, and omits the keys of lower folders.
+        let prefix = match self.cx.given.capabilities().lists_without_order {
+            true => format!("{prefix}lock"),
+            false => prefix.to_owned(),
+        };
+        let call = self.cx.store.list(&prefix, self.key, PAGE);
         let page = self.ask("listing after", call).await?;
         self.finds_no_other_layout(&page)?;
         if self.cx.config.layout == Layout::EpochFiles {

@@ -12,7 +12,7 @@ use crate::epoch::Epoch;
 use crate::protocol::compaction::Listed;
 use crate::protocol::find::{After, Listing};
 use crate::record::keys::Keys;
-use crate::store::{Entry, Page, StoreError, check_ascending, check_order};
+use crate::store::{Entry, Page, StoreError, check_any_page, check_ascending, check_order};
 
 /// The epochs of one page, which has passed the checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,10 +25,17 @@ pub struct EpochsOfPage {
 }
 
 impl EpochsOfPage {
-    /// Checks a page that has the smallest keys greater than `after`.
+    /// Checks a page that has the smallest keys greater than `after`, read at one moment.
     pub fn of(keys: &Keys, after: &After, page: &Page) -> Result<EpochsOfPage, StoreError> {
+        check_order(keys.epoch_prefix(), &key_of(keys, after), page)?;
+        EpochsOfPage::of_any(keys, after, page)
+    }
+
+    /// Checks a page that has the smallest keys greater than `after`, even if the store read them
+    /// at different moments (N8).
+    pub fn of_any(keys: &Keys, after: &After, page: &Page) -> Result<EpochsOfPage, StoreError> {
         let start = key_of(keys, after);
-        let last = check_order(keys.epoch_prefix(), &start, page)?;
+        let last = check_any_page(keys.epoch_prefix(), &start, page)?;
         let epochs = epochs(keys, page);
         let ended = !page.truncated || last >= keys.epoch(Epoch::MAX).as_str();
         let rest = (!ended).then(|| match keys.parse(last) {
@@ -91,7 +98,7 @@ mod tests {
 
     fn page(names: &[&str], truncated: bool) -> Page {
         let entry = |name: &&str| Entry::new(format!("a/{name}"), 1);
-        Page { entries: names.iter().map(entry).collect(), truncated, served_at: None }
+        Page::new(names.iter().map(entry).collect(), truncated)
     }
 
     fn last(names: &[&str], truncated: bool) -> Result<Option<Listing>, StoreErrorKind> {

@@ -16,6 +16,9 @@ pub struct Capabilities {
     /// Set this field only for third-party clients, because your own implementation must not repeat
     /// these requests.
     pub may_send_twice: bool,
+    /// True if the store itself lists keys in no order. Its client then reads the whole folder for
+    /// each listing, and sorts the keys.
+    pub lists_without_order: bool,
 }
 
 impl Capabilities {
@@ -30,6 +33,14 @@ impl Capabilities {
     #[must_use]
     pub fn with_may_send_twice(mut self, may_send_twice: bool) -> Capabilities {
         self.may_send_twice = may_send_twice;
+        self
+    }
+
+    /// Returns these capabilities with the given value of
+    /// [`lists_without_order`](Self::lists_without_order).
+    #[must_use]
+    pub fn with_lists_without_order(mut self, lists_without_order: bool) -> Capabilities {
+        self.lists_without_order = lists_without_order;
         self
     }
 }

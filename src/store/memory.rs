@@ -93,7 +93,7 @@ impl Store for MemoryStore {
             });
         let entries = found.by_ref().take(limit).collect();
         let truncated = found.next().is_some();
-        Ok(Page { entries, truncated, served_at: Some(self.clock.now().time_of_day()) })
+        Ok(Page::new(entries, truncated).with_served_at(self.clock.now().time_of_day()))
     }
 
     async fn list_last(

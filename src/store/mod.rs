@@ -44,6 +44,8 @@ mod request_context;
 #[cfg(feature = "s3")]
 mod s3;
 mod time_limits;
+#[cfg(feature = "s3")]
+mod unordered;
 mod url;
 mod write_answers;
 
@@ -58,7 +60,7 @@ pub use memory::MemoryStore;
 pub use outcome::{Entry, GetOutcome, Object, Page, PutOutcome};
 #[doc(hidden)]
 pub use page_order::check_order;
-pub(crate) use page_order::{check_ascending, out_of_order};
+pub(crate) use page_order::{check_any_page, check_ascending, out_of_order};
 #[cfg(feature = "s3")]
 pub use s3::S3Store;
 #[cfg(feature = "s3")]
@@ -162,7 +164,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// their bytes.
     ///
     /// A page with fewer keys than `limit` (1 to 1,000) is not always the last page. If more pages
-    /// follow, [`Page::truncated`] is true. This method sends one request.
+    /// follow, [`Page::truncated`] is true. This method sends one request. If the store itself lists
+    /// keys in no order, this method reads all keys under the prefix, sorts them, and sets
+    /// [`Page::torn`] after more than one request.
     ///
     /// An entry may contain the ETag of the listed version ([`Entry::etag`]). A store lists either
     /// the tags of all objects that it wrote, or no tags at all. [`list_last`](Store::list_last)

@@ -16,13 +16,19 @@ pub struct Page {
     pub truncated: bool,
     /// Time of the store's clock at the response, if known.
     pub served_at: Option<DateTime<Utc>>,
+    /// True if the store read the keys of this page at different moments. If a store lists keys in
+    /// no order, and a listing needs several requests, its client sets this field. Such a page
+    /// contains each key that existed during the whole listing. But it may omit both a key that was
+    /// created meanwhile and an older key that was deleted because of the new key. So elections,
+    /// assignments and guards do not use it.
+    pub torn: bool,
 }
 
 impl Page {
     /// Creates a page without the time of the store's clock.
     #[must_use]
     pub fn new(entries: Vec<Entry>, truncated: bool) -> Page {
-        Page { entries, truncated, served_at: None }
+        Page { entries, truncated, ..Page::default() }
     }
 
     /// Returns this page with the time of the store's clock at the response.

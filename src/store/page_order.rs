@@ -1,10 +1,29 @@
-//! Checks the order of each listing before its use (docs/design/protocol.md, N1, N2).
+//! Checks each page of a listing before its use (docs/design/protocol.md, N1, N2, N8).
 
 use super::{Determinacy, Page, StoreError, StoreErrorKind};
 
-/// Checks that the keys of a page ascend, have this prefix, and are greater than `start`. Returns
-/// the last key on the page, or `start` if the page is empty.
+/// Checks that the keys of a page ascend, have this prefix, and are greater than `start`, and that
+/// the store read them at one moment. Returns the last key on the page, or `start` if the page is
+/// empty.
 pub fn check_order<'a>(
+    prefix: &str,
+    start: &'a str,
+    page: &'a Page,
+) -> Result<&'a str, StoreError> {
+    if page.torn {
+        let why = format!(
+            "the folder of {prefix:?} has too many keys for one page, and this store lists keys in \
+             no order; the listing changed nothing, and does not count; delete old keys \
+             (`tenure compact`)"
+        );
+        return Err(StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why));
+    }
+    check_any_page(prefix, start, page)
+}
+
+/// Checks a page like [`check_order`], but also accepts keys that the store read at different
+/// moments.
+pub(crate) fn check_any_page<'a>(
     prefix: &str,
     start: &'a str,
     page: &'a Page,

@@ -125,6 +125,14 @@ async fn members_share_on_s3() {
     members_share_and_one_leaves(Arc::new(store)).await;
 }
 
+#[cfg(feature = "s3")]
+#[tokio::test]
+async fn members_share_in_a_directory_bucket() {
+    let server = tenure_testkit::s3_server::S3Server::start_directory_bucket();
+    let store = server.store(tenure_testkit::s3_server::DIRECTORY_BUCKET);
+    members_share_and_one_leaves(Arc::new(store)).await;
+}
+
 #[cfg(feature = "dynamodb")]
 #[tokio::test]
 async fn members_share_on_dynamodb() {

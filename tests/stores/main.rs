@@ -2,6 +2,7 @@
 
 mod azure;
 mod dir_store;
+mod directory_bucket;
 mod disk;
 mod dynamodb_servers;
 mod dynamodb_store;

@@ -55,8 +55,9 @@ pub fn built_in() -> Vec<Prices> {
 
 /// Returns the built-in price list of the service that this place belongs to.
 pub fn of(place: &Place) -> Option<Prices> {
-    let Place::In { service, .. } = place else { return None };
-    built_in().into_iter().find(|prices| prices.name == service.prices)
+    let Place::In { service, name, .. } = place else { return None };
+    let list = if name.ends_with("--x-s3") { "S3 Express" } else { service.prices };
+    built_in().into_iter().find(|prices| prices.name == list)
 }
 
 /// Reads a JSON array of price lists from the file given with `--prices`.

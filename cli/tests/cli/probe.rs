@@ -234,6 +234,22 @@ mod on_s3 {
     }
 
     #[test]
+    fn a_directory_bucket_passes_at_its_own_prices() {
+        let server = S3Server::start_directory_bucket();
+        let url = format!("s3://{DIRECTORY_BUCKET}/app");
+        let mut command = command(&["probe", "--store", &url, "--rounds", "3", "--json"]);
+        let said = said(command.envs(server.env()).output().expect("the command runs"));
+        let report: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
+        assert_eq!((said.code, report["verdict"].as_str()), (0, Some("no_fault_seen")), "{said:?}");
+        let (cost, requests) = (&report["cost_usd"], &report["requests"]);
+        let count = |name: &str| requests[name].as_f64().unwrap_or_default();
+        let writes = count("create") + count("replace") + count("list");
+        let expected = (writes * 1.13 + count("get") * 0.03) / 1e6;
+        let cost = cost.as_f64().expect("a price");
+        assert!((cost - expected).abs() < 2e-8, "{cost} {requests}");
+    }
+
+    #[test]
     fn a_clock_difference_is_reported() {
         for skew in [90, -90] {
             let server = S3Server::start_blocking();

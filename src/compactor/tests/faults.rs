@@ -107,7 +107,7 @@ fn keeping(epochs: u64) -> MockStore {
         let listed = locks(1..=epochs).into_iter().filter(|key| key.as_str() > after);
         let entry = |key| Entry::new(key, 10).with_last_modified(DateTime::UNIX_EPOCH);
         let served_at = Some(DateTime::UNIX_EPOCH + 2 * HOUR);
-        Ok(Page { entries: listed.map(entry).collect(), truncated: false, served_at })
+        Ok(Page::new(listed.map(entry).collect(), false).with_served_at(served_at))
     });
     store
         .expect_delete()

@@ -9,7 +9,7 @@ fn entry(key: &str) -> Entry {
 fn page(keys: &[&str], truncated: bool) -> Page {
     let entries = keys.iter().map(|key| entry(key)).collect();
     let served_at = DateTime::from_timestamp(7200, 0);
-    Page { entries, truncated, served_at }
+    Page::new(entries, truncated).with_served_at(served_at)
 }
 
 /// Makes a store that expects exactly these LISTs. Each element is the `start-after` key of a LIST,

@@ -23,7 +23,7 @@ use crate::protocol::layout::Layout;
 use crate::record::keys::Keys;
 use crate::record::listing::{EpochsOfPage, key_of};
 use crate::store::{
-    ETag, GetOutcome, Page, PutOutcome, StoreError, answer_within, check_order, listing_within,
+    ETag, GetOutcome, Page, PutOutcome, StoreError, answer_within, check_any_page, listing_within,
 };
 
 /// Number of keys requested in one LIST.
@@ -219,7 +219,7 @@ impl Context {
         let page = self.store.list(prefix, start, PAGE);
         let page = listing_within(&self.process, self.config.request_timeout, page).await;
         let checked = page.and_then(|page| {
-            let last = check_order(prefix, start, &page)?.to_owned();
+            let last = check_any_page(prefix, start, &page)?.to_owned();
             Ok((page, last))
         });
         checked.map_err(StoreError::of_a_read)

@@ -119,7 +119,8 @@ impl AnyObjectStore {
     /// - The client cannot replace conditionally. Examples are HTTP, an S3 client with conditional
     ///   puts disabled, and `LocalFileSystem` (use [`DirStore`](super::DirStore)).
     /// - The client replaces an object without a comparison of its version.
-    /// - The store is a directory bucket (S3 Express One Zone): its listings have no order.
+    /// - The store is a directory bucket (S3 Express One Zone), which lists keys in no order: use
+    ///   `S3Store`.
     pub async fn new(store: Arc<dyn ObjectStore>) -> Result<AnyObjectStore, StoreError> {
         let name = printable(&store.to_string());
         let store = AnyObjectStore { sent_once: false, ..AnyObjectStore::of(store, None, name) };
@@ -158,7 +159,8 @@ impl AnyObjectStore {
         };
         if self.name.contains("--x-s3") {
             return refuse(
-                "it is a directory bucket (S3 Express One Zone): its listings have no order",
+                "it is a directory bucket (S3 Express One Zone): its listings have no order; use \
+                 S3Store",
             );
         }
         // Before the first request, only the client's `Debug` output shows whether conditional puts
@@ -214,7 +216,7 @@ impl AnyObjectStore {
 
     fn page(&self, entries: Vec<Entry>, truncated: bool, date: Option<DateTime<Utc>>) -> Page {
         let newest = entries.iter().filter_map(|entry| entry.last_modified).max();
-        Page { served_at: date.or_else(|| self.clock(newest)), entries, truncated }
+        Page::new(entries, truncated).with_served_at(date.or_else(|| self.clock(newest)))
     }
 
     /// Returns a lower bound of the store's clock.

@@ -134,7 +134,9 @@ pub(in crate::store) fn never_connected(error: &(dyn StdError + 'static)) -> boo
 }
 
 /// Returns the first error of this type in the chain of causes.
-fn find<'e, T: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e T> {
+pub(in crate::store) fn find<'e, T: StdError + 'static>(
+    error: &'e (dyn StdError + 'static),
+) -> Option<&'e T> {
     chain(error).find_map(|error| error.downcast_ref())
 }
 

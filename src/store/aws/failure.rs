@@ -31,6 +31,15 @@ pub(in crate::store) trait Service: Store + Sized {
         seen: &CallInterceptor,
     ) -> StoreError;
 
+    /// Returns the error of a request that was not sent, because the service refused a session for
+    /// it or did not answer. Services without sessions return `None`.
+    fn without_session(
+        _request: RequestContext<'_, Self>,
+        _error: &(dyn StdError + 'static),
+    ) -> Option<StoreError> {
+        None
+    }
+
     /// Returns the error for a response that cannot be parsed.
     fn unreadable(request: RequestContext<'_, Self>, _seen: &CallInterceptor) -> StoreError {
         request.transient(UNREADABLE)
@@ -62,6 +71,11 @@ impl<'a, S: Service> RequestContext<'a, S> {
         match error {
             SdkError::ServiceError(answer) => S::refused(self, answer, seen),
             SdkError::ResponseError(_) => S::unreadable(self, seen),
+            _ if !seen.sent()
+                && let Some(failed) = S::without_session(self, error) =>
+            {
+                failed
+            }
             _ if !seen.sent() => {
                 let (kind, advice) = not_sent(error);
                 let why = format!("{advice} ({})", causes(error));

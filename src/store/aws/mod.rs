@@ -15,7 +15,7 @@ mod session;
 mod settings;
 
 #[cfg(feature = "s3")]
-pub(super) use error_text::causes;
+pub(super) use error_text::{causes, find};
 pub(super) use interceptor::CallInterceptor;
 pub(super) use region::RegionalClient;
 pub(super) use session::Session;

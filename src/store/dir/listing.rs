@@ -49,7 +49,7 @@ pub(super) fn list(
     {
         unsynced::ensure(&top, &marked)?;
     }
-    Ok(Page { entries, truncated, served_at: Some(clock::wall_clock()) })
+    Ok(Page::new(entries, truncated).with_served_at(clock::wall_clock()))
 }
 
 fn never_quiet(path: &Path) -> StoreError {

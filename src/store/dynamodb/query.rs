@@ -42,7 +42,7 @@ impl DynamoStore {
             if !items.is_empty() || start.is_none() {
                 let entries = items.iter().filter_map(|item| item::entry(place, item)).collect();
                 let truncated = start.is_some();
-                return Ok(Page { entries, truncated, served_at });
+                return Ok(Page::new(entries, truncated).with_served_at(served_at));
             }
             read_past_a_page();
         }
@@ -65,7 +65,7 @@ impl DynamoStore {
         let mut entries: Vec<_> = all.take_while(|entry| entry.key.as_str() > after).collect();
         let truncated = output.last_evaluated_key.is_some() && entries.len() == items.len();
         entries.reverse();
-        Ok(Page { entries, truncated, served_at })
+        Ok(Page::new(entries, truncated).with_served_at(served_at))
     }
 
     async fn ask(

@@ -64,9 +64,12 @@ impl S3Store {
 
     async fn versioning(&self) -> Result<Versioning, StoreError> {
         self.check_bucket()?;
+        if self.is_directory_bucket() {
+            return Ok(Versioning::Off);
+        }
         let (request, seen) =
             (RequestContext::new(self, Verb::Settings, ""), CallInterceptor::default());
-        let client = request.client(&self.client).await?;
+        let client = self.client(request).await?;
         let call = client
             .get_bucket_versioning()
             .bucket(&self.bucket)
@@ -94,7 +97,7 @@ impl S3Store {
         self.check_bucket()?;
         let (request, seen) =
             (RequestContext::new(self, Verb::Settings, ""), CallInterceptor::default());
-        let client = request.client(&self.client).await?;
+        let client = self.client(request).await?;
         let call = client
             .get_bucket_lifecycle_configuration()
             .bucket(&self.bucket)

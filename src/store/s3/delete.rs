@@ -46,7 +46,7 @@ impl S3Store {
             .and_then(|objects| Delete::builder().set_objects(Some(objects)).quiet(true).build())
             .map_err(|error| request.invalid(&error.to_string()))?;
         let seen = CallInterceptor::default();
-        let client = request.client(&self.client).await?;
+        let client = self.client(request).await?;
         let call = client
             .delete_objects()
             .bucket(&self.bucket)
@@ -84,7 +84,7 @@ impl S3Store {
     async fn delete_one(&self, key: &str) -> Result<(), StoreError> {
         let (request, seen) =
             (RequestContext::new(self, Verb::Delete, key), CallInterceptor::default());
-        let client = request.client(&self.client).await?;
+        let client = self.client(request).await?;
         let call = client
             .delete_object()
             .bucket(&self.bucket)

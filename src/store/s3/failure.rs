@@ -1,6 +1,7 @@
 //! Classifies a failed call: the kind of the failure, whether the request may have taken effect,
 //! and the remedy.
 
+use std::error::Error as StdError;
 use std::fmt::Write as _;
 
 use aws_sdk_s3::error::ProvideErrorMetadata;
@@ -8,7 +9,7 @@ use aws_sdk_s3::types::Error as KeyError;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::ServiceError;
 
-use super::{Determinacy, S3Store, StoreError, StoreErrorKind};
+use super::{Determinacy, S3Store, StoreError, StoreErrorKind, directory_bucket};
 use crate::store::aws::CallInterceptor;
 use crate::store::aws::failure::{Service, reason};
 use crate::store::redact::printable;
@@ -90,6 +91,25 @@ impl Service for S3Store {
         answer: &ServiceError<E, HttpResponse>,
         seen: &CallInterceptor,
     ) -> StoreError {
+        S3Store::refusal(request, answer, seen, false)
+    }
+
+    fn without_session(
+        request: RequestContext<'_, S3Store>,
+        error: &(dyn StdError + 'static),
+    ) -> Option<StoreError> {
+        directory_bucket::without_session(request, error)
+    }
+}
+
+impl S3Store {
+    /// Returns the error for an error response to this request, or to the request for its session.
+    pub(super) fn refusal<E: ProvideErrorMetadata>(
+        request: RequestContext<'_, S3Store>,
+        answer: &ServiceError<E, HttpResponse>,
+        seen: &CallInterceptor,
+        of_session: bool,
+    ) -> StoreError {
         let raw = answer.raw();
         let (status, code) = (raw.status().as_u16(), answer.err().code().unwrap_or_default());
         let nonsense = raw.status().is_success() && code.is_empty();
@@ -99,6 +119,10 @@ impl Service for S3Store {
         let mut why = reason(answer, if nonsense { ", but the response is invalid" } else { "" });
         if seen.html() && code.is_empty() {
             why.push_str(" (a web page, not a response of S3)");
+        }
+        if !of_session && request.store.session_ended(code) {
+            let why = format!("{why}; the next request creates a new session");
+            return request.error(StoreErrorKind::Transient, Determinacy::Determinate, &why);
         }
         let region = region(raw);
         let (kind, determinacy, mut advice) = request.meaning(status, code, region.as_deref());
@@ -169,13 +193,26 @@ impl RequestContext<'_, S3Store> {
                  lifecycle rule that moves objects",
             ),
             (_, "AccessDenied") | (401 | 403, "") => {
-                no(AccessDenied, &format!("{}{}", needs(self.verb), self.owner_advice()))
+                no(AccessDenied, &format!("{}{}", self.needs(), self.owner_advice()))
             }
             (_, code) if status == 401 || status == 403 || CREDENTIALS.contains(&code) => {
-                no(AccessDenied, &format!("check the credentials; {}", needs(self.verb)))
+                no(AccessDenied, &format!("check the credentials; {}", self.needs()))
             }
             (404, _) => no(NoSuchStore, "check the bucket's name and the endpoint"),
             _ => no(Invalid, ""),
+        }
+    }
+
+    fn needs(self) -> &'static str {
+        match self.verb {
+            Verb::Settings if self.store.is_directory_bucket() => {
+                "reading the bucket's rules needs s3express:GetLifecycleConfiguration"
+            }
+            _ if self.store.is_directory_bucket() => {
+                "a directory bucket needs s3express:CreateSession, with the mode ReadWrite for \
+                 writing and deleting"
+            }
+            verb => needs(verb),
         }
     }
 

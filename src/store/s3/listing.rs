@@ -1,11 +1,24 @@
 //! The pages of a listing.
 
 use aws_sdk_s3::operation::list_objects_v2::ListObjectsV2Output;
-use aws_sdk_s3::types::EncodingType;
+use aws_sdk_s3::operation::list_objects_v2::builders::ListObjectsV2FluentBuilder;
+use aws_sdk_s3::types::{CommonPrefix, EncodingType};
+use chrono::{DateTime, Utc};
 use percent_encoding::percent_decode_str;
 
 use super::{CallInterceptor, RequestContext, S3Store, Verb, utc};
+use crate::store::unordered::{UnorderedListing, folder};
 use crate::store::{EMPTY_PAGES, ETag, Entry, Page, StoreError, read_past_a_page};
+
+/// The response to one request of a listing.
+struct Response {
+    entries: Vec<Entry>,
+    /// Folders in place of their keys, if the request asked for them.
+    folders: Vec<String>,
+    truncated: bool,
+    token: Option<String>,
+    served_at: Option<DateTime<Utc>>,
+}
 
 impl S3Store {
     pub(super) async fn read_page(
@@ -15,37 +28,27 @@ impl S3Store {
         limit: usize,
     ) -> Result<Page, StoreError> {
         self.check_bucket()?;
+        if self.is_directory_bucket() {
+            return self.read_folder(prefix, after, limit.max(1)).await;
+        }
         let request = RequestContext::new(self, Verb::List, prefix);
         let mut token = None;
         for _ in 0..EMPTY_PAGES {
-            let seen = CallInterceptor::default();
-            let client = request.client(&self.client).await?;
-            let call = client
-                .list_objects_v2()
-                .bucket(&self.bucket)
-                .prefix(prefix)
-                .set_start_after((!after.is_empty()).then(|| after.to_owned()))
-                .max_keys(limit.clamp(1, 1_000) as i32)
-                .encoding_type(EncodingType::Url)
-                .set_continuation_token(token.take())
-                .set_expected_bucket_owner(self.owner.clone())
-                .customize()
-                .interceptor(seen.clone());
-            let output = call.send().await.map_err(|error| request.failed(&error, &seen))?;
-            // A response without the element `IsTruncated` is not from S3, and does not prove that
-            // the bucket is empty.
-            let Some(truncated) = output.is_truncated else {
-                return Err(request.unsupported("the response to a listing has no IsTruncated"));
+            let list = |list: ListObjectsV2FluentBuilder| {
+                list.prefix(prefix)
+                    .set_start_after((!after.is_empty()).then(|| after.to_owned()))
+                    .max_keys(limit.clamp(1, 1_000) as i32)
+                    .set_continuation_token(token.take())
             };
-            self.heard(Verb::List);
-            token = output.next_continuation_token.clone();
-            let entries = entries(output);
+            let Response { entries, truncated, served_at, token: next, .. } =
+                self.list_once(request, list).await?;
             if !entries.is_empty() || !truncated {
-                return Ok(Page { entries, truncated, served_at: seen.served_at() });
+                return Ok(Page::new(entries, truncated).with_served_at(served_at));
             }
-            if token.is_none() {
+            if next.is_none() {
                 break;
             }
+            token = next;
             read_past_a_page();
         }
         Err(request.unsupported(
@@ -53,15 +56,95 @@ impl S3Store {
              rule that expires old versions and delete markers)",
         ))
     }
+
+    /// Lists a folder of a directory bucket, and sorts its keys. The keys of lower folders need no
+    /// page, unless the prefix includes them.
+    async fn read_folder(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        if !prefix.is_empty()
+            && !prefix.ends_with('/')
+            && let Some(page) = self.read_whole(prefix, after, limit, Some("/")).await?
+        {
+            return Ok(page);
+        }
+        let page = self.read_whole(prefix, after, limit, None).await?;
+        Ok(page.unwrap_or_default())
+    }
+
+    /// Reads all pages of the prefix's folder. Returns `None` if a lower folder has keys with the
+    /// prefix.
+    async fn read_whole(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+        delimiter: Option<&str>,
+    ) -> Result<Option<Page>, StoreError> {
+        let request = RequestContext::new(self, Verb::List, prefix);
+        let mut listing = UnorderedListing::new(prefix, after, limit);
+        let mut token: Option<String> = None;
+        loop {
+            let list = |list: ListObjectsV2FluentBuilder| {
+                list.set_prefix(Some(folder(prefix).to_owned()).filter(|name| !name.is_empty()))
+                    .set_delimiter(delimiter.map(str::to_owned))
+                    .set_continuation_token(token.clone())
+            };
+            let Response { entries, folders, truncated, token: next, served_at } =
+                self.list_once(request, list).await?;
+            if folders.iter().any(|folder| folder.starts_with(prefix)) {
+                return Ok(None);
+            }
+            listing.see(entries, served_at);
+            if !truncated {
+                return Ok(Some(listing.into_page()));
+            }
+            if next.is_none() || next == token {
+                return Err(request.unsupported("the listing does not end"));
+            }
+            token = next;
+            read_past_a_page();
+        }
+    }
+
+    async fn list_once(
+        &self,
+        request: RequestContext<'_, S3Store>,
+        list: impl FnOnce(ListObjectsV2FluentBuilder) -> ListObjectsV2FluentBuilder,
+    ) -> Result<Response, StoreError> {
+        let seen = CallInterceptor::default();
+        let call = list(self.client(request).await?.list_objects_v2())
+            .bucket(&self.bucket)
+            .encoding_type(EncodingType::Url)
+            .set_expected_bucket_owner(self.owner.clone())
+            .customize()
+            .interceptor(seen.clone());
+        let mut output = call.send().await.map_err(|error| request.failed(&error, &seen))?;
+        // A response without the element `IsTruncated` is not from S3, and does not prove that the
+        // bucket is empty.
+        let Some(truncated) = output.is_truncated else {
+            return Err(request.unsupported("the response to a listing has no IsTruncated"));
+        };
+        self.heard(Verb::List);
+        let token = output.next_continuation_token.take();
+        let folders = output.common_prefixes.take().unwrap_or_default().into_iter();
+        let encoded = output.encoding_type == Some(EncodingType::Url);
+        let folder = |CommonPrefix { prefix, .. }| prefix.map(|name: String| key(&name, encoded));
+        let folders = folders.filter_map(folder).collect();
+        let entries = entries(output, encoded);
+        Ok(Response { entries, folders, truncated, token, served_at: seen.served_at() })
+    }
 }
 
-fn entries(output: ListObjectsV2Output) -> Vec<Entry> {
-    let encoded = output.encoding_type == Some(EncodingType::Url);
+fn entries(output: ListObjectsV2Output, encoded: bool) -> Vec<Entry> {
     let contents = output.contents.unwrap_or_default().into_iter();
     let with_key = contents.filter_map(|object| object.key.clone().map(|key| (key, object)));
     with_key
-        .map(|(key, object)| Entry {
-            key: if encoded { decode(&key) } else { key },
+        .map(|(name, object)| Entry {
+            key: key(&name, encoded),
             size: object.size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0),
             last_modified: object.last_modified.and_then(utc),
             etag: object.e_tag.filter(|tag| !tag.trim_matches('"').is_empty()).map(ETag::new),
@@ -69,8 +152,11 @@ fn entries(output: ListObjectsV2Output) -> Vec<Entry> {
         .collect()
 }
 
-/// Decodes a form-encoded key, in which a plus is a space.
-fn decode(key: &str) -> String {
-    let spaced = key.replace('+', " ");
+/// Returns a listed key. In a form-encoded key, a plus is a space.
+fn key(listed: &str, encoded: bool) -> String {
+    if !encoded {
+        return listed.to_owned();
+    }
+    let spaced = listed.replace('+', " ");
     percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
 }

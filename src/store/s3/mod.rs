@@ -1,6 +1,7 @@
 //! Objects in a bucket of Amazon S3, or of a store with the S3 API.
 
 use std::fmt;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use async_trait::async_trait;
@@ -18,11 +19,13 @@ use super::aws::{CallInterceptor, RegionalClient, Session, causes};
 use super::etag_form::ETagForm;
 use super::request_context::{RequestContext, Verb};
 use super::{
-    Determinacy, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError, StoreErrorKind,
+    Capabilities, Determinacy, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError,
+    StoreErrorKind,
 };
 
 mod bucket_settings;
 mod delete;
+mod directory_bucket;
 mod encryption;
 mod failure;
 mod from_env;
@@ -31,6 +34,7 @@ mod listing;
 #[doc(hidden)]
 pub use bucket_settings::{BucketSettings, LifecycleRule, Versioning};
 
+use self::directory_bucket::SessionClient;
 use self::encryption::Encryption;
 
 /// A bucket of Amazon S3, or of a store with the S3 API.
@@ -51,8 +55,12 @@ use self::encryption::Encryption;
 ///
 /// The credentials need `s3:GetObject`, `s3:PutObject` and `s3:ListBucket`. A compactor also needs
 /// `s3:DeleteObject` (docs/reference/policies.md has a policy for each role). This store refuses
-/// directory buckets (S3 Express One Zone), because their listings have no order. It also refuses
 /// multi-region access points, because they are only eventually consistent between regions.
+///
+/// **Directory buckets** (S3 Express One Zone, names end in `--x-s3`) need
+/// `s3express:CreateSession` instead. Their listings have no order, so this store reads a whole
+/// folder for each listing, and sorts its keys. Elections, groups and guards accept such a listing
+/// only if it fits one page: keep at most 1,000 objects in a folder.
 ///
 /// # Examples
 ///
@@ -73,6 +81,7 @@ use self::encryption::Encryption;
 /// ```
 pub struct S3Store {
     client: RegionalClient<Client>,
+    session_client: Mutex<SessionClient>,
     bucket: String,
     session: Session,
     owner: Option<String>,
@@ -102,6 +111,7 @@ impl S3Store {
     fn of(client: RegionalClient<Client>, bucket: impl Into<String>) -> S3Store {
         S3Store {
             client,
+            session_client: Mutex::default(),
             bucket: bucket.into(),
             session: Session::default(),
             owner: None,
@@ -155,17 +165,15 @@ impl S3Store {
 
     /// Refuses unsupported kinds of buckets without a request.
     fn check_bucket(&self) -> Result<(), StoreError> {
-        let why = if self.bucket.ends_with("--x-s3")
-            || self.bucket.ends_with("--xa-s3")
-            || self.bucket.starts_with("arn:aws:s3express")
-        {
-            "listings of a directory bucket (S3 Express One Zone) have no order"
-        } else if self.bucket.ends_with(".mrap") {
-            "a multi-region access point is not strongly consistent between regions"
-        } else {
-            return Ok(());
-        };
-        let message = format!("{} cannot be used: {why}; use a general purpose bucket", self.at());
+        let why =
+            if self.bucket.ends_with("--xa-s3") || self.bucket.starts_with("arn:aws:s3express") {
+                "it is an access point of a directory bucket"
+            } else if self.bucket.ends_with(".mrap") {
+                "a multi-region access point is not strongly consistent between regions"
+            } else {
+                return Ok(());
+            };
+        let message = format!("{} cannot be used: {why}; use the name of a bucket", self.at());
         Err(StoreError::new(StoreErrorKind::Unsupported, Determinacy::Determinate, message))
     }
 
@@ -209,7 +217,7 @@ impl S3Store {
         body: Bytes,
         condition: impl Fn(PutObjectFluentBuilder) -> PutObjectFluentBuilder,
     ) -> Result<PutOutcome, StoreError> {
-        let client = request.client(&self.client).await?;
+        let client = self.client(request).await?;
         let mut put = client
             .put_object()
             .bucket(&self.bucket)
@@ -294,8 +302,9 @@ impl S3Store {
 #[async_trait]
 impl Store for S3Store {
     /// Sends one request. As long as a page has no key and more pages follow, sends another
-    /// request, up to 100 requests in all. Elections, groups, compactors and guards apply their
-    /// request timeout to each of these requests.
+    /// request, up to 100 requests in all. In a directory bucket, sends a request for each page of
+    /// the prefix's folder. Elections, groups, compactors and guards apply their request timeout to
+    /// each of these requests.
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
         self.read_page(prefix, after, limit).await
     }
@@ -309,7 +318,7 @@ impl Store for S3Store {
         self.check_bucket()?;
         let request = RequestContext::new(self, Verb::Get, key);
         let seen = CallInterceptor::default();
-        let client = request.client(&self.client).await?;
+        let client = self.client(request).await?;
         let call = client
             .get_object()
             .bucket(&self.bucket)
@@ -350,6 +359,10 @@ impl Store for S3Store {
 
     fn describe(&self) -> String {
         self.at()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default().with_lists_without_order(self.is_directory_bucket())
     }
 }
 

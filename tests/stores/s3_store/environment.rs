@@ -25,6 +25,15 @@ async fn the_environment_makes_a_store() {
 }
 
 #[tokio::test]
+async fn the_environment_makes_a_store_of_a_directory_bucket() {
+    let server = S3Server::start_directory_bucket();
+    let test = "s3_store::environment::basic_calls_in_a_bucket_of_the_environment";
+    let output = child_in(DIRECTORY_BUCKET, test, &server.env());
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(server.count(Op::Session), 1);
+}
+
+#[tokio::test]
 async fn checksums_are_sent_if_the_environment_requires_them() {
     let server = S3Server::start().await;
     let mut env = server.env();
@@ -110,6 +119,10 @@ fn regression_requests_arrive_below_the_path_of_the_endpoint() {
 
 /// Runs one test of this file in a process with only these AWS variables.
 pub fn child(test: &str, env: &[(&'static str, String)]) -> Output {
+    child_in(BUCKET, test, env)
+}
+
+fn child_in(bucket: &str, test: &str, env: &[(&'static str, String)]) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env("HOME", "/nowhere");
     for (name, _) in std::env::vars_os() {
@@ -119,7 +132,7 @@ pub fn child(test: &str, env: &[(&'static str, String)]) -> Output {
         }
     }
     command.envs(env.iter().map(|(name, value)| (name, value)));
-    let output = command.env("TENURE_TEST_S3_BUCKET", BUCKET).output().unwrap();
+    let output = command.env("TENURE_TEST_S3_BUCKET", bucket).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stdout).contains("running 1 test"), "{output:?}");
     output
 }

@@ -190,11 +190,11 @@ async fn a_malformed_request_is_invalid() {
 }
 
 #[tokio::test]
-async fn a_directory_bucket_is_refused_before_any_request() {
+async fn an_access_point_without_order_or_consistency_is_refused_before_any_request() {
     let server = S3Server::start().await;
-    for bucket in ["tenure--use1-az4--x-s3", "point.mrap", "app--use1-az4--xa-s3"] {
+    for bucket in ["point.mrap", "app--use1-az4--xa-s3"] {
         let store = server.store(bucket);
-        let (kind, words) = (StoreErrorKind::Unsupported, [bucket, "general purpose"]);
+        let (kind, words) = (StoreErrorKind::Unsupported, [bucket, "use the name of a bucket"]);
         expect(store.list("app/", "", 1).await, kind, Determinacy::Determinate, &words);
         expect(store.create(KEY, body("one")).await, kind, Determinacy::Determinate, &words);
     }

@@ -1,0 +1,237 @@
+//! Tests of a directory bucket of S3 (S3 Express One Zone). It lists keys in no order, and its
+//! requests need a session.
+#![cfg(feature = "s3")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::store::{Determinacy, PutOutcome, S3Store, StoreErrorKind, Versioning};
+use tenure::{CampaignOutcome, Compactor, Election, Epoch, ErrorKind, Store};
+use tenure_fencing::{DurableGate, FencedLog, FencedObject, Generations};
+use tenure_testkit::conformance;
+use tenure_testkit::s3_server::{DIRECTORY_BUCKET, Op, S3Server, SECRET_KEY, ServerFault};
+use tenure_testkit::time::within;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+fn start() -> (S3Server, Arc<S3Store>) {
+    let server = S3Server::start_directory_bucket();
+    let store = Arc::new(server.store(DIRECTORY_BUCKET));
+    (server, store)
+}
+
+fn election(store: &Arc<S3Store>, prefix: &str, name: &str) -> Election {
+    let election = Election::builder(store.clone(), prefix).name(name);
+    let election = election.validity(Duration::from_secs(2));
+    election.poll_interval(Duration::from_millis(200)).build().expect("the settings are valid")
+}
+
+/// Creates this number of ended epochs without a request. The last epoch is the newest.
+fn epochs(server: &S3Server, prefix: &str, count: u64) {
+    for epoch in 1..=count {
+        server.put_raw(&format!("{prefix}lock-{epoch:010}.json"), r#"{"expired":true}"#);
+    }
+}
+
+fn compactor(store: &Arc<S3Store>, prefix: &str) -> Compactor {
+    let compactor = Compactor::builder(store.clone(), prefix).min_age(Duration::ZERO);
+    compactor.build().expect("the settings are valid")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_suite_holds() {
+    let (server, store) = start();
+    conformance::run(store, "app/").await;
+    // Other requests would be refused.
+    assert!(server.count(Op::List) > 0);
+    assert_eq!(server.count(Op::Session), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_suite_holds_with_short_pages() {
+    let (server, store) = start();
+    server.quirks(|quirks| quirks.page_cap = Some(3));
+    let can = conformance::Capabilities { race_rounds: 2, ..Default::default() };
+    conformance::run_with(store, "", &can).await;
+}
+
+#[tokio::test]
+async fn leaders_resign_and_are_succeeded() {
+    let (server, store) = start();
+    for epoch in 1..=3 {
+        let leadership = election(&store, "app", "a").campaign().await.expect("elected");
+        assert_eq!(leadership.epoch().get(), epoch);
+        let rival = election(&store, "app", "b").try_campaign().await.expect("an answer");
+        assert!(matches!(rival, CampaignOutcome::Held(_)), "{rival:?}");
+        leadership.proclaim("here").await.expect("renewed");
+        leadership.resign().await.expect("resigned");
+    }
+    let lists = server.requests().into_iter().filter(|seen| seen.op == Op::List);
+    for list in lists.map(|seen| seen.uri.query().unwrap_or_default().to_owned()) {
+        assert!(list.ends_with("prefix=app%2F") && !list.contains("start-after"), "{list}");
+    }
+}
+
+#[tokio::test]
+async fn a_lapsed_leader_is_succeeded() {
+    let (server, store) = start();
+    let first = server.store(DIRECTORY_BUCKET);
+    let leadership = election(&Arc::new(first), "app", "a").campaign().await.expect("elected");
+    server.fault(ServerFault::SlowDown).on(Op::Put).key_contains("lock-0000000001").after(1);
+    let lost = within(DEADLINE, leadership.lost()).await;
+    lost.expect("the lease ends");
+    server.clear_faults();
+    let second = within(DEADLINE, election(&store, "app", "b").campaign()).await;
+    assert_eq!(second.expect("in time").expect("elected").epoch().get(), 2);
+}
+
+/// A listing of two pages is no snapshot, so no campaign uses it. Compaction works at any size.
+#[tokio::test]
+async fn too_many_keys_end_no_election_and_are_compacted() {
+    let (server, store) = start();
+    epochs(&server, "app/", 1_500);
+    let before = server.keys();
+    let error = election(&store, "app", "a").try_campaign().await.expect_err("two pages");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    for words in ["too many keys", "tenure compact", "changed nothing"] {
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    let of_check = |key: &String| key.contains(".tenure-check-");
+    let after: Vec<_> = server.keys().into_iter().filter(|key| !of_check(key)).collect();
+    assert_eq!(after, before);
+
+    election(&store, "app", "a").depose(None).await.expect_err("two pages");
+    let report = compactor(&store, "app").run_once().await.expect("compacted");
+    assert_eq!((report.listed, report.deleted), (1_500, 1_490), "{report:?}");
+    let leadership = election(&store, "app", "a").campaign().await.expect("elected");
+    assert_eq!(leadership.epoch().get(), 1_501);
+}
+
+/// The keys of lower folders, such as other elections, do not count.
+#[tokio::test]
+async fn an_election_above_many_others_is_listed_in_one_page() {
+    let (server, store) = start();
+    for number in 0..1_200 {
+        server.put_raw(&format!("app/other-{number}/lock-0000000001.json"), "{}");
+        server.put_raw(&format!("app/data/{number}"), "{}");
+    }
+    server.quirks(|quirks| quirks.page_cap = Some(1_000));
+    let error = election(&store, "app", "a").try_campaign().await.expect_err("many folders");
+    assert!(error.to_string().contains("too many keys"), "{error}");
+    for number in 0..400 {
+        server.remove_raw(&format!("app/other-{number}/lock-0000000001.json"));
+    }
+    let leadership = election(&store, "app", "a").campaign().await.expect("elected");
+    assert_eq!(leadership.epoch(), Epoch::FIRST);
+    let page = store.list("app/", "", 1_000).await.expect("a page");
+    assert!(page.truncated && page.torn);
+    assert_eq!(page.entries.len(), 1_000);
+    let page = store.list("app/data/119", "app/data/1190", 5).await.expect("a page");
+    let keys: Vec<_> = page.entries.iter().map(|entry| entry.key.as_str()).collect();
+    let expected: Vec<_> = (1191..=1195).map(|number| format!("app/data/{number}")).collect();
+    assert_eq!(keys, expected);
+}
+
+#[tokio::test]
+async fn guards_work_and_refuse_a_listing_of_two_pages() {
+    let (server, store) = start();
+    let store: Arc<dyn Store> = store;
+    let two = Epoch::new(2).expect("an epoch");
+    let log = FencedLog::new(Arc::clone(&store), "log").expect("a prefix");
+    let mut former = log.open(Epoch::FIRST).await.expect("opened");
+    former.append("a").await.expect("written");
+    log.open(two).await.expect("opened").append("b").await.expect("written");
+    assert!(former.append("c").await.expect_err("an old epoch").stale().is_some());
+    assert_eq!(log.latest().await.expect("read").expect("an entry").body, "b");
+
+    let object = FencedObject::new(Arc::clone(&store), "object");
+    let mut former = object.open(Epoch::FIRST).await.expect("opened");
+    object.open(two).await.expect("opened").write("b").await.expect("written");
+    assert!(former.write("c").await.expect_err("an old epoch").stale().is_some());
+
+    let gate = DurableGate::new(Arc::clone(&store), "gate");
+    gate.admit(two).await.expect("admitted");
+    gate.admit(Epoch::FIRST).await.expect_err("an old epoch");
+
+    let generations = Generations::new(Arc::clone(&store), "data").expect("a prefix");
+    for epoch in [Epoch::FIRST, two] {
+        server.put_raw(&format!("{}x", generations.key(epoch)), "x");
+    }
+    assert_eq!(generations.newest().await.expect("listed"), Some(two));
+    (0..1_200).for_each(|number| server.put_raw(&format!("data/0000000003/{number}"), "x"));
+    let error = generations.newest().await.expect_err("two pages").to_string();
+    assert!(error.contains("too many keys"), "{error}");
+}
+
+#[tokio::test]
+async fn a_session_that_has_ended_is_replaced() {
+    let (server, store) = start();
+    let no = Determinacy::Determinate;
+    store.create("app/1", "one".into()).await.expect("created");
+    // The SDK replaces a session of less than 10 s before each request.
+    server.quirks(|quirks| quirks.session_length = Some(Duration::from_secs(5)));
+    server.end_sessions();
+    let refused = store.create("app/2", "two".into()).await.expect_err("no session");
+    assert_eq!((refused.kind(), refused.determinacy()), (StoreErrorKind::Transient, no));
+    assert!(refused.to_string().contains("creates a new session"), "{refused}");
+    store.create("app/2", "two".into()).await.expect("created");
+    let sessions = server.count(Op::Session);
+    store.list("app/", "", 9).await.expect("listed");
+    assert_eq!((sessions, server.count(Op::Session)), (2, 3));
+
+    let leadership = election(&store, "app", "a").campaign().await.expect("elected");
+    server.end_sessions();
+    leadership.proclaim("still here").await.expect("renewed with another session");
+}
+
+#[tokio::test]
+async fn a_refused_session_is_a_denial_and_a_failed_one_is_transient() {
+    let (server, store) = start();
+    let failed = async || {
+        let error = store.create("app/1", "one".into()).await.expect_err("no session");
+        assert_eq!(error.determinacy(), Determinacy::Determinate, "{error}");
+        error
+    };
+    server.fault(ServerFault::AccessDenied).on(Op::Session);
+    let error = failed().await;
+    assert_eq!(error.kind(), StoreErrorKind::AccessDenied, "{error}");
+    assert!(error.to_string().contains("needs s3express:CreateSession"), "{error}");
+    server.clear_faults();
+    for fault in [ServerFault::ErrorBefore, ServerFault::CutBefore] {
+        server.fault(fault).on(Op::Session);
+        let error = failed().await;
+        assert_eq!(error.kind(), StoreErrorKind::Transient, "{error}");
+        server.clear_faults();
+    }
+    server.fault(ServerFault::NoSuchBucket).on(Op::Session);
+    assert_eq!(failed().await.kind(), StoreErrorKind::NoSuchStore);
+    server.clear_faults();
+    assert!(matches!(
+        store.create("app/1", "one".into()).await,
+        Ok(PutOutcome::Done { etag: Some(_) })
+    ));
+}
+
+#[tokio::test]
+async fn a_session_may_be_read_only() {
+    let (server, store) = start();
+    store.create("app/1", "one".into()).await.expect("created");
+    server.add_user_with("READER", SECRET_KEY, |seen| {
+        let mode = seen.headers.get("x-amz-create-session-mode");
+        mode.is_some_and(|mode| mode == "ReadOnly")
+    });
+    let reader = S3Store::new(server.client_as("READER", SECRET_KEY), DIRECTORY_BUCKET);
+    assert_eq!(reader.list("app/", "", 9).await.expect("listed").entries.len(), 1);
+    let error = reader.create("app/2", "two".into()).await.expect_err("denied");
+    assert_eq!(error.kind(), StoreErrorKind::AccessDenied, "{error}");
+    assert!(error.to_string().contains("the mode ReadWrite"), "{error}");
+}
+
+#[tokio::test]
+async fn the_bucket_has_no_versions_and_its_rules_are_read() {
+    let (_server, store) = start();
+    let settings = store.bucket_settings().await;
+    assert_eq!(settings.versioning.expect("known"), Versioning::Off);
+    assert!(settings.lifecycle.expect("read").is_empty());
+    assert!(store.capabilities().lists_without_order);
+}
