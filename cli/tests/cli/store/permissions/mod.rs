@@ -3,6 +3,7 @@
 #![cfg(feature = "s3")]
 
 mod bucket;
+mod directory_bucket;
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
 mod fencing;
@@ -35,10 +36,14 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Returns a store that acts as a role with these policies. If one policy denies a request, no
 /// other policy can allow it.
 fn store(server: &S3Server, name: &str, policies: &[&Policy]) -> Arc<S3Store> {
+    store_in(BUCKET, server, name, policies)
+}
+
+fn store_in(bucket: &str, server: &S3Server, name: &str, policies: &[&Policy]) -> Arc<S3Store> {
     let who = Who { arn: format!("arn:aws:iam::123456789012:role/{name}") };
     let policies: Vec<Policy> = policies.iter().map(|policy| (*policy).clone()).collect();
     server.add_user_with(name, "secret", move |seen| policy::allows(&policies, &who, seen));
-    Arc::new(S3Store::new(server.client_as(name, "secret"), BUCKET))
+    Arc::new(S3Store::new(server.client_as(name, "secret"), bucket))
 }
 
 fn place(layout: Layout) -> &'static str {
