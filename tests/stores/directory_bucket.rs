@@ -2,12 +2,19 @@
 //! requests need a session.
 #![cfg(feature = "s3")]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use aws_sdk_s3::config::{BehaviorVersion, Credentials, Region};
+use aws_smithy_runtime_api::client::http::{
+    HttpConnector, HttpConnectorFuture, SharedHttpConnector, http_client_fn,
+};
+use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
+use aws_smithy_types::body::SdkBody;
 use tenure::store::{Determinacy, PutOutcome, S3Store, StoreErrorKind, Versioning};
 use tenure::{CampaignOutcome, Compactor, Election, Epoch, ErrorKind, Store};
 use tenure_fencing::{DurableGate, FencedLog, FencedObject, Generations};
+use tenure_history::Reader;
 use tenure_testkit::conformance;
 use tenure_testkit::s3_server::{DIRECTORY_BUCKET, Op, S3Server, SECRET_KEY, ServerFault};
 use tenure_testkit::time::within;
@@ -101,10 +108,25 @@ async fn too_many_keys_end_no_election_and_are_compacted() {
     assert_eq!(after, before);
 
     election(&store, "app", "a").depose(None).await.expect_err("two pages");
+    let history = Reader::new(store.clone(), "app").expect("a prefix").limit(3).read().await;
+    let history = history.expect("read");
+    assert_eq!((history.spans.len(), history.left_out), (3, 1_497));
     let report = compactor(&store, "app").run_once().await.expect("compacted");
     assert_eq!((report.listed, report.deleted), (1_500, 1_490), "{report:?}");
     let leadership = election(&store, "app", "a").campaign().await.expect("elected");
     assert_eq!(leadership.epoch().get(), 1_501);
+}
+
+/// A listing of two pages verifies no renewal, so the lease ends.
+#[tokio::test]
+async fn a_renewal_is_not_verified_by_two_pages() {
+    let (server, store) = start();
+    let election = Election::builder(store, "app").validity(Duration::from_secs(2));
+    let election = election.verify_renewals(true).build().expect("the settings are valid");
+    let leadership = election.campaign().await.expect("elected");
+    leadership.proclaim("verified").await.expect("renewed");
+    (0..1_000).for_each(|number| server.put_raw(&format!("app/{number}"), "x"));
+    within(DEADLINE, leadership.lost()).await.expect("the lease ends");
 }
 
 /// The keys of lower folders, such as other elections, do not count.
@@ -161,6 +183,51 @@ async fn guards_work_and_refuse_a_listing_of_two_pages() {
     (0..1_200).for_each(|number| server.put_raw(&format!("data/0000000003/{number}"), "x"));
     let error = generations.newest().await.expect_err("two pages").to_string();
     assert!(error.contains("too many keys"), "{error}");
+}
+
+/// The address and the session of a request.
+type Sent = (String, Option<String>);
+
+/// A connector that records each request.
+#[derive(Debug, Clone, Default)]
+struct Recorder(Arc<Mutex<Vec<Sent>>>);
+
+impl HttpConnector for Recorder {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let token = request.headers().get("x-amz-s3session-token").map(str::to_owned);
+        let url = request.uri().to_owned();
+        let body = match url.ends_with("?session") {
+            true => {
+                "<CreateSessionResult><Credentials><SessionToken>of a session</SessionToken>\
+                 <SecretAccessKey>s</SecretAccessKey><AccessKeyId>A</AccessKeyId>\
+                 <Expiration>2999-01-01T00:00:00Z</Expiration></Credentials></CreateSessionResult>"
+            }
+            false => "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>",
+        };
+        self.0.lock().expect("not poisoned").push((url, token));
+        let status = 200.try_into().expect("a status");
+        HttpConnectorFuture::ready(Ok(HttpResponse::new(status, SdkBody::from(body))))
+    }
+}
+
+#[tokio::test]
+async fn requests_go_to_the_endpoint_of_the_zone() {
+    let recorder = Recorder::default();
+    let connector = SharedHttpConnector::new(recorder.clone());
+    let config = aws_sdk_s3::Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new("us-east-1"))
+        .credentials_provider(Credentials::new("A", "s", None, None, "tests"))
+        .http_client(http_client_fn(move |_, _| connector.clone()));
+    let client = aws_sdk_s3::Client::from_conf(config.build());
+    let page = S3Store::new(client, DIRECTORY_BUCKET).list("app/lock-", "", 9).await;
+    assert!(page.expect("a page").entries.is_empty());
+    let requests = recorder.0.lock().expect("not poisoned");
+    let zone = format!("https://{DIRECTORY_BUCKET}.s3express-use1-az4.us-east-1.amazonaws.com/?");
+    let [(session, None), (list, Some(token))] = &requests[..] else { panic!("{requests:?}") };
+    assert_eq!(*session, format!("{zone}session"));
+    assert!(list.starts_with(&zone) && list.ends_with("&prefix=app%2F"), "{list}");
+    assert_eq!(token, "of a session");
 }
 
 #[tokio::test]

@@ -243,8 +243,8 @@ mod on_s3 {
         assert_eq!((said.code, report["verdict"].as_str()), (0, Some("no_fault_seen")), "{said:?}");
         let (cost, requests) = (&report["cost_usd"], &report["requests"]);
         let count = |name: &str| requests[name].as_f64().unwrap_or_default();
-        let writes = count("create") + count("replace") + count("list");
-        let expected = (writes * 1.13 + count("get") * 0.03) / 1e6;
+        let (puts, gets) = (count("writes") + count("lists"), count("reads") + count("settings"));
+        let expected = (puts * 1.13 + gets * 0.03) / 1e6;
         let cost = cost.as_f64().expect("a price");
         assert!((cost - expected).abs() < 2e-8, "{cost} {requests}");
     }
