@@ -122,6 +122,11 @@ fn broken_takeover_of_a_deposed_epoch_is_caught() {
 }
 
 #[test]
+fn broken_use_of_a_torn_listing_is_caught() {
+    caught(Broken::TornListing, 100, &["I2"]);
+}
+
+#[test]
 fn broken_clock_that_has_no_raw_source_is_caught() {
     caught(Broken::RawRepeatsBoot, 100, &["I8"]);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tenure::store::{Determinacy, ETag, GetOutcome, PutOutcome, StoreError, StoreErrorKind};
+use tenure::store::{Determinacy, ETag, GetOutcome, Page, PutOutcome, StoreError, StoreErrorKind};
 use tenure_model::time::now;
 
 use super::bucket::{Body, Reply, Request, parse};
@@ -17,6 +17,12 @@ type SpoiledAnswer = Result<Reply, StoreError>;
 impl SimStore {
     /// Returns the answer as a broken process interprets it. `took` is the duration of the request.
     pub fn spoil(&self, request: &Request, answer: SpoiledAnswer, took: Duration) -> SpoiledAnswer {
+        let answer = match answer {
+            Ok(Reply::Page(page)) if self.world.plan.unordered && self.world.chance(0.2) => {
+                Ok(Reply::Page(self.torn(page)))
+            }
+            answer => answer,
+        };
         let clock = || Arc::clone(&self.world.state().members[self.who.0].clock);
         match (self.world.plan.broken, request) {
             (Broken::Nothing, _) => answer,
@@ -61,6 +67,17 @@ impl SimStore {
             }
             _ => answer,
         }
+    }
+
+    /// Returns a page that took several requests to a store without order. For most processes the
+    /// page has no key, which is worse than any store. They must not use it, but a compactor may.
+    fn torn(&self, mut page: Page) -> Page {
+        let compacts = self.world.state().members[self.who.0].label.contains("compactor");
+        if !compacts {
+            page = Page::new(Vec::new(), false);
+        }
+        page.torn = self.world.plan.broken != Broken::TornListing;
+        page
     }
 
     /// Returns the reply that an observer gets from its cache. The cache returns each object as the

@@ -58,4 +58,6 @@ pub enum Broken {
     HeldSaysNothing,
     /// A candidate takes over before the holder's lease has lapsed.
     LapseNotWaited,
+    /// A process treats a listing of several pages without order as one page.
+    TornListing,
 }

@@ -63,6 +63,12 @@ impl Plan {
         }
     }
 
+    /// Sometimes lets the store list keys in no order.
+    pub(super) fn add_torn_listings(&mut self) {
+        let rng = &mut Rng::with_seed(self.seed ^ 0x70e2_11a5);
+        self.unordered = !self.steady && rng.f64() < 0.2;
+    }
+
     /// Sometimes adds applications that make random calls during their campaigns. Sometimes lets
     /// only one candidate survive the faults.
     pub(super) fn add_calls(&mut self) {

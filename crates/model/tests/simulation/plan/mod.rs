@@ -48,6 +48,8 @@ pub struct Plan {
     pub twice_after_compaction: bool,
     pub foreign_keys: bool,
     pub page_max: usize,
+    /// True if the store lists keys in no order, so some listings take several pages.
+    pub unordered: bool,
     /// Usual duration of a round trip to the store.
     pub rtt: Duration,
     /// Phases in which some kinds of requests have longer round trips.
@@ -159,6 +161,7 @@ impl Plan {
             restores: false,
             twice_after_compaction,
             foreign_keys: rng.f64() < 0.2,
+            unordered: broken == Broken::TornListing,
             page_max: *rng.choice([1, 2, 3, 10, 1_000].iter()).expect("not empty"),
             rtt,
             phases: Vec::new(),
@@ -189,6 +192,7 @@ impl Plan {
                 plan.make_some_steady();
                 plan.add_restores();
                 plan.add_spoiled_writes();
+                plan.add_torn_listings();
             }
             Broken::HeldSaysNothing => plan.restore_all_the_time(rng),
             Broken::RawRepeatsBoot => plan.slew(rng),
