@@ -3,6 +3,26 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Returns the seed of the variable `SEED`, the number or the range of seeds of `SEEDS`, or
+/// `default`.
+///
+/// # Panics
+///
+/// Panics if one of the variables is no number and no range.
+pub fn chosen(default: Range<u64>) -> Range<u64> {
+    let number = |text: &str| text.trim().parse::<u64>().expect("a seed must be a whole number");
+    if let Ok(seed) = std::env::var("SEED") {
+        return number(&seed)..number(&seed) + 1;
+    }
+    match std::env::var("SEEDS") {
+        Err(_) => default,
+        Ok(seeds) => match seeds.split_once("..") {
+            Some((from, to)) => number(from)..number(to),
+            None => 0..number(&seeds),
+        },
+    }
+}
+
 /// Calls `run` with these seeds in ascending order. After a seed has failed, starts no further
 /// seed.
 pub fn run_all<T: Send>(

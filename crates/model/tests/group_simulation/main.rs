@@ -27,7 +27,7 @@ const ENOUGH_SEEDS: u64 = 100;
 
 #[test]
 fn the_invariants_hold_under_faults() {
-    let seeds = seeds();
+    let seeds = seeds::chosen(0..DEFAULT_SEEDS);
     let outcomes = run_all(seeds.clone(), |seed| Plan::draw(seed, Broken::Nothing));
     if let Some(failed) = outcomes.iter().find(|outcome| outcome.violation.is_some()) {
         explain(failed);
@@ -158,18 +158,6 @@ fn caught(broken: Broken, within: u64, by: &[&str]) {
         caught.seed
     );
     assert!(by.contains(&violation.checker), "{violation:?}");
-}
-
-fn seeds() -> Range<u64> {
-    let number = |text: &str| text.trim().parse::<u64>().expect("a seed must be a whole number");
-    if let Ok(seed) = std::env::var("SEED") {
-        return number(&seed)..number(&seed) + 1;
-    }
-    let seeds = std::env::var("SEEDS").unwrap_or_else(|_| DEFAULT_SEEDS.to_string());
-    match seeds.split_once("..") {
-        Some((from, to)) => number(from)..number(to),
-        None => 0..number(&seeds),
-    }
 }
 
 /// Runs these seeds on all cores, up to the first failing seed.

@@ -13,12 +13,11 @@ mod drawn;
 mod sim;
 mod single;
 
-use std::ops::Range;
-
 use sim::plan::{Broken, Plan};
 use sim::summary::Summary;
 use sim::{Outcome, run, run_all};
 use tenure::Layout;
+use tenure_model::seeds;
 
 const DEFAULT_SEEDS: u64 = 200;
 /// Number of seeds that together must show every event.
@@ -34,7 +33,7 @@ fn the_invariants_hold_under_faults() {
 /// Runs the requested seeds. Requires that all possible events have occurred, if the first
 /// `ENOUGH_SEEDS` seeds run with all checkers.
 fn the_invariants_hold(layout: Layout, plan: impl Fn(u64) -> Plan + Sync) {
-    let seeds = seeds();
+    let seeds = seeds::chosen(0..DEFAULT_SEEDS);
     let only = only();
     let plan = |seed| Plan { only, ..plan(seed) };
     let mut summary = Summary::default();
@@ -253,19 +252,6 @@ fn caught_in(
         "seed {} also fails without the fault: {cured:#?}",
         caught.seed
     );
-}
-
-fn seeds() -> Range<u64> {
-    let number = |text: &str| text.trim().parse::<u64>().expect("a seed must be a whole number");
-    if let Ok(seed) = std::env::var("SEED") {
-        let seed = number(&seed);
-        return seed..seed + 1;
-    }
-    let seeds = std::env::var("SEEDS").unwrap_or_else(|_| DEFAULT_SEEDS.to_string());
-    match seeds.split_once("..") {
-        Some((from, to)) => number(from)..number(to),
-        None => 0..number(&seeds),
-    }
 }
 
 /// Returns the names of checkers in the variable `ONLY`. An empty list means all checkers.
