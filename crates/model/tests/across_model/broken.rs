@@ -5,7 +5,7 @@ use stateright::{Checker, Model};
 
 use super::setting::{Broken, Budget, Setting};
 use super::walk::{among_faults, caught_by_a_walk};
-use super::world::{Action, Game};
+use super::world::{Action, Game, Serving};
 
 /// Asserts that the setting breaks the invariant, and prints the shortest path. The search is
 /// breadth first.
@@ -67,42 +67,66 @@ fn broken_candidate_that_places_no_placeholder() {
     caught(Broken::NoPlaceholder, free(Budget { crashes: 1, ..NONE }), "live");
 }
 
-/// Asserts that these actions break I1 with the broken rule, and that they break nothing without
-/// it.
-fn caught_on_path(broken: Broken, path: &[Action]) {
-    let budget = Budget { gives_up: 1, replacements: 1, ..NONE };
-    let setting = Setting { last_epoch: 1, honest: false, walks: true, ..free(budget) };
+/// Asserts that these actions break the invariant with the broken rule, and that they break nothing
+/// without it. All pauses end immediately.
+fn caught_on_path(broken: Broken, invariant: &str, setting: &Setting, path: &[Action]) {
     for (broken, violated) in [(broken, true), (Broken::Nothing, false)] {
-        let game = Game { setting: Setting { broken, ..setting.clone() } };
+        let game = Game { setting: Setting { broken, walks: true, ..setting.clone() } };
         let mut world = game.start();
         for action in path {
-            world = game.changed(&world, action).unwrap_or(world);
+            let mut next = Some(action.clone());
+            while let Some(action) = next {
+                world = game.changed(&world, &action).unwrap_or(world);
+                let mut actions = Vec::new();
+                game.possible(&world, &mut actions);
+                let ends = |it: &Action| matches!(it, Action::Resumes(..) | Action::Continues(_));
+                next = actions.into_iter().find(ends);
+            }
         }
-        assert_eq!(world.violated.contains(&"I1"), violated, "{broken:?}: {:?}", world.grants);
+        assert_eq!(world.violated.contains(&invariant), violated, "{broken:?}: {:?}", world.grants);
+        assert!(violated || world.violated.is_empty(), "{:?}", world.violated);
     }
 }
 
 /// The action in which the process sends its next request to this store.
 fn serve(who: usize, store: usize) -> Action {
-    Action::Serve(who, store, None)
+    Action::Serve(who, store, None, Serving::Once)
+}
+
+/// The process is served at these stores, one after the other.
+fn serves<const N: usize>(who: usize, stores: [usize; N]) -> impl Iterator<Item = Action> {
+    stores.into_iter().map(move |store| serve(who, store))
+}
+
+const STORES: [usize; 3] = [0, 1, 2];
+
+/// The steps of a replacement: two notes, the LISTs, the epoch and the marker.
+fn replaced(store: usize) -> impl Iterator<Item = Action> {
+    std::iter::once(Action::Wipe(store)).chain(vec![Action::Replace; 5])
+}
+
+/// A setting without honest clocks, for a path.
+fn any_clocks(last_epoch: u8) -> Setting {
+    let budget = Budget { gives_up: 1, replacements: 1, compactions: 2, ..NONE };
+    Setting { last_epoch, honest: false, ..free(budget) }
 }
 
 /// Both candidates list all stores, and begin an attempt for epoch 1.
 fn both_begin() -> Vec<Action> {
-    let lists = (0..2).flat_map(|who| (0..3).map(move |store| serve(who, store)));
+    let lists = serves(0, STORES).chain(serves(1, STORES));
     lists.chain([Action::Begin(0), Action::Begin(1)]).collect()
 }
 
 /// The first candidate has created at stores 0 and 1. The contents of store 1 are lost, and the
-/// second candidate creates there and at store 2. Then the replacement takes its five steps.
+/// second candidate creates there and at store 2. Then store 1 is replaced.
 #[test]
 fn broken_candidate_that_ignores_a_new_generation() {
     let mut path = both_begin();
-    path.extend([serve(0, 0), serve(0, 1), serve(0, 0), Action::Wipe(1)]);
-    path.extend([Action::Spread(1), serve(1, 1), serve(1, 2)]);
+    path.extend(serves(0, [0, 1, 0]));
+    path.extend([Action::Wipe(1), Action::Spread(1), serve(1, 1), serve(1, 2)]);
     path.extend(vec![Action::Replace; 5]);
     path.extend([serve(1, 1), serve(1, 2), serve(0, 1)]);
-    caught_on_path(Broken::SameGeneration, &path);
+    caught_on_path(Broken::SameGeneration, "I1", &any_clocks(1), &path);
 }
 
 /// Store 2 loses its contents after the broken candidates have listed it. A late create of the
@@ -114,7 +138,57 @@ fn broken_candidate_that_lists_before_the_last_create() {
     path.extend([Action::Spread(0), serve(0, 1), serve(0, 2), serve(1, 2), serve(0, 1)]);
     path.extend([Action::Wipe(2), Action::Arrives(0), serve(1, 2), serve(1, 2)]);
     path.extend([serve(0, 2), serve(1, 0)]);
-    caught_on_path(Broken::ListsEarly, &path);
+    caught_on_path(Broken::ListsEarly, "I1", &any_clocks(1), &path);
+}
+
+/// The second candidate seals epoch 1 at store 0, before store 0 loses its contents. The first
+/// candidate creates epoch 1 in the new contents, and is elected. Only the note at store 2 tells
+/// the second candidate that epoch 1 is not closed.
+#[test]
+fn broken_candidate_that_closes_an_epoch_in_lost_contents() {
+    let mut path: Vec<Action> = serves(0, STORES).chain([Action::Begin(0), serve(0, 0)]).collect();
+    path.extend(serves(1, STORES).chain(serves(1, STORES)));
+    path.extend([Action::Lapsed(1, 0), Action::Lapsed(1, 2), serve(1, 0), serve(1, 0)]);
+    path.extend(replaced(0).chain(serves(1, [2, 2, 0, 0, 0])).chain([Action::Begin(1)]));
+    path.extend(serves(0, [1, 0, 1, 0, 0, 1, 0, 1]));
+    path.extend(serves(1, [0, 1, 2, 1, 2, 0, 1, 0, 1]));
+    let setting = free(Budget { replacements: 1, ..NONE });
+    for broken in [Broken::IgnoresNotes, Broken::AnyListMarks, Broken::KeepsKnown] {
+        caught_on_path(broken, "I8", &setting, &path);
+    }
+}
+
+/// The first candidate creates epoch 1 again at store 0, after epoch 2 was granted at the others.
+#[test]
+fn broken_candidate_that_keeps_the_lists_before_a_repeated_create() {
+    let mut path: Vec<Action> = serves(0, STORES).chain([Action::Begin(0), serve(0, 0)]).collect();
+    path.extend(replaced(0).chain(serves(0, [1, 1])));
+    path.extend(serves(1, STORES).chain(serves(1, STORES)));
+    path.extend([Action::Lapsed(1, 1), Action::Lapsed(1, 2)]);
+    path.extend(serves(1, [1, 2, 1, 2]).chain([Action::Begin(1)]));
+    path.extend(serves(1, [1, 2, 1, 2]).chain(serves(0, [0, 0, 0, 1])));
+    caught_on_path(Broken::KeepsLists, "I2", &any_clocks(2), &path);
+}
+
+/// Store 2 loses epochs 1 and 2 after the third candidate has seen epoch 1 there.
+#[test]
+fn broken_candidate_that_accepts_a_lesser_greatest_epoch() {
+    let mut path: Vec<Action> = serves(1, STORES).chain(serves(1, STORES)).collect();
+    path.extend(serves(2, STORES).chain(STORES.map(|store| Action::Lapsed(1, store))));
+    path.extend(serves(1, STORES).chain(serves(2, [0, 1, 2, 0, 1])));
+    path.extend(serves(1, STORES).chain([Action::Begin(1), Action::Spread(1)]));
+    path.extend(serves(1, [1, 2, 1, 2]).chain([Action::Compact(2), Action::Compact(2)]));
+    path.extend(serves(2, [2]).chain([Action::Begin(2)]).chain(serves(2, [0, 1, 1, 2, 0, 2])));
+    let setting = Setting { led: true, candidates: 3, ..any_clocks(2) };
+    caught_on_path(Broken::MayFall, "I1", &setting, &path);
+}
+
+/// The first candidate has created epoch 1 at one store only.
+#[test]
+fn broken_candidate_that_closes_absent_objects_immediately() {
+    let mut path: Vec<Action> = serves(0, STORES).chain([Action::Begin(0), serve(0, 0)]).collect();
+    path.extend(serves(1, STORES).chain(serves(1, STORES)).chain(serves(1, [1])));
+    caught_on_path(Broken::AbsentLapses, "Q4", &free(NONE), &path);
 }
 
 /// These violations need more steps than a search covers, so random walks find them.
@@ -126,6 +200,8 @@ fn broken_walks_are_caught() {
     let replaced = Setting { candidates: 2, budget, ..any.clone() };
     let budget = Budget { replacements: 2, ..NONE };
     let few = Setting { last_epoch: 2, budget, ..replaced.clone() };
+    let budget = Budget { moves: 1, renewals: 100, ..NONE };
+    let moved = Setting { candidates: 2, last_epoch: 3, budget, ..walk.clone() };
     for (broken, invariant, setting) in [
         (Broken::NoMarker, "I1", &walk),
         (Broken::NoConfirm, "I1", &walk),
@@ -136,6 +212,8 @@ fn broken_walks_are_caught() {
         (Broken::ListsOne, "I1", &replaced),
         (Broken::NoRestoredEpoch, "I1", &replaced),
         (Broken::RestoreKeepsObject, "I1", &few),
+        (Broken::MoveKeepsMarker, "I8", &moved),
+        (Broken::MoveDeposesNothing, "I8", &moved),
     ] {
         caught_by_a_walk(broken, setting.clone(), invariant, 50_000);
     }

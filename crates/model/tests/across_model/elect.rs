@@ -3,7 +3,7 @@
 use tenure::protocol::across::message::{AcrossInput, AcrossStep, AcrossWait};
 use tenure::protocol::message::Wait;
 
-use super::world::{Game, World};
+use super::world::{Game, Serving, World};
 
 impl Game {
     /// Elects a process while no other process acts.
@@ -13,7 +13,8 @@ impl Game {
             if world.processes[who].machine.wait() == AcrossWait::Nonce {
                 self.begin(world, who);
             }
-            let acts = stores.clone().any(|store| self.serve(world, who, store).is_some());
+            let acts =
+                stores.clone().any(|store| self.serve(world, who, store, Serving::Once).is_some());
             let counted =
                 stores.clone().all(|it| world.processes[who].machine.counted(it).is_some());
             if counted {
@@ -35,13 +36,14 @@ impl Game {
             match process.machine.wait() {
                 AcrossWait::Lead => return true,
                 AcrossWait::Nonce => self.begin(&mut world, who),
+                AcrossWait::Pause => self.tell(&mut world, who, AcrossInput::Resume),
                 AcrossWait::Spread => self.tell(&mut world, who, AcrossInput::SpreadDue),
                 _ => {}
             }
             for store in stores.iter().copied() {
                 match world.processes[who].machine.step(store) {
                     AcrossStep::Request(_) => {
-                        self.serve(&mut world, who, store);
+                        self.serve(&mut world, who, store, Serving::Once);
                     }
                     AcrossStep::Wait(Wait::Follow) => {
                         self.tell(&mut world, who, AcrossInput::Lapsed { store });
@@ -51,6 +53,9 @@ impl Game {
                     }
                     AcrossStep::Wait(Wait::NoLeader) => {
                         self.tell(&mut world, who, AcrossInput::PollDue { store });
+                    }
+                    AcrossStep::Wait(Wait::Retry) => {
+                        self.tell(&mut world, who, AcrossInput::StoreResume { store });
                     }
                     AcrossStep::Wait(_) => {}
                 }

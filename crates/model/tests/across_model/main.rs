@@ -7,6 +7,7 @@ mod broken;
 mod checks;
 mod elect;
 mod meddle;
+mod operator;
 mod process;
 mod setting;
 mod step;
@@ -45,6 +46,13 @@ fn a_leader_lapses() {
     let budget = Budget { renewals: bound(0, 1), ..NONE };
     let setting = Setting::new("a leader lapses", budget);
     explore(Setting { led: true, sometimes: vec!["two grants"], ..setting });
+}
+
+/// An answer arrives after actions of the process and of others.
+#[test]
+fn answers_are_late() {
+    let setting = Setting::new("late answers", Budget { late: bound(1, 2), ..NONE });
+    explore(Setting { last_epoch: 1, ..setting });
 }
 
 /// The timeless invariants hold if timers end before the leases that they follow.

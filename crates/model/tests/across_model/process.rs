@@ -1,12 +1,14 @@
 //! One candidate: the real state machine, and the lease that its driver computes.
 
+use tenure::EpochEnd;
 use tenure::protocol::across::Across;
-use tenure::protocol::across::message::{AcrossEvent, AcrossInput, AcrossStep, AcrossWait};
-use tenure::protocol::across::message::{MAX_STORES, Marker};
+use tenure::protocol::across::message::{
+    AcrossEvent, AcrossInput, AcrossRequest, AcrossStep, AcrossWait, MAX_STORES, Marker,
+};
 use tenure::protocol::find::Listing;
 use tenure::protocol::message::Wait;
 
-use super::store::{NonceNumber, Number, number_of, small};
+use super::store::{Body, NonceNumber, Number, number_of, small};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Process {
@@ -19,8 +21,20 @@ pub struct Process {
     pub ended: [u8; MAX_STORES],
     /// The greatest epoch that was granted before the first confirming LIST of this attempt.
     pub first_list: Option<Number>,
-    /// The confirming listings that a broken process has already read.
+    /// The requests with an answer in transit.
+    pub mail: [Option<(AcrossRequest, AcrossInput)>; MAX_STORES],
+    /// The leases that end with the wait for a deposed epoch (E9), by nonce and heartbeat.
+    pub waited: [Vec<(NonceNumber, u8)>; MAX_STORES],
+    /// True if the process reaches the old contents of a moved store.
+    pub stale: bool,
+    /// The epoch that was sealed or lapsed when this process last saw it. Only random walks set the
+    /// next two fields.
+    pub closable: [Option<Number>; MAX_STORES],
+    /// The last epoch that its holder has ended.
+    pub resigned: Option<Number>,
+    /// The listings and readings that a broken process has kept.
     pub early: [Option<(Listing, Option<Marker>)>; MAX_STORES],
+    pub kept: [Option<(Number, Body)>; MAX_STORES],
 }
 
 impl Process {
@@ -31,7 +45,13 @@ impl Process {
             sent: Vec::new(),
             ended: [0; MAX_STORES],
             first_list: None,
+            mail: Default::default(),
+            waited: Default::default(),
+            stale: false,
+            closable: Default::default(),
+            resigned: None,
             early: Default::default(),
+            kept: Default::default(),
         }
     }
 
@@ -39,9 +59,15 @@ impl Process {
         self.machine.own().map(|(epoch, nonce)| (small(epoch.get()), number_of(nonce)))
     }
 
-    /// Passes an input to the machine. Skips all pauses, because they are equivalent to late
-    /// requests.
-    pub fn handle(&mut self, stores: usize, input: AcrossInput) -> Option<AcrossEvent> {
+    /// Passes an input to the machine. Drops the answers in transit to requests that the machine no
+    /// longer sends, as the driver does. If `skips` is set, skips all pauses, because they are
+    /// equivalent to late requests.
+    pub fn handle(
+        &mut self,
+        stores: usize,
+        skips: bool,
+        input: AcrossInput,
+    ) -> Option<AcrossEvent> {
         let before = self.own();
         let event = self.machine.handle(input);
         match event {
@@ -49,7 +75,7 @@ impl Process {
             Some(AcrossEvent::Lost(_)) => self.leads = false,
             _ => {}
         }
-        loop {
+        while skips {
             match self.machine.wait() {
                 AcrossWait::Pause => {
                     self.machine.handle(AcrossInput::Resume);
@@ -74,7 +100,54 @@ impl Process {
             self.early = Default::default();
             self.leads &= self.own().is_some();
         }
+        for store in 0..stores {
+            let Some((request, answer)) = &self.mail[store] else { continue };
+            match self.machine.step(store) {
+                AcrossStep::Request(next) if next == *request => continue,
+                AcrossStep::Request(_) => {}
+                // An answer that does not fit changes nothing.
+                AcrossStep::Wait(_) => {
+                    let mut machine = self.machine.clone();
+                    assert_eq!(machine.handle(answer.clone()), None);
+                    assert!(machine == self.machine, "{answer:?} changes {machine:?}");
+                }
+            }
+            self.mail[store] = None;
+        }
         event
+    }
+
+    /// Records that an input closes, or permits to close, the newest epoch at this store (Q4).
+    pub fn closes(&mut self, store: usize, ended: Option<EpochEnd>) {
+        let newest = self.machine.newest().map(|epoch| small(epoch.get()));
+        self.closable[store] = newest;
+        if matches!(ended, Some(EpochEnd::Resigned | EpochEnd::GivenUp)) {
+            self.resigned = newest;
+        }
+    }
+
+    /// Returns whether this process may seal this epoch as lapsed (Q4).
+    pub fn may_close(&self, epoch: Number, majority: usize) -> bool {
+        let closable = self.closable.iter().filter(|it| **it == Some(epoch)).count();
+        closable >= majority || self.resigned == Some(epoch)
+    }
+
+    /// Returns the greatest epoch that was granted before the sending of the writes that count at a
+    /// majority.
+    pub fn granted_before(&self, stores: usize, majority: usize) -> Number {
+        let mut before: Vec<Number> = (0..stores).filter_map(|it| self.sent_after(it)).collect();
+        before.sort_unstable();
+        before.get(majority - 1).copied().unwrap_or(0)
+    }
+
+    /// Returns the greatest epoch that was granted before the sending of the write that counts at
+    /// this store.
+    fn sent_after(&self, store: usize) -> Option<Number> {
+        let heartbeat = self.machine.counted(store)?;
+        let is_it = |(at, number, _): &&(usize, u8, Number)| {
+            *at == store && u64::from(*number) == heartbeat
+        };
+        self.sent.iter().find(is_it).map(|(_, _, granted)| *granted)
     }
 
     /// Returns the number of stores with a lease that has not ended.
@@ -90,15 +163,6 @@ impl Process {
     /// Returns the number of stores whose lease counts from a write that was sent after a greater
     /// epoch was granted.
     pub fn late_leases(&self, stores: usize, epoch: Number) -> usize {
-        let is_late = |store: &usize| {
-            self.machine.counted(*store).is_some_and(|heartbeat| {
-                let sent = self
-                    .sent
-                    .iter()
-                    .find(|(at, number, _)| at == store && u64::from(*number) == heartbeat);
-                sent.is_some_and(|(_, _, granted)| *granted > epoch)
-            })
-        };
-        (0..stores).filter(is_late).count()
+        (0..stores).filter(|it| self.sent_after(*it).is_some_and(|it| it > epoch)).count()
     }
 }

@@ -27,8 +27,14 @@ pub struct Setting {
 /// Number of remaining events of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Budget {
-    /// The sender abandons a write. The store may apply the write later or never.
+    /// The sender abandons a request. The store may apply a write later or never.
     pub gives_up: u8,
+    /// The answer to a request stays in transit, while the process continues.
+    pub late: u8,
+    /// A copy of an applied write stays in transit.
+    pub twice: u8,
+    /// A LIST is cut into two pages.
+    pub short_pages: u8,
     pub crashes: u8,
     pub renewals: u8,
     pub resignations: u8,
@@ -38,17 +44,23 @@ pub struct Budget {
     pub compactions: u8,
     /// Losses of the contents of a store, and their replacement.
     pub replacements: u8,
+    /// Moves of a store. Some processes still reach the old contents.
+    pub moves: u8,
 }
 
 impl Budget {
     pub const NONE: Budget = Budget {
         gives_up: 0,
+        late: 0,
+        twice: 0,
+        short_pages: 0,
         crashes: 0,
         renewals: 0,
         resignations: 0,
         depositions: 0,
         compactions: 0,
         replacements: 0,
+        moves: 0,
     };
 }
 
@@ -58,6 +70,10 @@ pub enum Broken {
     Nothing,
     /// Q1: each listing counts, also without a marker.
     NoMarker,
+    /// Q1: the greatest epoch of a store may fall.
+    MayFall,
+    /// Q2: any earlier LIST shows the marker.
+    AnyListMarks,
     /// Q2: a deposed holder is not waited for.
     NoWait,
     /// Q2: the next epoch is created before the newest one is closed.
@@ -66,6 +82,8 @@ pub enum Broken {
     ClosedByOne,
     /// Q4: a lapse at one store is a lapse at all stores.
     TimersOfOthers,
+    /// Q4: an absent object lapses immediately.
+    AbsentLapses,
     /// Q4: absent objects get no placeholder.
     NoPlaceholder,
     /// Q6: a create that the store has not answered counts.
@@ -74,8 +92,14 @@ pub enum Broken {
     NoConfirm,
     /// Q6: the LIST at a store is sent right after the create at this store.
     ListsEarly,
+    /// Q6: after a repeated create, the LISTs at the other stores stay valid.
+    KeepsLists,
     /// Q6: a replaced store keeps its generation.
     SameGeneration,
+    /// Q6: new contents do not void the last reading of the newest epoch.
+    KeepsKnown,
+    /// Objects: a note voids no contents.
+    IgnoresNotes,
     /// Q7: the lease is the greatest of the stores' leases.
     GreatestLease,
     /// Q8: a renewal has no condition.
@@ -92,11 +116,15 @@ pub enum Broken {
     NoRestoredEpoch,
     /// A replacement seals its epoch as lapsed, so no successor waits.
     RestoredWithoutWait,
+    /// A moved store keeps its old marker.
+    MoveKeepsMarker,
+    /// The newest epoch of a moved store is not deposed in the old contents.
+    MoveDeposesNothing,
 }
 
 /// The invariants that hold under any clocks.
-pub const TIMELESS: &[&str] = &["I1", "I2", "I5"];
-pub const ALL: &[&str] = &["I1", "I2", "I5", "I8"];
+pub const TIMELESS: &[&str] = &["I1", "I2", "I5", "Q4"];
+pub const ALL: &[&str] = &["I1", "I2", "I5", "I8", "Q4"];
 
 impl Setting {
     /// Returns a setting with three stores and two candidates, up to epoch 2.

@@ -4,29 +4,45 @@ use tenure::EpochEnd;
 use tenure::protocol::across::message::{
     AcrossEvent, AcrossInput, AcrossRequest, AcrossStep, AcrossWait,
 };
-use tenure::protocol::message::{Answer, Request};
+use tenure::protocol::message::{Answer, Request, Wait};
 use tenure_model::hashed_arc::HashedArc;
 
 use super::process::Process;
 use super::setting::Broken;
-use super::store::{Body, NONCES, OPERATOR, Write, nonce_of, number_of};
-use super::world::{Action, Due, Game, Replacing, World, confirms};
+use super::store::{NONCES, OPERATOR, Write, nonce_of, number_of};
+use super::world::{Action, Due, Game, Serving, World, confirms};
 
 impl Game {
     /// Returns the state after an action, or `None` if the action changes nothing.
     pub fn after(&self, mut world: World, action: &Action) -> Option<World> {
         let broken = self.setting.broken;
         match *action {
-            Action::Serve(who, store, due) => {
+            Action::Serve(who, store, due, serving) => {
                 self.due(&mut world, who, store, due);
-                self.serve(&mut world, who, store)?;
+                self.serve(&mut world, who, store, serving)?;
             }
             Action::GivesUp(who, store, due) => {
                 self.due(&mut world, who, store, due);
                 self.gives_up(&mut world, who, store)?;
             }
+            Action::Deliver(who, store) => {
+                let (_, answer) = world.processes[who].mail[store].take()?;
+                self.tell(&mut world, who, answer);
+            }
+            Action::Resumes(who, store) => {
+                self.tell(&mut world, who, AcrossInput::StoreResume { store });
+            }
+            Action::Continues(who) => {
+                if world.processes[who].machine.wait() == AcrossWait::Over {
+                    world.processes[who].machine.restart();
+                }
+                self.tell(&mut world, who, AcrossInput::Resume);
+            }
             Action::Lapsed(who, store) => {
                 self.ends(&mut world, who, store);
+                if self.walks() {
+                    world.processes[who].closes(store, None);
+                }
                 let all = broken == Broken::TimersOfOthers;
                 for store in (0..self.setting.stores).filter(|it| all || *it == store) {
                     self.tell(&mut world, who, AcrossInput::Lapsed { store });
@@ -50,7 +66,9 @@ impl Game {
             }
             Action::Crash(who) => {
                 world.left.crashes -= 1;
-                world.processes[who] = HashedArc::new(Process::new(self.setting.stores));
+                let stale = world.processes[who].stale;
+                let process = Process { stale, ..Process::new(self.setting.stores) };
+                world.processes[who] = HashedArc::new(process);
             }
             _ => self.without_a_process(&mut world, action)?,
         }
@@ -69,9 +87,7 @@ impl Game {
             }
             Action::Depose(store) => {
                 world.left.depositions -= 1;
-                let (_, newest) = world.sites[store].bounds();
-                let body = world.sites[store].get(newest)?;
-                world.sites[store].put(newest, Some(body.sealed(EpochEnd::Deposed)));
+                Game::depose(world, store);
             }
             Action::Compact(store) => {
                 world.left.compactions -= 1;
@@ -80,13 +96,9 @@ impl Game {
             }
             Action::Wipe(store) => {
                 world.left.replacements -= 1;
-                let generation = world.sites[store].generation + 1;
-                world.sites[store].wipe();
-                let others = (0..self.setting.stores).filter(|other| *other != store);
-                let notes = others.take(self.majority()).collect();
-                world.replacing =
-                    Some(Replacing { store, generation, notes, newest: None, written: false });
+                self.loses(world, store, false);
             }
+            Action::Move(store, stale) => self.moves(world, store, stale),
             Action::Replace => self.replace(world)?,
             _ => unreachable!("a process takes this action"),
         }
@@ -109,51 +121,13 @@ impl Game {
             let Some(store) = (0..self.setting.stores).find(|store| reads(world, *store)) else {
                 return;
             };
-            self.serve(world, who, store);
+            self.serve(world, who, store, Serving::Once);
         }
         // A store without a marker is listed again and again.
     }
 
     pub fn majority(&self) -> usize {
         self.setting.stores / 2 + 1
-    }
-
-    fn newest_of_others(&self, world: &World, store: usize) -> u8 {
-        let others = (0..self.setting.stores).filter(|other| *other != store);
-        let count = if self.setting.broken == Broken::ListsOne { 1 } else { self.majority() };
-        let newest = others.take(count).map(|other| world.sites[other].bounds().1);
-        newest.max().unwrap_or(0)
-    }
-
-    /// Takes the next step of a replacement: a note, the LIST, the epoch, the marker.
-    fn replace(&self, world: &mut World) -> Option<()> {
-        let broken = self.setting.broken;
-        let mut replacing = world.replacing.take()?;
-        let Replacing { store, generation, .. } = replacing;
-        if let Some(at) = replacing.notes.pop() {
-            world.sites[at].notes[store] = generation;
-        } else if replacing.newest.is_none() {
-            replacing.newest = Some(self.newest_of_others(world, store));
-        } else if !replacing.written {
-            replacing.written = true;
-            // A candidate that has not seen the loss may have created objects in the new contents.
-            let newest = replacing.newest?.max(world.sites[store].bounds().1);
-            let ended = match broken {
-                Broken::RestoredWithoutWait => EpochEnd::Lapsed,
-                _ => EpochEnd::Restored,
-            };
-            let body = Body::unsealed(OPERATOR, 0).sealed(ended);
-            let exists = world.sites[store].get(newest).is_some();
-            let keeps = exists && broken == Broken::RestoreKeepsObject;
-            if newest > 0 && broken != Broken::NoRestoredEpoch && !keeps {
-                world.sites[store].put(newest, Some(body));
-            }
-        } else {
-            world.sites[store].generation = generation;
-            return Some(());
-        }
-        world.replacing = Some(replacing);
-        Some(())
     }
 
     pub fn begin(&self, world: &mut World, who: usize) {
@@ -172,10 +146,15 @@ impl Game {
     }
 
     /// Sends the request of the process to the store, and passes the answer to the process.
-    pub fn serve(&self, world: &mut World, who: usize, store: usize) -> Option<()> {
-        let AcrossStep::Request(request) = world.processes[who].machine.step(store) else {
-            return None;
-        };
+    pub fn serve(
+        &self,
+        world: &mut World,
+        who: usize,
+        store: usize,
+        serving: Serving,
+    ) -> Option<()> {
+        let request = self.request(world, who, store)?;
+        let at = world.site(who, store);
         let input = match (&request, self.write(world, who, store, &request)) {
             (AcrossRequest::Placeholder { .. }, _)
                 if self.setting.broken == Broken::NoPlaceholder =>
@@ -183,11 +162,18 @@ impl Game {
                 return None;
             }
             (_, Some(write)) => {
-                let answer = world.sites[store].apply(write);
+                let answer = world.sites[at].apply(write);
+                if serving == Serving::Twice {
+                    world.left.twice -= 1;
+                    world.wires.push((at, write));
+                }
+                self.keeps(world, who, store, write, &answer);
                 AcrossInput::Answer { store, answer }
             }
             (AcrossRequest::Plain(Request::List(after)), _) => {
-                let (page, marker) = world.sites[store].list(after);
+                let whole = serving != Serving::ShortPage;
+                world.left.short_pages -= u8::from(!whole);
+                let (page, marker) = world.sites[at].list(after, whole);
                 let confirms = confirms(&world.processes[who], &request);
                 let granted = world.granted();
                 let process = &mut world.processes[who];
@@ -198,29 +184,46 @@ impl Game {
             }
             (AcrossRequest::Plain(Request::Get { epoch: Some(epoch), unless }), _) => {
                 let unless = unless.as_ref().filter(|_| self.setting.broken != Broken::ClosedByOne);
-                let answer = world.sites[store].read(*epoch, unless);
-                AcrossInput::Answer { store, answer: self.meddle(world, answer) }
+                let answer = world.sites[at].read(*epoch, unless);
+                let answer = self.meddle(world, who, store, *epoch, answer);
+                AcrossInput::Answer { store, answer }
             }
             _ => unreachable!("no other request reads"),
         };
+        if serving == Serving::Late {
+            world.left.late -= 1;
+            world.processes[who].mail[store] = Some((request, input));
+            return Some(());
+        }
         self.tell(world, who, input);
         self.lists_early(world, who, store, &request);
         Some(())
     }
 
-    fn gives_up(&self, world: &mut World, who: usize, store: usize) -> Option<()> {
-        let AcrossStep::Request(request) = world.processes[who].machine.step(store) else {
-            return None;
-        };
-        world.left.gives_up -= 1;
-        let write = self.write(world, who, store, &request)?;
-        world.wires.push((store, write));
-        let answer = match (self.setting.broken, write) {
-            (Broken::MinorityDone, Write::Create { body, .. }) => {
-                Answer::Done { etag: body.etag() }
+    /// Returns the request that the process sends now to this store.
+    fn request(&self, world: &World, who: usize, store: usize) -> Option<AcrossRequest> {
+        match world.processes[who].machine.step(store) {
+            AcrossStep::Request(request) if world.processes[who].mail[store].is_none() => {
+                Some(request)
             }
-            _ => Answer::Unknown,
-        };
+            _ => None,
+        }
+    }
+
+    fn gives_up(&self, world: &mut World, who: usize, store: usize) -> Option<()> {
+        world.left.gives_up -= 1;
+        let mut answer = Answer::Unknown;
+        if world.processes[who].mail[store].take().is_none() {
+            let request = self.request(world, who, store)?;
+            let write = self.write(world, who, store, &request);
+            let at = world.site(who, store);
+            world.wires.extend(write.map(|write| (at, write)));
+            if let (Broken::MinorityDone, Some(Write::Create { body, .. })) =
+                (self.setting.broken, write)
+            {
+                answer = Answer::Done { etag: body.etag() };
+            }
+        }
         self.tell(world, who, AcrossInput::Answer { store, answer });
         Some(())
     }
@@ -235,6 +238,16 @@ impl Game {
     ) -> Option<Write> {
         let granted = world.granted();
         let mut write = Write::of(request)?;
+        let (Write::Create { epoch, body } | Write::Replace { epoch, body, .. }) = write;
+        let process = &world.processes[who];
+        let is_newest = process.machine.newest().is_some_and(|it| it.get() == u64::from(epoch));
+        if body.ended() == Some(EpochEnd::Lapsed)
+            && self.walks()
+            && is_newest
+            && !process.may_close(epoch, self.majority())
+        {
+            world.violate("Q4");
+        }
         let own = world.processes[who].own();
         if let Write::Create { epoch, body } | Write::Replace { epoch, body, .. } = write
             && own == Some((epoch, body.nonce))
@@ -254,7 +267,8 @@ impl Game {
     /// Passes an input to a process, and records the effects.
     pub fn tell(&self, world: &mut World, who: usize, input: AcrossInput) {
         let stores = self.setting.stores;
-        let event = world.processes[who].handle(stores, input);
+        self.learns(world, who, &input);
+        let event = world.processes[who].handle(stores, !self.walks(), input);
         if let Some(AcrossEvent::Granted { epoch }) = event {
             let epoch = u8::try_from(epoch.get()).expect("small");
             let process = &world.processes[who];
@@ -262,13 +276,55 @@ impl Game {
             if world.grants.iter().any(|(other, _)| *other == epoch) {
                 world.violate("I1");
             }
-            let first_list = world.processes[who].first_list.unwrap_or(0);
-            if epoch <= first_list {
+            let process = &world.processes[who];
+            let before = process.granted_before(stores, self.majority());
+            if epoch <= before.max(process.first_list.unwrap_or(0)) {
                 world.violate("I2");
             }
             world.grants.push((epoch, nonce));
         }
         self.end_leases(world);
+        if self.setting.broken == Broken::AbsentLapses {
+            let machine = &mut world.processes[who].machine;
+            for store in 0..stores {
+                let follows = machine.step(store) == AcrossStep::Wait(Wait::Follow);
+                if follows && machine.followed(store).is_none() {
+                    machine.handle(AcrossInput::Lapsed { store });
+                }
+            }
+        }
+    }
+
+    /// Records that an answer shows a closed epoch (Q4), or leases to wait for (E9).
+    fn learns(&self, world: &mut World, who: usize, input: &AcrossInput) {
+        let AcrossInput::Answer { store, answer } = input else { return };
+        let machine = &world.processes[who].machine;
+        let (ended, holder) = match (answer, machine.step(*store)) {
+            (Answer::Found { sighting, .. }, _) if Some(sighting.epoch) == machine.newest() => {
+                (sighting.seen.ended, sighting.seen.nonce.map_or(0, number_of))
+            }
+            (
+                Answer::Done { .. },
+                AcrossStep::Request(
+                    AcrossRequest::Placeholder { .. }
+                    | AcrossRequest::Plain(Request::Seal { ended: EpochEnd::Lapsed, .. }),
+                ),
+            ) => (Some(EpochEnd::Lapsed), 0),
+            _ => return,
+        };
+        if self.walks() && ended.is_some() {
+            world.processes[who].closes(*store, ended);
+        }
+        if self.setting.honest && matches!(ended, Some(EpochEnd::Deposed | EpochEnd::Restored)) {
+            let leases = world.processes.iter().filter_map(|process| {
+                let (_, nonce) = process.own()?;
+                let here = process.sent.iter().filter(|(at, ..)| at == store);
+                let last = here.map(|(_, heartbeat, _)| *heartbeat).max()?;
+                (nonce == holder || holder == OPERATOR).then_some((nonce, last))
+            });
+            let leases = leases.collect();
+            world.processes[who].waited[*store] = leases;
+        }
     }
 
     /// Ends the lease of each honest process that holds too few leases of stores.
@@ -283,7 +339,7 @@ impl Game {
         };
         for process in &mut world.processes {
             if process.machine.wait() == AcrossWait::Lead && process.leases(stores) < needed {
-                process.handle(stores, AcrossInput::LeaseEnded);
+                process.handle(stores, !self.setting.walks, AcrossInput::LeaseEnded);
             }
         }
     }
@@ -301,13 +357,13 @@ impl Game {
         self.end_leases(world);
     }
 
-    /// The wait of a follower has ended, so all leases of the sealed epoch have ended at this
-    /// store.
+    /// The wait of a follower has ended, so the leases that it waited for have ended at this store.
     fn wait_ends(&self, world: &mut World, who: usize, store: usize) {
-        let Some(newest) = world.processes[who].machine.newest() else { return };
-        for process in &mut world.processes {
-            if process.own().is_some_and(|(epoch, _)| u64::from(epoch) <= newest.get()) {
-                process.ended[store] = u8::MAX;
+        for (holder, heartbeat) in std::mem::take(&mut world.processes[who].waited[store]) {
+            for process in &mut world.processes {
+                if process.own().is_some_and(|(_, own)| own == holder) {
+                    process.ended[store] = process.ended[store].max(heartbeat);
+                }
             }
         }
         self.end_leases(world);

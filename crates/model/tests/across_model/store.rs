@@ -69,10 +69,12 @@ impl Body {
         Body { nonce, heartbeat: small(next().into()), word: small(next().into()) }
     }
 
-    pub fn seen(self) -> Seen {
+    /// Returns the answer to a GET of this record.
+    pub fn found(self, epoch: Epoch) -> Answer {
         let nonce = (self.nonce > 0).then(|| nonce_of(self.nonce));
         let heartbeat = self.heartbeat.into();
-        Seen { nonce, heartbeat, ended: self.ended(), reclaimable: false }
+        let seen = Seen { nonce, heartbeat, ended: self.ended(), reclaimable: false };
+        Answer::Found { sighting: Sighting { epoch, etag: self.etag(), seen }, touched: false }
     }
 }
 
@@ -191,21 +193,25 @@ impl Site {
     }
 
     pub fn read(&self, epoch: Epoch, unless: Option<&ETag>) -> Answer {
-        let Some(body) = self.get(small(epoch.get())) else { return Answer::Missing };
-        let etag = body.etag();
-        if unless == Some(&etag) {
-            return Answer::NotModified;
+        match self.get(small(epoch.get())) {
+            None => Answer::Missing,
+            Some(body) if unless == Some(&body.etag()) => Answer::NotModified,
+            Some(body) => body.found(epoch),
         }
-        let sighting = Sighting { epoch, etag, seen: body.seen() };
-        Answer::Found { sighting, touched: false }
     }
 
-    pub fn list(&self, after: &After) -> (Listing, Option<Marker>) {
+    /// Returns the whole page after `after`, or its first key without the marker.
+    pub fn list(&self, after: &After, whole: bool) -> (Listing, Option<Marker>) {
         let After::Number(after) = after else { unreachable!("the model has no foreign keys") };
         let mut epochs =
             (1..SLOTS).filter(|epoch| *epoch as u64 > *after && self.objects[*epoch].is_some());
         let epoch = |number: usize| Epoch::new(number as u64).expect("not 0");
         let least = epochs.next();
+        if !whole {
+            let rest = Some(After::Number(least.map_or(*after, |least| least as u64)));
+            let epochs = least.map(|least| (epoch(least), epoch(least)));
+            return (Listing { epochs, rest }, None);
+        }
         let greatest = epochs.next_back().or(least);
         let marker = (self.generation > 0).then(|| Marker {
             generation: self.generation.into(),

@@ -17,7 +17,9 @@ pub struct Game {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct World {
+    /// The stores, and the old contents of a moved store.
     pub sites: Vec<Site>,
+    pub moved: Option<usize>,
     /// In canonical order, because two candidates with exchanged states behave in the same way.
     pub processes: Vec<HashedArc<Process>>,
     /// Pending writes that their senders have abandoned, in sorted order.
@@ -37,6 +39,8 @@ pub struct World {
 pub struct Replacing {
     pub store: usize,
     pub generation: u8,
+    /// True until the newest epoch of the old contents is deposed.
+    pub deposes: bool,
     /// The stores that still get a note.
     pub notes: Vec<usize>,
     /// The greatest epoch of the other stores, once they were listed.
@@ -50,9 +54,16 @@ pub struct Replacing {
 pub enum Action {
     /// The process takes the input, if any, and sends its next request to this store. The store
     /// applies and answers it.
-    Serve(usize, usize, Option<Due>),
-    /// The same, but the write stays in transit, and its outcome is unknown.
+    Serve(usize, usize, Option<Due>, Serving),
+    /// The same, but the outcome of the request is unknown, and a write stays in transit. Also: the
+    /// answer in transit is lost.
     GivesUp(usize, usize, Option<Due>),
+    /// The answer in transit from this store arrives.
+    Deliver(usize, usize),
+    /// The pause of the process at this store ends.
+    Resumes(usize, usize),
+    /// The pause of the process after an attempt or a leadership ends.
+    Continues(usize),
     Lapsed(usize, usize),
     WaitOver(usize, usize),
     /// The process draws a nonce and begins an attempt.
@@ -66,8 +77,22 @@ pub enum Action {
     Compact(usize),
     /// The contents of the store are lost.
     Wipe(usize),
+    /// The contents of the store move. Only the processes of this set of bits reach the old
+    /// contents.
+    Move(usize, u8),
     /// The next step of the replacement.
     Replace,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Serving {
+    Once,
+    /// A copy of the write stays in transit.
+    Twice,
+    /// The answer stays in transit.
+    Late,
+    /// The page of a listing is not the last one.
+    ShortPage,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +129,7 @@ impl Game {
             }
             AcrossWait::Spread => actions.push(Action::Spread(who)),
             AcrossWait::Lead if left.resignations > 0 => actions.push(Action::Resign(who)),
+            AcrossWait::Pause | AcrossWait::Over => actions.push(Action::Continues(who)),
             _ => {}
         }
         if machine.own().is_some() && left.crashes > 0 {
@@ -111,41 +137,71 @@ impl Game {
             actions.push(Action::LeaseEnded(who));
         }
         for store in 0..self.setting.stores {
+            if world.processes[who].mail[store].is_some() {
+                actions.push(Action::Deliver(who, store));
+                if left.gives_up > 0 {
+                    actions.push(Action::GivesUp(who, store, None));
+                }
+                continue;
+            }
             match machine.step(store) {
                 AcrossStep::Request(request) => {
-                    self.requests(left, who, store, None, Write::of(&request).is_some(), actions);
+                    let writes = Write::of(&request).is_some();
+                    let lists = matches!(request, AcrossRequest::Plain(Request::List(_)));
+                    self.requests(left, (who, store, None), writes, actions);
+                    if lists && left.short_pages > 0 {
+                        actions.push(Action::Serve(who, store, None, Serving::ShortPage));
+                    }
                 }
-                AcrossStep::Wait(Wait::Follow) => {
-                    actions.push(Action::Serve(who, store, Some(Due::Poll)));
-                    actions.push(Action::Lapsed(who, store));
-                }
-                AcrossStep::Wait(Wait::Deposed) => {
-                    actions.push(Action::Serve(who, store, Some(Due::Poll)));
-                    actions.push(Action::WaitOver(who, store));
-                }
-                AcrossStep::Wait(Wait::NoLeader) => {
-                    actions.push(Action::Serve(who, store, Some(Due::Poll)));
-                }
-                AcrossStep::Wait(Wait::Lead) if left.renewals > 0 => {
-                    self.requests(left, who, store, Some(Due::Renew), true, actions);
-                }
-                AcrossStep::Wait(_) => {}
+                AcrossStep::Wait(wait) => self.waits(left, who, store, &wait, actions),
             }
+        }
+    }
+
+    fn waits(
+        &self,
+        left: &Budget,
+        who: usize,
+        store: usize,
+        wait: &Wait,
+        actions: &mut Vec<Action>,
+    ) {
+        let poll = (who, store, Some(Due::Poll));
+        match wait {
+            Wait::Follow => {
+                self.requests(left, poll, false, actions);
+                actions.push(Action::Lapsed(who, store));
+            }
+            Wait::Deposed => {
+                self.requests(left, poll, false, actions);
+                actions.push(Action::WaitOver(who, store));
+            }
+            Wait::NoLeader => self.requests(left, poll, false, actions),
+            Wait::Lead if left.renewals > 0 => {
+                self.requests(left, (who, store, Some(Due::Renew)), true, actions);
+            }
+            Wait::Retry => actions.push(Action::Resumes(who, store)),
+            _ => {}
         }
     }
 
     fn requests(
         &self,
         left: &Budget,
-        who: usize,
-        store: usize,
-        due: Option<Due>,
+        (who, store, due): (usize, usize, Option<Due>),
         writes: bool,
         actions: &mut Vec<Action>,
     ) {
-        actions.push(Action::Serve(who, store, due));
-        if writes && left.gives_up > 0 {
+        actions.push(Action::Serve(who, store, due, Serving::Once));
+        // A process without pauses repeats a failed read immediately.
+        if left.gives_up > 0 && (writes || self.walks()) {
             actions.push(Action::GivesUp(who, store, due));
+        }
+        if left.twice > 0 && writes {
+            actions.push(Action::Serve(who, store, due, Serving::Twice));
+        }
+        if left.late > 0 {
+            actions.push(Action::Serve(who, store, due, Serving::Late));
         }
     }
 
@@ -165,8 +221,15 @@ impl Game {
             if world.left.compactions > 0 && least > 0 && deletes {
                 actions.push(Action::Compact(store));
             }
-            if world.left.replacements > 0 && world.replacing.is_none() {
+            if world.replacing.is_some() || store >= self.setting.stores {
+                continue;
+            }
+            if world.left.replacements > 0 {
                 actions.push(Action::Wipe(store));
+            }
+            if world.left.moves > 0 {
+                let sets = (0..world.processes.len()).map(|who| 1_u8 << who).chain([u8::MAX]);
+                actions.extend(sets.map(|set| Action::Move(store, set)));
             }
         }
         if world.replacing.is_some() {
@@ -213,6 +276,7 @@ impl Game {
         let process = || HashedArc::new(Process::new(stores));
         let mut world = World {
             sites: vec![Site::new(); stores],
+            moved: None,
             processes: (0..candidates).map(|_| process()).collect(),
             wires: Vec::new(),
             left: budget,
@@ -261,6 +325,12 @@ impl World {
         if !game.walks() {
             self.processes.sort_by_key(HashedArc::digest);
         }
+    }
+
+    /// Returns the index of the contents that the process reaches at this store.
+    pub fn site(&self, who: usize, store: usize) -> usize {
+        let old = self.moved == Some(store) && self.processes[who].stale;
+        if old { self.sites.len() - 1 } else { store }
     }
 
     /// Returns the greatest granted epoch, or 0.
