@@ -68,7 +68,7 @@ fn a_writer_opens_during_appends() {
 #[test]
 fn a_writer_opens_during_appends_and_a_trim() {
     let unknown = u8::from(large());
-    let budget = Budget { unknown, twice: unknown, trims: 1, reads: 1, appends: 3 };
+    let budget = Budget { unknown, twice: unknown, trims: 1, reads: 1, torn: 0, appends: 3 };
     let sometimes = vec!["superseded", "fenced off", "trimmed"];
     explore("a busy writer and a trim", Log { sometimes, longest: 9, ..log(&[1, 2], budget) });
 }
@@ -118,9 +118,18 @@ fn two_writers_of_one_epoch_lose_answers() {
     explore("one epoch, lost answers", Log { sometimes, ..log(&[1, 1], budget) });
 }
 
+/// A store without order may answer with two pages, which were read at different moments.
+#[test]
+fn listings_have_no_order() {
+    let unknown = u8::from(large());
+    let budget = Budget { trims: 2, torn: 1, appends: 3, unknown, ..Budget::default() };
+    let sometimes = vec!["superseded", "trimmed"];
+    explore("listings without order", Log { sometimes, ..log(&[1, 2], budget) });
+}
+
 #[test]
 fn a_create_is_applied_twice() {
-    let budget = Budget { unknown: 1, twice: 1, trims: 1, reads: 1, appends: 1 };
+    let budget = Budget { unknown: 1, twice: 1, trims: 1, reads: 1, torn: 0, appends: 1 };
     explore("a create applied twice", log(&[1, 2], budget));
 }
 
@@ -128,7 +137,7 @@ fn broken(broken: Broken, epochs: &[u64], budget: Budget) -> Log {
     Log { broken, ..log(epochs, budget) }
 }
 
-const TRIM: Budget = Budget { unknown: 0, twice: 0, trims: 1, reads: 0, appends: 2 };
+const TRIM: Budget = Budget { unknown: 0, twice: 0, trims: 1, reads: 0, torn: 0, appends: 2 };
 
 /// If a trim deletes a claim, an older, paused writer can create an object at the number of the
 /// claim. The correct trim keeps claims.
@@ -173,6 +182,15 @@ fn broken_claim_that_is_not_confirmed() {
 fn broken_append_during_an_unknown_append() {
     let budget = Budget { unknown: 1, ..TRIM };
     caught(broken(Broken::ForgetsUnknown, &[1, 2], budget), "believed");
+}
+
+/// A listing of two pages without order may miss the newest object, because a trim has deleted it,
+/// and all newer objects. The trim has then raised the floor. A writer that uses the listing claims
+/// a number that was used before.
+#[test]
+fn broken_use_of_a_listing_during_a_trim() {
+    let budget = Budget { trims: 2, torn: 1, appends: 3, ..TRIM };
+    caught(broken(Broken::TornListing, &[1, 2], budget), "opened");
 }
 
 /// A create that takes effect late may get the number of an entry that a trim has deleted. The trim

@@ -4,7 +4,9 @@ use tenure::protocol::find::{After, Listing};
 use tenure::protocol::message::Nonce;
 use tenure_fencing::protocol::{Header, LogAnswer, LogRequest, Sweep};
 
-use super::world::{Action, Broken, Log, OneWriter, Reader, Trim, World, another, numbers};
+use super::world::{
+    Action, Broken, FirstPage, Log, OneWriter, Reader, Trim, World, another, numbers,
+};
 
 impl Log {
     pub fn list_actions(&self, world: &World, actions: &mut Vec<Action>) {
@@ -12,6 +14,10 @@ impl Log {
             match writer.machine.request() {
                 Some(request) => {
                     actions.push(Action::Step(i));
+                    let lists = matches!(request, LogRequest::List(_));
+                    if lists && world.left.torn > 0 && writer.first_page.is_none() {
+                        actions.push(Action::FirstPage(i));
+                    }
                     let creates = matches!(request, LogRequest::Create { .. });
                     if creates && world.left.unknown > 0 {
                         let lost = [Action::AnswerLost(i), Action::RequestLost(i), Action::Late(i)];
@@ -41,6 +47,9 @@ impl Log {
                     actions.extend(doomed.into_iter().map(|number| Action::Deletes(i, number)));
                 }
                 Trim::Done => {}
+                Trim::Marked { .. } if world.left.torn > 0 => {
+                    actions.extend([Action::TrimGoesOn(i), Action::TrimReadsFirstPage(i)]);
+                }
                 _ => actions.push(Action::TrimGoesOn(i)),
             }
         }
@@ -108,6 +117,13 @@ impl Log {
                 it.append = Some(nonce);
                 it.machine.append(nonce);
             }
+            Action::FirstPage(writer) => {
+                world.writers[writer].first_page = Some(world.first_page());
+            }
+            Action::TrimReadsFirstPage(trim) => {
+                let Trim::Marked { marker } = world.trims[trim] else { return None };
+                world.trims[trim] = Trim::HalfListed { marker, page: world.first_page() };
+            }
             Action::TrimBegins => {
                 world.left.trims -= 1;
                 world.trims.push(Trim::Marked { marker: world.marker });
@@ -133,6 +149,11 @@ impl Log {
     }
 
     fn carry_out(&self, world: &mut World, writer: usize) {
+        let first_page = world.writers[writer].first_page.take();
+        if first_page.is_some_and(|page| !self.counts(world, page)) {
+            return;
+        }
+        let last = first_page.map_or(u64::MAX, |page| page.last);
         let it = &world.writers[writer];
         let Some(request) = it.machine.request() else { return };
         let answer = match request {
@@ -140,7 +161,8 @@ impl Log {
                 let confirming = it.machine.standing().is_none() && after > 0;
                 let alone = self.broken == Broken::NoConfirm && confirming;
                 let after = if alone { u64::MAX - 1 } else { after };
-                let mut numbers_after = world.objects.range(after + 1..).map(|(number, _)| *number);
+                let numbers_after = world.objects.range(after + 1..).map(|(number, _)| *number);
+                let mut numbers_after = numbers_after.filter(|number| *number <= last);
                 let least = numbers_after.next();
                 let greatest = numbers_after.next_back().or(least);
                 let epochs = least.map(numbers).zip(greatest.map(numbers));
@@ -165,6 +187,11 @@ impl Log {
             LogRequest::Floor => LogAnswer::Floor(world.marker.floor),
         };
         self.answer(world, writer, answer);
+    }
+
+    /// Returns whether a listing of two pages counts: no trim may have deleted its newest object.
+    fn counts(&self, world: &World, page: FirstPage) -> bool {
+        page.floor == world.marker.floor || self.broken == Broken::TornListing
     }
 
     /// Returns the header that the writer reads. With [`Broken::ForgetsUnknown`] a writer sends a
@@ -196,6 +223,13 @@ impl Log {
         let next = match world.trims[trim].clone() {
             Trim::Marked { .. } if world.end() == 0 => Trim::Done,
             Trim::Marked { marker } => Trim::Listed { marker, end: world.end() },
+            Trim::HalfListed { marker, page } if !self.counts(world, page) => {
+                Trim::Marked { marker }
+            }
+            Trim::HalfListed { marker, page } => {
+                let listed = world.objects.range(..=page.last).next_back();
+                Trim::Listed { marker, end: listed.map_or(0, |(number, _)| *number) }
+            }
             Trim::Listed { end: 0, .. } => Trim::Done,
             Trim::Listed { marker, end } => match world.objects.get(&end) {
                 Some(header) if header.is_fence() => Trim::Listed { marker, end: end - 1 },

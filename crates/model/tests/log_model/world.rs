@@ -19,6 +19,8 @@ pub struct Budget {
     pub twice: u8,
     pub trims: u8,
     pub reads: u8,
+    /// Listings of two pages without order.
+    pub torn: u8,
     /// Maximum number of appends of each writer.
     pub appends: u8,
 }
@@ -38,6 +40,7 @@ pub enum Broken {
     ReadsFloorFirst,
     RaisesFloorLast,
     NoFloorAtRefusal,
+    TornListing,
 }
 
 #[derive(Debug, Clone)]
@@ -82,13 +85,25 @@ pub struct OneWriter {
     pub appends_left: u8,
     /// Number of nonces that the writer has drawn.
     pub drawn: u8,
+    /// The first page of a listing without order.
+    pub first_page: Option<FirstPage>,
     /// True if the writer has sent a second object, because of [`Broken::ForgetsUnknown`].
     pub other: bool,
+}
+
+/// The first page of a listing without order. It has only new objects, so it is empty. The second
+/// page, read later, has the objects up to `last`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FirstPage {
+    /// The floor before the listing. A listing counts only if the floor is the same afterwards.
+    pub floor: u64,
+    pub last: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Trim {
     Marked { marker: Floor },
+    HalfListed { marker: Floor, page: FirstPage },
     Listed { marker: Floor, end: u64 },
     Chained { sweep: Sweep, end: u64 },
     Deleting { sweep: Sweep, end: u64 },
@@ -116,6 +131,9 @@ pub enum Action {
     Twice(usize),
     Lands(usize),
     Append(usize),
+    /// The writer reads the first of two pages without order.
+    FirstPage(usize),
+    TrimReadsFirstPage(usize),
     TrimBegins,
     TrimGoesOn(usize),
     Deletes(usize, u64),
@@ -129,6 +147,11 @@ impl World {
             self.violated.push(name);
             self.violated.sort_unstable();
         }
+    }
+
+    pub fn first_page(&mut self) -> FirstPage {
+        self.left.torn -= 1;
+        FirstPage { floor: self.marker.floor, last: self.end() }
     }
 
     pub fn end(&self) -> u64 {
@@ -265,6 +288,7 @@ impl Model for Log {
             opened: false,
             appends_left: self.budget.appends,
             drawn: 0,
+            first_page: None,
             other: false,
         };
         vec![HashedArc::new(World {
