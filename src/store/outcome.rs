@@ -19,8 +19,8 @@ pub struct Page {
     /// True if the store read the keys of this page at different moments. If a store lists keys in
     /// no order, and a listing needs several requests, its client sets this field. Such a page
     /// contains each key that existed during the whole listing. But it may omit both a key that was
-    /// created meanwhile and an older key that was deleted because of the new key. So elections,
-    /// assignments and guards do not use it.
+    /// created meanwhile and an older key that was deleted because of the new key. So elections and
+    /// assignments do not use it.
     pub torn: bool,
 }
 

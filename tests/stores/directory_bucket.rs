@@ -11,6 +11,7 @@ use aws_smithy_runtime_api::client::http::{
 };
 use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_types::body::SdkBody;
+use futures::TryStreamExt as _;
 use tenure::store::{Determinacy, PutOutcome, S3Store, StoreErrorKind, Versioning};
 use tenure::{CampaignOutcome, Compactor, Election, Epoch, ErrorKind, Store};
 use tenure_fencing::{DurableGate, FencedLog, FencedObject, Generations};
@@ -152,6 +153,32 @@ async fn an_election_above_many_others_is_listed_in_one_page() {
     let keys: Vec<_> = page.entries.iter().map(|entry| entry.key.as_str()).collect();
     let expected: Vec<_> = (1191..=1195).map(|number| format!("app/data/{number}")).collect();
     assert_eq!(keys, expected);
+}
+
+/// A listing of two pages counts for a log unless a trim runs meanwhile.
+#[tokio::test]
+async fn a_log_may_be_longer_than_a_page() {
+    let (server, store) = start();
+    server.quirks(|quirks| quirks.page_cap = Some(20));
+    let log = FencedLog::new(store, "log").expect("a prefix");
+    let mut first = log.open(Epoch::FIRST).await.expect("opened");
+    for number in 0..100 {
+        first.append(format!("{number}")).await.expect("written");
+    }
+    let mut second = log.open(Epoch::new(2).expect("an epoch")).await.expect("opened");
+    assert!(first.append("late").await.expect_err("an old epoch").stale().is_some());
+    second.append("100").await.expect("written");
+    let read = async |from| {
+        let entries: Vec<_> = log.read_from(from).try_collect().await.expect("read");
+        entries.into_iter().map(|entry| entry.body).collect::<Vec<_>>()
+    };
+    let expected: Vec<_> = (0..=100).map(|number| number.to_string()).collect();
+    assert_eq!(read(1).await, expected);
+    let before = server.keys().len();
+    assert_eq!(log.trim(92).await.expect("trimmed"), 92);
+    assert_eq!(server.keys().len(), before - 90 + 1);
+    assert_eq!(read(92).await, expected[90..]);
+    assert_eq!(log.latest().await.expect("read").expect("an entry").body, "100");
 }
 
 #[tokio::test]

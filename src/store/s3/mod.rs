@@ -59,8 +59,8 @@ use self::encryption::Encryption;
 ///
 /// **Directory buckets** (S3 Express One Zone, names end in `--x-s3`) need
 /// `s3express:CreateSession` instead. Their listings have no order, so this store reads a whole
-/// folder for each listing, and sorts its keys. Elections, groups and guards accept such a listing
-/// only if it fits one page: keep at most 1,000 objects in a folder.
+/// folder for each listing, and sorts its keys. Elections, groups and generations accept such a
+/// listing only if it fits one page: keep at most 1,000 objects in a folder.
 ///
 /// # Examples
 ///

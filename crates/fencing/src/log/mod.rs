@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use tenure::internals::fencing::{After, Listing, Progress, Search, folder};
-use tenure::store::{GetOutcome, Store, StoreError};
+use tenure::store::{Determinacy, GetOutcome, Store, StoreError, StoreErrorKind};
 use tenure::{Epoch, Error, ErrorKind, Process};
 
 use super::calls::Calls;
@@ -140,11 +140,32 @@ impl FencedLog {
         self.known.fetch_max(number, Ordering::Relaxed);
     }
 
-    /// Lists one page, in order.
+    /// Lists one page, in order. A torn page may miss the newest object because a trim has deleted
+    /// it, and newer objects because they were created meanwhile. A trim raises the floor before
+    /// its first deletion, and deletes nothing at or above the floor. So a torn page counts if the
+    /// floor is the same before and after the listing (N8).
     async fn page(&self, after: &After) -> Result<(Vec<NonZeroU64>, Option<After>), StoreError> {
         let start = self.keys.start(after);
-        let page = self.calls.list(&self.keys.0, &start).await?;
+        let mut page = self.calls.list(&self.keys.0, &start).await?;
+        if page.torn {
+            let floor = self.floor().await?;
+            page = self.calls.list(&self.keys.0, &start).await?;
+            if page.torn && self.floor().await? != floor {
+                let why = "a trim ran during the listing";
+                let kind = StoreErrorKind::Transient;
+                return Err(StoreError::new(kind, Determinacy::Determinate, why));
+            }
+            page.torn = false;
+        }
         self.keys.check(&start, &page)
+    }
+
+    async fn floor(&self) -> Result<u64, StoreError> {
+        let marker = self.marker().await.map_err(|error| {
+            let kind = StoreErrorKind::Invalid;
+            StoreError::new(kind, Determinacy::Determinate, error.to_string())
+        });
+        Ok(marker??.0.floor)
     }
 
     async fn page_patiently(

@@ -10,6 +10,7 @@ mod lease;
 mod log;
 mod reset;
 mod stale;
+mod torn;
 mod zombies;
 
 use std::sync::Arc;
