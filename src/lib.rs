@@ -184,7 +184,8 @@ pub mod store;
 mod telemetry;
 
 pub use api::builder::ElectionBuilder;
-pub use api::election::{CampaignOutcome, Election};
+pub use api::campaign::CampaignOutcome;
+pub use api::election::Election;
 pub use api::leadership::{Cancellation, Leadership, Lease, RunOutcome};
 pub use api::term::Term;
 pub use compactor::{Compactor, CompactorBuilder, Report};

@@ -1,6 +1,7 @@
 //! The public types of an election.
 
 pub(crate) mod builder;
+pub(crate) mod campaign;
 pub(crate) mod election;
 pub(crate) mod leadership;
 pub(crate) mod term;

@@ -53,7 +53,7 @@ impl Driver {
             match self.machine.step() {
                 Step::Nonce if self.defers() => {
                     if patience == Patience::Once
-                        && let Some(leader) = self.followed.leader()
+                        && let Some(leader) = self.link.followed.leader()
                     {
                         return Ok(CampaignEnd::Held(leader));
                     }
@@ -97,12 +97,12 @@ impl Driver {
     }
 
     async fn take_answer(&mut self, answer: Answer) -> Option<CampaignEnd> {
-        let missed = matches!(answer, Answer::Missing) && self.requests.is_contradicted();
+        let missed = matches!(answer, Answer::Missing) && self.link.requests.is_contradicted();
         let failed = missed || matches!(answer, Answer::Unknown);
         let followed = self.machine.followed().map(|it| (it.epoch, it.etag.clone()));
         let event = self.machine.handle(Input::Answer(answer));
         self.remember();
-        if failed && let Some(error) = &self.requests.last_error {
+        if failed && let Some(error) = &self.link.requests.last_error {
             self.cx.tell(CampaignEvent::StoreFailed(error.clone()));
         }
         if let Some(sighting) = self.machine.followed() {
@@ -110,7 +110,7 @@ impl Driver {
                 Some((epoch, etag)) if epoch == sighting.epoch => {
                     if etag != sighting.etag {
                         let spread = self.poll_spread();
-                        self.followed.draw_lapse_jitter(spread);
+                        self.link.followed.draw_lapse_jitter(spread);
                     }
                 }
                 _ => self.started_following(),
@@ -118,14 +118,14 @@ impl Driver {
         }
         match event {
             Some(Event::Granted { heartbeat, .. }) => {
-                self.own.lease.extended(heartbeat);
-                self.own.leading = true;
+                self.link.own.lease.extended(heartbeat);
+                self.link.own.leading = true;
                 if self.settle().await {
                     self.denial.over();
                     return Some(CampaignEnd::Elected);
                 }
                 self.cx.meter.campaigned("abandoned");
-                self.own.leading = false;
+                self.link.own.leading = false;
                 self.machine.handle(Input::Abandon);
                 self.restart_if_over();
                 None
@@ -142,17 +142,17 @@ impl Driver {
         if self.outdated() {
             return false;
         }
-        while self.own.remaining() < validity / 3 {
+        while self.link.own.remaining() < validity / 3 {
             match self.machine.step() {
                 Step::Request(request) => {
-                    let limit = timeout.min(self.own.remaining());
+                    let limit = timeout.min(self.link.own.remaining());
                     let answer = self.perform(&request, limit).await;
-                    if self.own.remaining().is_zero() {
+                    if self.link.own.remaining().is_zero() {
                         return false;
                     }
                     match self.machine.handle(Input::Answer(answer)) {
                         Some(Event::Extended { heartbeat }) => {
-                            self.own.renewed(heartbeat);
+                            self.link.own.renewed(heartbeat);
                         }
                         Some(Event::Lost(_)) => return false,
                         _ => {}
@@ -162,12 +162,12 @@ impl Driver {
                     self.machine.handle(Input::RenewDue);
                 }
                 _ => {
-                    let delay = self.requests.retry_delay(validity / 10);
+                    let delay = self.link.requests.retry_delay(validity / 10);
                     sleep(&self.cx.process, delay).await;
                     self.machine.handle(Input::Resume);
                 }
             }
-            if self.own.remaining().is_zero() {
+            if self.link.own.remaining().is_zero() {
                 return false;
             }
         }
@@ -181,7 +181,7 @@ impl Driver {
 
     /// Starts another campaign with the same driver, after a grant that was unusable (E14).
     fn restart_if_over(&mut self) {
-        self.own.forget();
+        self.link.own.forget();
         if let Step::Wait(Wait::Over) = self.machine.step() {
             self.machine.restart();
         }
@@ -192,7 +192,7 @@ impl Driver {
     }
 
     fn started_following(&mut self) {
-        let Some(leader) = self.followed.leader() else { return };
+        let Some(leader) = self.link.followed.leader() else { return };
         tracing::info!(
             election = self.cx.keys.prefix(),
             candidate = self.cx.config.name,
@@ -202,11 +202,11 @@ impl Driver {
             "another candidate leads"
         );
         self.cx.tell(CampaignEvent::Following(leader));
-        self.followed.started();
+        self.link.followed.started();
         // Candidates that begin to follow at the same time, such as the losers of a race, must not
         // poll at the same time.
         let early = self.cx.process.jitter(self.poll_spread());
-        self.requests.polled = self.requests.polled.saturating_sub(early);
+        self.link.requests.polled = self.link.requests.polled.saturating_sub(early);
     }
 
     /// Returns the time over which the candidates spread their polls after one renewal of the
@@ -219,13 +219,13 @@ impl Driver {
     /// Returns the result of a campaign with [`Patience::Once`] if the campaign would have to wait
     /// now. Returns `None` if the campaign can continue.
     fn would_wait(&self, wait: &Wait) -> Result<Option<CampaignEnd>, Error> {
-        let held = || self.followed.leader().map(CampaignEnd::Held);
+        let held = || self.link.followed.leader().map(CampaignEnd::Held);
         Ok(match wait {
-            Wait::Follow if self.followed.could_seal_in() != Some(Duration::ZERO) => held(),
-            Wait::Deposed if self.followed.lapses_in() != Some(Duration::ZERO) => held(),
-            Wait::Takeover if !self.followed.takeover_in().is_zero() => held(),
-            Wait::Retry if self.requests.have_failed(FAILURES_BEFORE_GIVING_UP) => {
-                let error = self.requests.last_error.clone();
+            Wait::Follow if self.link.followed.could_seal_in() != Some(Duration::ZERO) => held(),
+            Wait::Deposed if self.link.followed.lapses_in() != Some(Duration::ZERO) => held(),
+            Wait::Takeover if !self.link.followed.takeover_in().is_zero() => held(),
+            Wait::Retry if self.link.requests.have_failed(FAILURES_BEFORE_GIVING_UP) => {
+                let error = self.link.requests.last_error.clone();
                 return Err(error.expect("the last failure was stored when it was counted"));
             }
             _ => None,
@@ -235,10 +235,10 @@ impl Driver {
     /// Waits as the machine requests, and passes the next input to the machine.
     async fn wait(&mut self, wait: Wait) {
         let poll = self.poll_interval();
-        let since_poll = self.now().boot.saturating_sub(self.requests.polled);
+        let since_poll = self.now().boot.saturating_sub(self.link.requests.polled);
         let poll_in = poll.saturating_sub(since_poll);
         let (delay, input) = match wait {
-            Wait::Follow => match self.followed.seals_in() {
+            Wait::Follow => match self.link.followed.seals_in() {
                 Some(left) if self.cx.config.poll_at_lapse => match self.answered_since_lapse() {
                     true => (left, Input::Lapsed),
                     false => (left, Input::PollDue),
@@ -246,15 +246,15 @@ impl Driver {
                 Some(left) if left <= poll_in => (left, Input::Lapsed),
                 _ => (poll_in, Input::PollDue),
             },
-            Wait::Deposed => match self.followed.lapses_in() {
+            Wait::Deposed => match self.link.followed.lapses_in() {
                 Some(left) if left <= poll_in => (left, Input::Lapsed),
                 _ => (poll_in, Input::PollDue),
             },
-            Wait::Takeover => (self.followed.takeover_in(), Input::TakeoverOver),
+            Wait::Takeover => (self.link.followed.takeover_in(), Input::TakeoverOver),
             Wait::NoLeader => (poll_in, Input::PollDue),
             Wait::Retry => {
                 let longest = self.cx.config.poll_interval;
-                (self.requests.retry_delay(longest), Input::Resume)
+                (self.link.requests.retry_delay(longest), Input::Resume)
             }
             // The machine of a campaign never requests these waits. A poll would be a harmless
             // reaction.
@@ -273,10 +273,10 @@ impl Driver {
             // The sleep uses only the boot clock, so it can end before the lapse. The lease lapses
             // only after both the boot clock and the raw clock have passed its end (T2).
             Input::Lapsed if !self.lapse_is_due(&wait) => return,
-            Input::TakeoverOver if !self.followed.takeover_in().is_zero() => return,
+            Input::TakeoverOver if !self.link.followed.takeover_in().is_zero() => return,
             Input::Lapsed => self.lapsed(),
             Input::PollDue => {
-                self.followed.polls = self.followed.polls.saturating_add(1);
+                self.link.followed.polls = self.link.followed.polls.saturating_add(1);
                 self.cx.meter.polled();
             }
             _ => {}
@@ -289,13 +289,13 @@ impl Driver {
     fn poll_interval(&self) -> Duration {
         let Config { poll_interval, poll_backoff, .. } = *self.cx.config;
         let longest = poll_backoff.unwrap_or(poll_interval);
-        Backoff { first: poll_interval, longest }.delay(self.followed.polls)
+        Backoff { first: poll_interval, longest }.delay(self.link.followed.polls)
     }
 
     fn lapse_is_due(&self, wait: &Wait) -> bool {
         let left = match wait {
-            Wait::Follow => self.followed.seals_in(),
-            _ => self.followed.lapses_in(),
+            Wait::Follow => self.link.followed.seals_in(),
+            _ => self.link.followed.lapses_in(),
         };
         left == Some(Duration::ZERO)
     }
@@ -303,17 +303,17 @@ impl Driver {
     /// Returns true if the store has answered since the lapse. A follower that polls only at the
     /// lapse may seal only after the store has answered (PR4).
     pub(super) fn answered_since_lapse(&self) -> bool {
-        let lapsed = |at| self.followed.lapses_after(Duration::ZERO, at);
-        self.requests.answered.is_some_and(|at| lapsed(at) == Some(Duration::ZERO))
+        let lapsed = |at| self.link.followed.lapses_after(Duration::ZERO, at);
+        self.link.requests.answered.is_some_and(|at| lapsed(at) == Some(Duration::ZERO))
     }
 
     /// Waits until the delay has passed or the application calls `refresh`. Returns true after a
     /// `refresh`.
     pub(super) async fn sleep_unless_refreshed(&mut self, delay: Duration) -> bool {
-        let Driver { cx, followed, .. } = self;
+        let Driver { cx, link, .. } = self;
         tokio::select! {
             biased;
-            () = cx.refresh.after(&mut followed.notified) => true,
+            () = cx.refresh.after(&mut link.followed.notified) => true,
             () = sleep(&cx.process, delay) => false,
         }
     }
@@ -321,7 +321,7 @@ impl Driver {
     /// Returns true if this candidate must still wait, because only preferred candidates may take
     /// over the sealed epoch now (PR1, PR2).
     fn defers(&self) -> bool {
-        self.followed.defers_for().is_some_and(|(_, left)| !left.is_zero())
+        self.link.followed.defers_for().is_some_and(|(_, left)| !left.is_zero())
     }
 
     /// Waits while a named successor (PR1) or candidates with a higher priority (PR2) may take over
@@ -331,9 +331,9 @@ impl Driver {
     /// This wait only delays the creation of the next epoch. No guarantee of the election depends
     /// on this wait.
     async fn defer(&mut self) {
-        let Some((epoch, left)) = self.followed.defers_for() else { return };
+        let Some((epoch, left)) = self.link.followed.defers_for() else { return };
         if !self.sleep_unless_refreshed(left).await {
-            self.followed.deferred = Some(epoch);
+            self.link.followed.deferred = Some(epoch);
         }
         self.machine.restart();
     }
@@ -346,7 +346,7 @@ impl Driver {
             outcome = "lapsed",
             "the leader showed no sign of life for its whole validity"
         );
-        let pause = self.requests.retry_delay(self.cx.config.poll_interval);
-        self.followed.lapsed(pause);
+        let pause = self.link.requests.retry_delay(self.cx.config.poll_interval);
+        self.link.followed.lapsed(pause);
     }
 }

@@ -217,3 +217,12 @@ pub enum CampaignEvent {
     /// The campaign won this epoch.
     Elected(Epoch),
 }
+
+/// Returns true if both values describe the same leader with the same data. Renewals are not
+/// changes.
+pub(crate) fn same_leader(one: &Leader, other: &Leader) -> bool {
+    one.epoch == other.epoch
+        && one.candidate == other.candidate
+        && one.elected_at == other.elected_at
+        && one.data == other.data
+}

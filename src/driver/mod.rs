@@ -10,6 +10,7 @@ mod followed_record;
 pub(crate) mod intervals;
 pub(crate) mod lead;
 pub(crate) mod leader;
+mod link;
 mod observe;
 pub(crate) mod operator;
 mod own_epoch;
@@ -27,10 +28,9 @@ use tokio::sync::OnceCell;
 
 pub(crate) use campaign::{CampaignEnd, FAILURES_BEFORE_GIVING_UP, Patience};
 pub(crate) use denial::Denial;
-use followed_record::FollowedRecord;
+use link::Link;
 pub(crate) use observe::Observer;
 pub(crate) use operator::Operator;
-use own_epoch::OwnEpoch;
 pub(crate) use refresh::Refresh;
 pub use requests::Requests;
 
@@ -261,12 +261,10 @@ impl Context {
 pub(crate) struct Driver {
     cx: Arc<Context>,
     machine: Machine,
-    requests: Requests,
+    link: Link,
     /// Consecutive denials of a campaign or an observer. A caller may pass these denials to its
     /// next driver.
     pub(crate) denial: Denial,
-    followed: FollowedRecord,
-    own: OwnEpoch,
 }
 
 impl Driver {
@@ -274,7 +272,7 @@ impl Driver {
         let first = cx.process.first_campaign(&cx.store.describe(), cx.keys.prefix());
         cx.meter.candidate(&cx.config.name, cx.config.validity);
         let mut driver = Driver::new(cx, false);
-        driver.followed.reclaim = cx.config.name_is_unique && first;
+        driver.link.followed.reclaim = cx.config.name_is_unique && first;
         driver
     }
 
@@ -305,10 +303,8 @@ impl Driver {
         };
         Driver {
             machine: Machine::new(config.layout, rules, cx.greatest()),
-            requests: Requests::new(cx).of_observer(observer),
+            link: Link::new(cx, observer),
             denial: Denial::default(),
-            followed: FollowedRecord::new(cx),
-            own: OwnEpoch::new(cx),
             cx: Arc::clone(cx),
         }
     }
@@ -320,13 +316,13 @@ impl Driver {
         let key = |epoch| self.cx.keys.of(layout, epoch);
         match failure {
             Failure::Denied | Failure::Unsafe => {
-                self.requests.last_error.clone().unwrap_or_else(|| {
+                self.link.requests.last_error.clone().unwrap_or_else(|| {
                     Error::new(ErrorKind::UnsafeStore, format!("{store} refused a request"))
                 })
             }
             Failure::Unreadable(epoch) => {
                 let key = key(epoch);
-                let why = self.followed.unreadable.as_ref();
+                let why = self.link.followed.unreadable.as_ref();
                 let kind = match why {
                     Some(BadRecord::TooNew(_)) => ErrorKind::RecordTooNew,
                     _ => ErrorKind::CorruptRecord,

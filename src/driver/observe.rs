@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Context, Driver};
-use crate::driver::leader::{CampaignEvent, Leader, Observation, Snapshot};
+use crate::driver::leader::{CampaignEvent, Leader, Observation, Snapshot, same_leader};
 use crate::driver::runtime::require_timers;
 use crate::env::timer::sleep;
 use crate::epoch::Epoch;
@@ -91,7 +91,7 @@ impl Observer {
     fn answered(&mut self, answer: &Answer) {
         let now = self.driver.now().boot;
         match answer {
-            _ if self.driver.requests.is_contradicted() => {
+            _ if self.driver.link.requests.is_contradicted() => {
                 self.unanswered.get_or_insert(now);
             }
             Answer::Unknown | Answer::Denied => {
@@ -112,7 +112,7 @@ impl Observer {
             return;
         };
         self.unanswered = self.driver.denial.since();
-        if self.silent_too_long(self.driver.followed.lapses_in()) {
+        if self.silent_too_long(self.driver.link.followed.lapses_in()) {
             self.tell(Observation::Unknown);
         }
         if !self.ready {
@@ -127,13 +127,13 @@ impl Observer {
             self.driver.denial.over();
         }
         let driver = &self.driver;
-        let record = driver.followed.record.as_deref();
+        let record = driver.link.followed.record.as_deref();
         let poll = driver.cx.config.poll_interval_for(record.and_then(|(_, it)| it.validity()));
         let at_lapse = driver.cx.config.poll_at_lapse;
-        let since_poll = driver.now().boot.saturating_sub(driver.requests.polled);
+        let since_poll = driver.now().boot.saturating_sub(driver.link.requests.polled);
         let poll_in = poll.saturating_sub(since_poll);
         let soon = self.next_interval(poll).saturating_sub(since_poll);
-        let lapses_in = driver.followed.lapses_in();
+        let lapses_in = driver.link.followed.lapses_in();
         let lapsed = lapses_in.is_some_and(|left| left.is_zero());
         let asked_since = driver.answered_since_lapse();
         let (delay, input) = match wait {
@@ -151,7 +151,7 @@ impl Observer {
                 (soon, Input::Lapsed)
             }
             Wait::Follow => {
-                if let Some(leader) = self.driver.followed.leader() {
+                if let Some(leader) = self.driver.link.followed.leader() {
                     self.tell(Observation::Leader(leader));
                 }
                 match lapses_in {
@@ -171,7 +171,7 @@ impl Observer {
                 if self.silent_too_long(lapses_in) {
                     self.tell(Observation::Unknown);
                 }
-                (self.driver.requests.retry_delay(poll), Input::Resume)
+                (self.driver.link.requests.retry_delay(poll), Input::Resume)
             }
         };
         // If an observation is ready, `next` returns it without this wait. The next call of `next`
@@ -236,15 +236,6 @@ impl Observer {
     }
 }
 
-/// Returns true if both values describe the same leader with the same data. Renewals are not
-/// changes.
-fn same_leader(one: &Leader, other: &Leader) -> bool {
-    one.epoch == other.epoch
-        && one.candidate == other.candidate
-        && one.elected_at == other.elected_at
-        && one.data == other.data
-}
-
 impl Driver {
     /// Reads the newest epoch. This costs a LIST and a GET, or only a GET with
     /// `Layout::SingleObject`.
@@ -270,10 +261,10 @@ impl Driver {
                     self.remember();
                 }
                 Step::Failed(failure) => return Err(self.explain(failure)),
-                Step::Wait(Wait::Retry) => match self.requests.last_error.take() {
+                Step::Wait(Wait::Retry) => match self.link.requests.last_error.take() {
                     Some(error) => return Err(error),
                     None => {
-                        let delay = self.requests.retry_delay(LOOK_AGAIN);
+                        let delay = self.link.requests.retry_delay(LOOK_AGAIN);
                         sleep(&self.cx.process, delay).await;
                         self.machine.handle(Input::Resume);
                     }
@@ -284,7 +275,7 @@ impl Driver {
     }
 
     fn snapshot_of_last_read(&self) -> Snapshot {
-        let Some((epoch, record)) = self.followed.record.as_deref() else {
+        let Some((epoch, record)) = self.link.followed.record.as_deref() else {
             return Snapshot {
                 leader: None,
                 end: None,
@@ -295,7 +286,7 @@ impl Driver {
                 lapsed: false,
             };
         };
-        let age = self.followed.age;
+        let age = self.link.followed.age;
         Snapshot {
             leader: Some(Leader::new(*epoch, record)),
             end: record.end(),

@@ -10,10 +10,10 @@ use super::{Driver, spans};
 use crate::env::moment::Moment;
 use crate::epoch::Epoch;
 use crate::protocol::find::After;
-use crate::protocol::message::{Answer, EpochEnd, Nonce, Request, Sighting, Write};
+use crate::protocol::message::{Answer, Request};
+use crate::record::MAX_READ_BYTES;
 use crate::record::listing::{EpochsOfPage, key_of};
-use crate::record::{BadRecord, MAX_READ_BYTES, Record};
-use crate::store::{ETag, GetOutcome, Object, PutOutcome, StoreError};
+use crate::store::{ETag, PutOutcome, StoreError};
 
 /// Number of keys that one LIST requests: the maximum of S3, because the price of a LIST does not
 /// depend on the number of keys.
@@ -29,15 +29,15 @@ impl Driver {
         let span = spans::request(&self.cx, request);
         let answer = self.call_store(request, limit).instrument(span.clone()).await;
         span.record("outcome", spans::outcome(&answer));
-        self.requests.count(&answer);
-        if !self.own.leading {
-            self.requests.count_write(request, &answer);
+        self.link.requests.count(&answer);
+        if !self.link.own.leading {
+            self.link.requests.count_write(request, &answer);
         }
         match request {
             // Count reads that do not find a listed epoch. The reads of a leader do not count,
             // because a leader reads the next epoch, which usually does not exist (L5).
-            Request::Get { epoch: Some(epoch), .. } if !self.own.leading => {
-                self.requests.read(*epoch, &answer);
+            Request::Get { epoch: Some(epoch), .. } if !self.link.own.leading => {
+                self.link.requests.read(*epoch, &answer);
             }
             _ => {}
         }
@@ -52,33 +52,33 @@ impl Driver {
             Request::List(after) => self.list(after, limit).await,
             Request::Get { epoch, unless } => self.get(*epoch, unless.clone(), limit).await,
             Request::Create { epoch, write } => {
-                let body = self.own_body(*epoch, write, OwnEpoch::first_record);
-                let key = self.key(*epoch);
+                let body = self.link.own_body(*epoch, write, OwnEpoch::first_record);
+                let key = self.link.key(*epoch);
                 let store = self.cx.store.clone();
                 let call = &mut store.create(&key, body);
-                let outcome = self.requests.send(limit, call).await;
-                self.requests.written("creating", *epoch, outcome)
+                let outcome = self.link.requests.send(limit, call).await;
+                self.link.requests.written("creating", *epoch, outcome)
             }
             Request::Take { epoch, etag, write } => {
-                let body = self.own_body(*epoch, write, OwnEpoch::first_record);
+                let body = self.link.own_body(*epoch, write, OwnEpoch::first_record);
                 let outcome = self.replace(*epoch, etag.clone(), body, limit).await;
-                self.requests.written("taking over with", *epoch, outcome)
+                self.link.requests.written("taking over with", *epoch, outcome)
             }
             Request::Renew { epoch, etag, write } => {
-                let body = self.own_body(*epoch, write, OwnEpoch::renewed_record);
+                let body = self.link.own_body(*epoch, write, OwnEpoch::renewed_record);
                 let outcome = self.replace(*epoch, etag.clone(), body, limit).await;
-                let answer = self.requests.written("renewing", *epoch, outcome);
+                let answer = self.link.requests.written("renewing", *epoch, outcome);
                 self.cx.meter.renewal(&answer);
                 answer
             }
             Request::Seal { epoch, etag, nonce, heartbeat, ended } => {
-                let Some(body) = self.sealed_body(*epoch, *nonce, *heartbeat, *ended) else {
+                let Some(body) = self.link.sealed_body(*epoch, *nonce, *heartbeat, *ended) else {
                     return Answer::Unknown;
                 };
                 let outcome = self.replace(*epoch, etag.clone(), body, limit).await;
-                let answer = self.requests.written("sealing", *epoch, outcome);
+                let answer = self.link.requests.written("sealing", *epoch, outcome);
                 if let Answer::Done { .. } = answer {
-                    self.followed.sealed_here(*epoch);
+                    self.link.followed.sealed_here(*epoch);
                 }
                 answer
             }
@@ -105,13 +105,13 @@ impl Driver {
             EpochsOfPage::of(&keys, after, &page)
         });
         // A leader must renew in time, so `limit` applies to its whole listing (N6).
-        let page = match self.own.leading {
-            true => self.requests.send(limit, &mut call).await,
-            false => self.requests.send_listing(limit, call).await,
+        let page = match self.link.own.leading {
+            true => self.link.requests.send(limit, &mut call).await,
+            false => self.link.requests.send_listing(limit, call).await,
         };
         match page.map_err(StoreError::of_a_read) {
             Ok(page) => Answer::Listed(page.listing()),
-            Err(error) => self.requests.failed("listing the epochs", error),
+            Err(error) => self.link.requests.failed("listing the epochs", error),
         }
     }
 
@@ -119,76 +119,9 @@ impl Driver {
         let keys = &self.cx.keys;
         let key = epoch.map_or_else(|| keys.lock(), |epoch| keys.epoch(epoch));
         let store = self.cx.store.clone();
-        let read = self.requests.send(limit, &mut store.get(&key, unless, MAX_READ_BYTES)).await;
-        let object = match read.map_err(StoreError::of_a_read) {
-            Ok(GetOutcome::Found(object)) => object,
-            Ok(GetOutcome::NotModified) => return Answer::NotModified,
-            Ok(GetOutcome::NotFound) => return Answer::Missing,
-            Ok(GetOutcome::TooLarge { len, .. }) => {
-                return self.cannot_read(BadRecord::TooLarge(len));
-            }
-            Err(error) => return self.requests.failed(&format!("reading {key}"), error),
-        };
-        match Record::decode(epoch, &object.body) {
-            Ok((epoch, record)) => {
-                let (sighting, touched) = self.read((epoch, record), &object);
-                Answer::Found { sighting, touched }
-            }
-            Err(why) => self.cannot_read(why),
-        }
-    }
-
-    fn cannot_read(&mut self, why: BadRecord) -> Answer {
-        self.followed.unreadable = Some(why);
-        Answer::Unreadable
-    }
-
-    fn read(&mut self, read: (Epoch, Record), object: &Object) -> (Sighting, bool) {
-        self.followed.read(read, object, self.own.leading)
-    }
-
-    fn own_body(
-        &mut self,
-        epoch: Epoch,
-        write: &Write,
-        record: fn(&mut OwnEpoch, &Write) -> Record,
-    ) -> Bytes {
-        let record = record(&mut self.own, write);
-        self.encode(epoch, &record)
-    }
-
-    /// Returns the body of a seal, based on the record that was read or on this process's own
-    /// record.
-    fn sealed_body(
-        &mut self,
-        epoch: Epoch,
-        nonce: Option<Nonce>,
-        heartbeat: u64,
-        ended: EpochEnd,
-    ) -> Option<Bytes> {
-        let own = nonce.filter(|nonce| self.cx.process.has_sent(*nonce));
-        let mut record = match (self.followed.record.as_deref(), own) {
-            (Some((read, record)), _) if *read == epoch && record.nonce == nonce => record.clone(),
-            (_, Some(nonce)) => self.own.record(&Write { nonce, heartbeat }),
-            _ => return None,
-        };
-        if own.is_some() {
-            record.data = self.own.data.clone();
-        }
-        let mut record = self.cx.sealed(&record, ended, heartbeat);
-        if ended == EpochEnd::Resigned {
-            record.successor = self.own.successor.clone();
-            record.park_ms =
-                self.own.reserve.map(|time| time.as_millis().try_into().unwrap_or(u64::MAX));
-        }
-        Some(self.encode(epoch, &record))
-    }
-
-    /// Returns the body of the record. `expires_at` is never earlier than the end of this process's
-    /// own lease, because the lease started at an earlier reading of the clock (SO1).
-    fn encode(&self, epoch: Epoch, record: &Record) -> Bytes {
-        let expires_at = self.now().wall.saturating_add(self.cx.config.validity);
-        record.encode(self.cx.config.layout, epoch, expires_at).into()
+        let read =
+            self.link.requests.send(limit, &mut store.get(&key, unless, MAX_READ_BYTES)).await;
+        self.link.read(epoch, read)
     }
 
     async fn replace(
@@ -198,14 +131,10 @@ impl Driver {
         body: Bytes,
         limit: Duration,
     ) -> Result<PutOutcome, StoreError> {
-        let key = self.key(epoch);
+        let key = self.link.key(epoch);
         let store = self.cx.store.clone();
         let call = &mut store.replace(&key, body, etag);
-        self.requests.send(limit, call).await
-    }
-
-    fn key(&self, epoch: Epoch) -> String {
-        self.cx.keys.of(self.cx.config.layout, epoch)
+        self.link.requests.send(limit, call).await
     }
 
     pub(super) fn now(&self) -> Moment {

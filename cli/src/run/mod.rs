@@ -1,6 +1,7 @@
 //! `tenure run`: campaigns, runs CMD while leading, and resigns.
 
 mod bound;
+mod campaign;
 mod health;
 mod help;
 mod hooks;
@@ -10,16 +11,12 @@ mod turn;
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use serde_json::Value;
 use tenure::store::{MemoryStore, Store};
-use tenure::{
-    CampaignEvent, Election, ElectionBuilder, Error, ErrorKind, Leadership, Process, Snapshot,
-};
+use tenure::{Election, ElectionBuilder, Process, Snapshot};
 use tracing::{Instrument as _, error_span, info, warn};
 
 use super::cron::{CronArgs, OncePer, Period, PeriodRules, RecordPlace, wall};
@@ -29,7 +26,6 @@ use crate::args::common::{StoreArg, name};
 use crate::args::lease::{ElectionArgs, GraceArg, OwnArgs};
 use crate::http::health::recent;
 use crate::http::metrics::MetricsArg;
-use crate::output::logs::Throttle;
 use crate::output::print::{in_ms, plain};
 use crate::process::app_health::{AppHealth, AppHealthArgs};
 use crate::process::cmd::{Cmd, look_up};
@@ -37,8 +33,9 @@ use crate::process::margins::Margins;
 use crate::process::signals::{self, FORWARDED, Signals};
 use crate::process::timer::pause;
 use crate::store::open::{IfMissing, Opened, open, prefix, refuse_group};
-use crate::store::patience::{AFTER_A_FAILURE, AT_START, OF_THE_MACHINE, patiently};
+use crate::store::patience::{AT_START, patiently};
 use bound::Bound;
+use campaign::campaign;
 use health::{CandidatePhase, ElectionHealth, HealthArg};
 pub use help::AFTER_RUN;
 use hooks::HooksArgs;
@@ -318,79 +315,4 @@ fn election(
     let builder = args.election.builder(args.store.layout, name, store, prefix);
     let builder = builder.retry_denied(args.patience());
     builder.name_is_unique(args.own.unique_name).data(data)
-}
-
-/// Campaigns until this process is elected. A signal ends the campaign with an exit code. If the
-/// campaign has already written an epoch, this epoch lapses within a validity. `patience` limits
-/// the retries of temporary errors.
-async fn campaign(
-    election: &Election,
-    signals: &mut Signals,
-    health: &ElectionHealth,
-    patience: Option<Duration>,
-) -> Result<ControlFlow<u8, Leadership>, Failure> {
-    let mut throttle = Throttle::default();
-    let has_worked = || election.since_last_answer().is_some();
-    loop {
-        health.enter(CandidatePhase::Campaigning);
-        let error = match campaign_once(election, signals, health, patience, &mut throttle).await {
-            Ok(elected) => return Ok(elected),
-            Err(error) if patience.is_none() && !error.kind().ends_a_service(has_worked()) => error,
-            Err(error) => return Err(error.into()),
-        };
-        if throttle.is_due(&error) {
-            let why = plain(&error.to_string());
-            warn!(outcome = "failed", "the campaign failed, and is retried: {why}");
-        }
-        health.failed(&error);
-        tokio::select! {
-            signal = signals.next() => return Ok(ControlFlow::Break(signals::exit_code(signal))),
-            () = pause(AFTER_A_FAILURE) => {}
-        }
-    }
-}
-
-async fn campaign_once(
-    election: &Election,
-    signals: &mut Signals,
-    health: &ElectionHealth,
-    patience: Option<Duration>,
-    throttle: &mut Throttle,
-) -> Result<ControlFlow<u8, Leadership>, Error> {
-    let mut events = election.events();
-    let mut campaign = pin!(election.campaign());
-    let mut followed = None;
-    loop {
-        tokio::select! {
-            biased;
-            signal = signals.next() => {
-                return Ok(ControlFlow::Break(signals::exit_code(signal)));
-            }
-            elected = &mut campaign => return Ok(ControlFlow::Continue(elected?)),
-            Some(event) = events.next() => match event {
-                CampaignEvent::Following(leader) => {
-                    let (name, epoch) = (plain(leader.name()), leader.epoch);
-                    // The campaign reports the same leader again if its attempt to seal the epoch
-                    // fails. Only the first report is logged.
-                    if followed.replace(epoch) != Some(epoch) {
-                        info!(outcome = "following", "waiting: {name} leads epoch {epoch}");
-                    }
-                    health.enter(CandidatePhase::Following);
-                }
-                CampaignEvent::StoreFailed(error) if throttle.is_due(&error) => {
-                    let why = plain(&error.to_string());
-                    let limit = match (error.kind(), patience) {
-                        (ErrorKind::AccessDenied | ErrorKind::NoSuchStore, Some(patience)) => {
-                            let of_machine = error.is_of_the_machine() && patience == AT_START;
-                            let patience = if of_machine { OF_THE_MACHINE } else { patience };
-                            format!(" for {}", in_ms(patience))
-                        }
-                        _ => String::new(),
-                    };
-                    warn!(outcome = "store_failed", "the store fails, trying again{limit}: {why}");
-                }
-                _ => {}
-            },
-        }
-    }
 }

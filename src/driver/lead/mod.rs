@@ -66,7 +66,7 @@ pub(crate) struct StartedLead {
 impl Driver {
     /// Leads in the background until the leadership has ended. The driver must have been elected.
     pub(crate) fn start_leading(self, caller: &Span) -> StartedLead {
-        let end = self.own.lease.end().unwrap_or_else(|| self.now());
+        let end = self.link.own.lease.end().unwrap_or_else(|| self.now());
         let epoch = self.machine.greatest().unwrap_or(Epoch::FIRST);
         let config = Arc::clone(&self.cx.config);
         let process = self.cx.process.clone();
@@ -92,7 +92,7 @@ impl Driver {
         let mut pending = Pending::default();
         let mut look_at = self.now().boot.saturating_add(self.cx.config.validity);
         let mut retry_at = None;
-        self.requests.last_error = None;
+        self.link.requests.last_error = None;
         loop {
             lead.look();
             if lead.has_ended() {
@@ -155,7 +155,7 @@ impl Driver {
         pending: &mut Pending,
         retry_at: &mut Option<Duration>,
     ) -> Option<Event> {
-        let limit = self.own.attempt_limit(request, self.own.remaining());
+        let limit = self.link.own.attempt_limit(request, self.link.own.remaining());
         let sent = self.now().boot;
         let within = pending.span_of(request, || spans::renewal(&self.cx, lead.epoch));
         // A pending request must not delay the report that the lease is at risk.
@@ -166,9 +166,9 @@ impl Driver {
         };
         // If the request was abandoned early, `retry_at` replaces the usual pause before the next
         // attempt.
-        *retry_at = self.own.given_up(&answer, limit, sent);
+        *retry_at = self.link.own.given_up(&answer, limit, sent);
         let had_its_time = retry_at.is_none().then_some(sent);
-        lead.failed(self.requests.last_error.as_ref(), had_its_time);
+        lead.failed(self.link.requests.last_error.as_ref(), had_its_time);
         if let Answer::Denied | Answer::Unsafe = answer {
             self.report_denial(lead, pending);
         }
@@ -184,7 +184,7 @@ impl Driver {
         if std::mem::replace(&mut pending.denied, true) {
             return;
         }
-        let error = self.requests.last_error.as_ref();
+        let error = self.link.requests.last_error.as_ref();
         tracing::warn!(
             target: "tenure::lease",
             election = self.cx.keys.prefix(),
@@ -202,14 +202,14 @@ impl Driver {
         if !pending.proclaims.is_empty() {
             return (now.boot, Input::RenewDue);
         }
-        let renew_in = self.own.lease.renewal_in(self.cx.config.renew_interval, now);
+        let renew_in = self.link.own.lease.renewal_in(self.cx.config.renew_interval, now);
         let renew_at = now.boot.saturating_add(renew_in);
         if look_at < renew_at { (look_at, Input::LookDue) } else { (renew_at, Input::RenewDue) }
     }
 
     fn next_retry(&self) -> Duration {
         let longest = self.cx.config.request_timeout / 2;
-        let delay = self.requests.retry_delay(longest);
+        let delay = self.link.requests.retry_delay(longest);
         self.now().boot.saturating_add(delay)
     }
 
@@ -224,12 +224,12 @@ impl Driver {
     ) -> bool {
         match command {
             Some(Command::Proclaim { data, reply }) => {
-                self.own.data = data;
-                pending.proclaims.push((self.own.heartbeat + 1, reply));
+                self.link.own.data = data;
+                pending.proclaims.push((self.link.own.heartbeat + 1, reply));
             }
-            Some(Command::RenewWith { data }) => self.own.data = data,
+            Some(Command::RenewWith { data }) => self.link.own.data = data,
             Some(Command::Resign { successor, reserve, reply }) => {
-                (self.own.successor, self.own.reserve) = (successor, reserve);
+                (self.link.own.successor, self.link.own.reserve) = (successor, reserve);
                 pending.resign = Some(reply);
                 self.machine.handle(Input::Resign);
             }
@@ -253,10 +253,10 @@ impl Driver {
     }
 
     fn extended(&mut self, heartbeat: u64, lead: &Lead, pending: &mut Pending) {
-        self.own.renewed(heartbeat);
-        self.requests.last_error = None;
+        self.link.own.renewed(heartbeat);
+        self.link.requests.last_error = None;
         pending.denied = false;
-        if let Some(end) = self.own.lease.end() {
+        if let Some(end) = self.link.own.lease.end() {
             lead.extended(end);
         }
         tracing::debug!(
@@ -301,7 +301,7 @@ impl Driver {
             let _ = reply.send(ended("proclaiming in"));
         }
         if let Some(reply) = pending.resign {
-            let _ = reply.send(match (&loss, self.requests.last_error.take()) {
+            let _ = reply.send(match (&loss, self.link.requests.last_error.take()) {
                 (Loss::Resigned, _) => Ok(()),
                 (Loss::LeaseEnded { .. }, Some(error)) => Err(error),
                 _ => ended("resigning"),
@@ -336,7 +336,7 @@ impl Driver {
             Lost::Vanished => Loss::Vanished,
             Lost::Tampered => Loss::Tampered,
             Lost::Sealed(ended) => {
-                let record = self.followed.record.as_deref().map(|(_, record)| record);
+                let record = self.link.followed.record.as_deref().map(|(_, record)| record);
                 let by = record.and_then(|it| it.forced_by.as_ref().or(it.sealed_by.as_ref()));
                 let forced = record.is_some_and(|it| it.end() == Some(EpochEnd::DeposedDead));
                 let ended = if forced { EpochEnd::DeposedDead } else { ended };

@@ -97,7 +97,7 @@ impl Operator {
                 Step::Wait(Wait::Retry) => {
                     self.count(false);
                     if let Some(error) =
-                        observer.requests.last_error.take().filter(|_| self.failures >= TRIES)
+                        observer.link.requests.last_error.take().filter(|_| self.failures >= TRIES)
                     {
                         return Err(error);
                     }
