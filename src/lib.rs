@@ -189,6 +189,10 @@ pub use api::election::Election;
 pub use api::leadership::{Cancellation, Leadership, Lease, RunOutcome};
 pub use api::term::Term;
 pub use compactor::{Compactor, CompactorBuilder, Report};
+pub use driver::across::operator::outcomes::{
+    ReplacedStore, SetState, StoreMarker, StoreSet, StoreStatus,
+};
+pub use driver::across::{HoldState, StoreHold};
 pub use driver::lead::{LeadershipEvent, Loss, ResignKey};
 pub use driver::leader::{CampaignEvent, LastSeen, Leader, Observation, Snapshot};
 pub use driver::operator::outcomes::{Deposed, Resigned, Restored};

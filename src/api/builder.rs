@@ -8,12 +8,13 @@ use serde_json::Value;
 
 use crate::api::election::Election;
 use crate::driver::Context;
+use crate::driver::across::AcrossContext;
 use crate::driver::config::{Config, Polling, Settings};
 use crate::env::process::Process;
 use crate::error::Error;
 use crate::protocol::layout::Layout;
 use crate::record::keys::Keys;
-use crate::store::Store;
+use crate::store::{MemoryStore, Store};
 use crate::telemetry::Meter;
 
 /// Settings of an [`Election`]. [`build`](ElectionBuilder::build) checks that no settings
@@ -39,6 +40,8 @@ use crate::telemetry::Meter;
 #[must_use = "a builder does nothing until it is built"]
 pub struct ElectionBuilder {
     store: Arc<dyn Store>,
+    /// The other stores of an election across stores.
+    others: Vec<Arc<dyn Store>>,
     prefix: String,
     settings: Settings,
     process: Process,
@@ -50,6 +53,51 @@ impl Election {
     /// empty prefix is the root of the store. Sends no request.
     pub fn builder(store: Arc<dyn Store>, prefix: impl Into<String>) -> ElectionBuilder {
         ElectionBuilder::new(store, prefix.into())
+    }
+
+    /// Returns a builder for the election across these 3 or 5 stores, under the same prefix in each
+    /// store. The election continues while a majority of the stores answers, so the stores can be
+    /// buckets of several regions or clouds. Sends no request.
+    ///
+    /// An operator creates the set once with [`init_stores`](Election::init_stores). All processes
+    /// name the stores in the same order. The epoch is the fencing token, as in one store. The
+    /// settings [`layout`](ElectionBuilder::layout), [`name_is_unique`] and [`verify_renewals`]
+    /// must keep their defaults.
+    ///
+    /// [`name_is_unique`]: ElectionBuilder::name_is_unique
+    /// [`verify_renewals`]: ElectionBuilder::verify_renewals
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use tenure::{Election, Store, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # let [a, b, c] = std::array::from_fn(|_| Arc::new(MemoryStore::new()) as Arc<dyn Store>);
+    /// let election = Election::across([a, b, c], "orders/leader").name("worker-7").build()?;
+    /// election.init_stores().await?; // once, by an operator
+    /// let leadership = election.campaign().await?;
+    /// assert_eq!(leadership.stores().len(), 3);
+    /// leadership.resign().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`build`](ElectionBuilder::build) returns [`InvalidInput`](crate::ErrorKind::InvalidInput)
+    /// for another number of stores.
+    pub fn across(
+        stores: impl IntoIterator<Item = Arc<dyn Store>>,
+        prefix: impl Into<String>,
+    ) -> ElectionBuilder {
+        let mut stores = stores.into_iter();
+        // `build` refuses an empty set. No request is sent to this store.
+        let first = stores.next().unwrap_or_else(|| Arc::new(MemoryStore::new()));
+        let mut builder = ElectionBuilder::new(first, prefix.into());
+        builder.others = stores.collect();
+        builder.settings.across = true;
+        builder
     }
 }
 
@@ -64,7 +112,7 @@ impl ElectionBuilder {
 
     pub(super) fn new(store: Arc<dyn Store>, prefix: String) -> ElectionBuilder {
         let (settings, process) = (Settings::default(), Process::system());
-        ElectionBuilder { store, prefix, settings, process }
+        ElectionBuilder { store, others: Vec::new(), prefix, settings, process }
     }
 
     /// Sets the display name of this candidate, from 1 to 256 bytes. The name identifies the
@@ -276,11 +324,22 @@ impl ElectionBuilder {
     /// Returns [`InvalidInput`](crate::ErrorKind::InvalidInput), with the values, if a setting is
     /// out of bounds or settings contradict each other. Sends no request.
     pub fn build(self) -> Result<Election, Error> {
-        let keys = Keys::new(&self.prefix)?;
-        let config = Arc::new(Config::new(self.settings)?);
-        let meter = Meter::new(&*self.store, &keys);
-        let cx = Context::new(self.store, keys, config.clone(), self.process, &meter);
-        Ok(Election { cx: Arc::new(cx), config })
+        let ElectionBuilder { store, others, prefix, settings, process } = self;
+        let keys = Keys::new(&prefix)?;
+        let config = Arc::new(Config::new(settings)?);
+        if config.across {
+            config.check_across(1 + others.len())?;
+        }
+        let context = |store: Arc<dyn Store>| {
+            let meter = Meter::new(&*store, &keys);
+            Arc::new(Context::new(store, keys.clone(), config.clone(), process.clone(), &meter))
+        };
+        let cx = context(store);
+        let across = config.across.then(|| {
+            let others = others.into_iter().map(context);
+            Arc::new(AcrossContext::new(std::iter::once(cx.clone()).chain(others).collect()))
+        });
+        Ok(Election { cx, config: config.clone(), across })
     }
 }
 

@@ -4,6 +4,8 @@ use tracing::{Instrument as _, Span};
 
 use crate::api::election::Election;
 use crate::api::leadership::Leadership;
+use crate::driver::across::AcrossDriver;
+use crate::driver::lead::StartedLead;
 use crate::driver::leader::{CampaignEvent, Leader};
 use crate::driver::runtime::require_timers;
 use crate::driver::store_check::check_store;
@@ -50,12 +52,18 @@ impl Election {
         let caller = Span::current();
         let campaign = async {
             require_timers().map_err(failed)?;
+            if let Some(across) = &self.across {
+                // The box keeps the future of an election in one store small.
+                let driver = AcrossDriver::candidate(across);
+                let (driver, _) = Box::pin(elect(driver, Patience::Wait)).await.map_err(failed)?;
+                return Ok(self.elected(driver.start_leading(&caller)));
+            }
             check_store(&self.cx, Patience::Wait).await.map_err(failed)?;
             let mut driver = Driver::candidate(&self.cx);
             loop {
                 let reached = driver.campaign(Patience::Wait).await.map_err(failed)?;
                 if let CampaignEnd::Elected = reached {
-                    return Ok(self.elected(driver, &caller));
+                    return Ok(self.elected(driver.start_leading(&caller)));
                 }
             }
         };
@@ -77,21 +85,34 @@ impl Election {
         let caller = Span::current();
         let campaign = async {
             require_timers().map_err(failed)?;
-            check_store(&self.cx, Patience::Once).await.map_err(failed)?;
-            let mut driver = Driver::candidate(&self.cx);
-            match driver.campaign(Patience::Once).await.map_err(failed)? {
-                CampaignEnd::Elected => Ok(CampaignOutcome::Elected(self.elected(driver, &caller))),
-                CampaignEnd::Held(leader) => {
-                    Span::current().record("outcome", "held");
-                    Ok(CampaignOutcome::Held(leader))
+            let held = if let Some(across) = &self.across {
+                let driver = AcrossDriver::candidate(across);
+                match Box::pin(elect(driver, Patience::Once)).await.map_err(failed)? {
+                    (driver, CampaignEnd::Elected) => {
+                        let leadership = self.elected(driver.start_leading(&caller));
+                        return Ok(CampaignOutcome::Elected(leadership));
+                    }
+                    (_, CampaignEnd::Held(leader)) => leader,
                 }
-            }
+            } else {
+                check_store(&self.cx, Patience::Once).await.map_err(failed)?;
+                let mut driver = Driver::candidate(&self.cx);
+                match driver.campaign(Patience::Once).await.map_err(failed)? {
+                    CampaignEnd::Elected => {
+                        let leadership = self.elected(driver.start_leading(&caller));
+                        return Ok(CampaignOutcome::Elected(leadership));
+                    }
+                    CampaignEnd::Held(leader) => leader,
+                }
+            };
+            Span::current().record("outcome", "held");
+            Ok(CampaignOutcome::Held(held))
         };
         campaign.instrument(spans::campaign(&self.cx.keys, &self.config)).await
     }
 
-    fn elected(&self, driver: Driver, caller: &Span) -> Leadership {
-        let leadership = Leadership::new(driver.start_leading(caller));
+    fn elected(&self, started: StartedLead) -> Leadership {
+        let leadership = Leadership::new(started);
         let epoch = leadership.epoch();
         Span::current().record("epoch", epoch.get()).record("outcome", "elected");
         tracing::info!(
@@ -104,6 +125,15 @@ impl Election {
         self.cx.tell(CampaignEvent::Elected(epoch));
         leadership
     }
+}
+
+/// Campaigns across stores.
+async fn elect(
+    mut driver: AcrossDriver,
+    patience: Patience,
+) -> Result<(AcrossDriver, CampaignEnd), Error> {
+    let end = driver.campaign(patience).await?;
+    Ok((driver, end))
 }
 
 fn failed(error: Error) -> Error {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::stream::{self, Stream, StreamExt as _};
 use tokio::sync::broadcast;
 
+use crate::driver::across::{AcrossContext, AcrossDriver, AcrossObserver, operator};
 use crate::driver::config::Config;
 use crate::driver::lead::ResignKey;
 use crate::driver::leader::{CampaignEvent, LastSeen, Leader, Observation, Snapshot};
@@ -14,7 +15,7 @@ use crate::driver::operator::outcomes::{Deposed, Resigned, Restored};
 use crate::driver::runtime::require_timers;
 use crate::driver::{Context, Driver, Observer, Operator};
 use crate::epoch::Epoch;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::protocol::depose::DeposeOrder;
 
 /// One contest for leadership, under one prefix of one store. Clones share their state.
@@ -47,6 +48,8 @@ use crate::protocol::depose::DeposeOrder;
 pub struct Election {
     pub(super) cx: Arc<Context>,
     pub(super) config: Arc<Config>,
+    /// The stores of an election across stores. The first of them is `cx`.
+    pub(super) across: Option<Arc<AcrossContext>>,
 }
 
 impl Election {
@@ -72,6 +75,9 @@ impl Election {
     /// [`Unavailable`](crate::ErrorKind::Unavailable).
     pub async fn snapshot(&self) -> Result<Snapshot, Error> {
         require_timers()?;
+        if let Some(across) = &self.across {
+            return Box::pin(AcrossDriver::observer(across).snapshot()).await;
+        }
         Driver::observer(&self.cx).snapshot().await
     }
 
@@ -86,6 +92,9 @@ impl Election {
     /// The errors of [`snapshot`](Election::snapshot).
     pub async fn newest_epoch(&self) -> Result<Option<Epoch>, Error> {
         require_timers()?;
+        if let Some(across) = &self.across {
+            return Box::pin(AcrossDriver::observer(across).newest_epoch()).await;
+        }
         Driver::observer(&self.cx).newest_epoch().await
     }
 
@@ -101,12 +110,20 @@ impl Election {
     /// [`Unknown`](Observation::Unknown), which differs from [`NoLeader`](Observation::NoLeader).
     /// An error that a retry cannot fix is the last item.
     pub fn observe(&self) -> impl Stream<Item = Result<Observation, Error>> + Send + Unpin + use<> {
+        if let Some(across) = &self.across {
+            let observer = AcrossObserver::new(across);
+            let stream = stream::unfold(observer, |mut observer| async {
+                let next = observer.next().await?;
+                Some((next, observer))
+            });
+            return stream.fuse().boxed();
+        }
         let observer = Observer::new(&self.cx);
         let stream = stream::unfold(observer, |mut observer| async {
             let next = observer.next().await?;
             Some((next, observer))
         });
-        Box::pin(stream.fuse())
+        stream.fuse().boxed()
     }
 
     /// Makes the pending campaigns and observers of this `Election` and its clones poll now. Use
@@ -129,14 +146,19 @@ impl Election {
     /// With an epoch in `only`, the call seals only this epoch. So the call does not depose a
     /// leader that was elected meanwhile.
     ///
+    /// Across stores, the call seals the epoch at all stores that answer, and is done once a
+    /// majority is sealed.
+    ///
     /// Cost: LIST, GET and PUT, or GET and PUT with
     /// [`Layout::SingleObject`](crate::Layout::SingleObject). Whenever another write comes first or
-    /// the outcome of the seal is unknown, the call sends one more GET and PUT.
+    /// the outcome of the seal is unknown, the call sends one more GET and PUT. Across stores, each
+    /// store has this cost.
     ///
     /// # Errors
     /// - [`Unavailable`](crate::ErrorKind::Unavailable): the store cannot be reached. If
     ///   [`may_have_happened`](Error::may_have_happened) returns true, the seal may have taken
-    ///   effect, or may still take effect. Repeat the call to learn the outcome.
+    ///   effect, or may still take effect. Repeat the call to learn the outcome. Across stores, the
+    ///   message gives the number of stores at which the epoch is sealed.
     /// - [`AccessDenied`](crate::ErrorKind::AccessDenied),
     ///   [`NoSuchStore`](crate::ErrorKind::NoSuchStore),
     ///   [`UnsafeStore`](crate::ErrorKind::UnsafeStore): correct the fault that the message names.
@@ -177,7 +199,8 @@ impl Election {
     /// renewal. The call may be dropped at any time, and repeated.
     ///
     /// Cost: GET and PUT. Whenever a renewal comes first or the outcome of the seal is unknown, the
-    /// call sends one more GET and PUT.
+    /// call sends one more GET and PUT. Across stores, each store has this cost, and the call is
+    /// done once a majority is sealed.
     ///
     /// # Errors
     /// The errors of [`depose`](Election::depose), and
@@ -190,12 +213,18 @@ impl Election {
     ) -> Result<Resigned, Error> {
         require_timers()?;
         successor.map_or(Ok(()), Config::check_name)?;
+        if let Some(across) = &self.across {
+            return operator::resign_dead(across, key, successor.map(str::to_owned)).await;
+        }
         Operator::new(&self.cx).resign_dead(key, successor.map(str::to_owned)).await
     }
 
     async fn order(&self, order: DeposeOrder) -> Result<Deposed, Error> {
         require_timers()?;
-        Operator::new(&self.cx).depose(order).await
+        match &self.across {
+            Some(across) => operator::depose(across, order).await,
+            None => Operator::new(&self.cx).depose(order).await,
+        }
     }
 
     /// Raises the epoch floor: the next leaders get epochs above `epoch`. This method is for
@@ -224,10 +253,16 @@ impl Election {
     /// - The errors of [`depose`](Election::depose). After an error or a crash, candidates may wait
     ///   until the call is repeated.
     /// - [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted) for [`Epoch::MAX`].
-    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for a `wait` above 24 h, or for an epoch
-    ///   below the greatest epoch that this process has seen.
+    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for a `wait` above 24 h, for an epoch below
+    ///   the greatest epoch that this process has seen, or for an election across stores.
     pub async fn restore(&self, epoch: Epoch, wait: Duration) -> Result<Restored, Error> {
         require_timers()?;
+        if self.across.is_some() {
+            let why = "an election across stores cannot be restored, because the epoch below would \
+                       not be closed. Use `replace_store` (`tenure across replace`) for a store that \
+                       lost its contents";
+            return Err(Error::new(ErrorKind::InvalidInput, why));
+        }
         Operator::new(&self.cx).restore(epoch, wait).await
     }
 
@@ -254,7 +289,10 @@ impl Election {
     /// interval is the poll interval (or its back-off) or the renew interval, whichever is longer.
     #[must_use]
     pub fn since_last_answer(&self) -> Option<Duration> {
-        self.cx.since_last_answer()
+        match &self.across {
+            Some(across) => across.since_last_answer(),
+            None => self.cx.since_last_answer(),
+        }
     }
 
     /// Returns the failure of the last request of this election, or `None` if the store has
@@ -262,7 +300,10 @@ impl Election {
     /// [`Unavailable`](crate::ErrorKind::Unavailable) requires an operator. Sends no request.
     #[must_use]
     pub fn last_failure(&self) -> Option<Error> {
-        self.cx.last_failure()
+        match &self.across {
+            Some(across) => across.last_failure(),
+            None => self.cx.last_failure(),
+        }
     }
 
     /// Returns the newest epoch as a campaign or an observer of this election last read it. Returns

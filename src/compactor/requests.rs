@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::protocol::compaction::NewestBody;
 use crate::protocol::find::{After, Listing};
 use crate::record::listing::{EpochsOfPage, key_of};
-use crate::record::{BadRecord, MAX_READ_BYTES, Record};
+use crate::record::{BadRecord, Formats, MAX_READ_BYTES, Record};
 use crate::store::{
     Determinacy, GetOutcome, Page, StoreError, check_any_page, listed_within, within,
 };
@@ -50,14 +50,9 @@ impl NewestObject {
         if let NewestObject::Numbered { validity, .. } = self {
             return validity(epoch, body).map(NewestBody::Validity);
         }
-        let record = body.map_err(BadRecord::TooLarge).and_then(Record::parse);
-        let record = record.map_err(|bad| {
-            let kind = match bad {
-                BadRecord::TooNew(_) => ErrorKind::RecordTooNew,
-                _ => ErrorKind::CorruptRecord,
-            };
-            (kind, bad.to_string())
-        })?;
+        let record =
+            body.map_err(BadRecord::TooLarge).and_then(|body| Record::parse_as(Formats::Any, body));
+        let record = record.map_err(|bad| (bad.kind(), bad.to_string()))?;
         Ok(match record.is_held() {
             true => NewestBody::Held,
             false => NewestBody::Validity(record.validity()),

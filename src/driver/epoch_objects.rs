@@ -12,7 +12,7 @@ use crate::protocol::find::After;
 use crate::protocol::layout::Layout;
 use crate::record::keys::Keys;
 use crate::record::listing::{EpochsOfPage, key_of};
-use crate::record::{BadRecord, MAX_READ_BYTES, Record};
+use crate::record::{BadRecord, Formats, MAX_READ_BYTES, Record};
 use crate::store::{Determinacy, GetOutcome, Store, StoreError, listed_within, within};
 
 const PAGE_KEYS: usize = 1_000;
@@ -101,7 +101,7 @@ impl EpochObjects {
         let got = got.map_err(|error| self.failure(&format!("reading {key}"), error))?;
         let (decoded, last_modified, served_at) = match got {
             GetOutcome::Found(object) => {
-                let decoded = Record::decode(epoch, &object.body);
+                let decoded = Record::decode(Formats::Any, epoch, &object.body);
                 (decoded, object.last_modified, object.served_at)
             }
             GetOutcome::TooLarge { len, .. } => (Err(BadRecord::TooLarge(len)), None, None),
@@ -116,9 +116,10 @@ impl EpochObjects {
     }
 
     fn unreadable(&self, key: &str, why: &BadRecord) -> Error {
-        let (kind, remedy) = match why {
-            BadRecord::TooNew(_) => (ErrorKind::RecordTooNew, String::new()),
-            _ => (ErrorKind::CorruptRecord, format!("; {}", Layout::SingleObject.repair())),
+        let kind = why.kind();
+        let remedy = match kind {
+            ErrorKind::CorruptRecord => format!("; {}", Layout::SingleObject.repair()),
+            _ => String::new(),
         };
         Error::new(kind, format!("{key} in {}: {why}{remedy}", self.store.describe()))
     }

@@ -50,7 +50,7 @@ impl Link {
                 return self.requests.failed(&format!("reading {key}"), error);
             }
         };
-        match Record::decode(epoch, &object.body) {
+        match Record::decode(self.cx.config.formats(), epoch, &object.body) {
             Ok(read) => {
                 let (sighting, touched) = self.followed.read(read, &object, self.own.leading);
                 Answer::Found { sighting, touched }
@@ -103,7 +103,7 @@ impl Link {
 
     /// Returns the body of the record. `expires_at` is never earlier than the end of this process's
     /// own lease, because the lease started at an earlier reading of the clock (SO1).
-    fn encode(&self, epoch: Epoch, record: &Record) -> Bytes {
+    pub(super) fn encode(&self, epoch: Epoch, record: &Record) -> Bytes {
         let expires_at = self.cx.process.now().wall.saturating_add(self.cx.config.validity);
         record.encode(self.cx.config.layout, epoch, expires_at).into()
     }

@@ -1,6 +1,7 @@
 //! The driver executes the steps of the state machine, reads the clocks, draws the jitter and
 //! retries requests. No other part of the library waits.
 
+pub(crate) mod across;
 pub(crate) mod backoff;
 mod campaign;
 pub(crate) mod config;
@@ -38,6 +39,7 @@ use crate::driver::backoff::Backoff;
 use crate::driver::config::Config;
 use crate::driver::lead::Listeners;
 use crate::driver::leader::{CampaignEvent, LastSeen, Leader};
+use crate::env::moment::Moment;
 use crate::env::mutex::unpoisoned;
 use crate::env::process::Process;
 use crate::epoch::Epoch;
@@ -47,8 +49,8 @@ use crate::protocol::lease::LapseTimer;
 use crate::protocol::machine::Machine;
 use crate::protocol::message::Rules;
 use crate::protocol::message::{EpochEnd, Failure, Nonce};
+use crate::record::Record;
 use crate::record::keys::Keys;
-use crate::record::{BadRecord, Record};
 use crate::store::{Store, WriteAnswers};
 use crate::telemetry::{Counted, Meter};
 
@@ -93,6 +95,9 @@ struct Knowledge {
     /// record, its own timer counts from the same start. No call changes the running timer of
     /// another call.
     timer: Option<Arc<LapseTimer>>,
+    /// The greatest epoch whose object a call did not find in this store of an election across
+    /// stores, and the time of the first look.
+    absent: Option<(Epoch, Moment)>,
     /// Last record of another process, for `last_seen`.
     read: Option<Arc<(Epoch, Record)>>,
     /// Time of the store's last valid answer, on the boot clock.
@@ -170,6 +175,21 @@ impl Context {
     pub(crate) fn works(&self) {
         let mut health = unpoisoned(self.health.lock());
         (health.has_worked, health.failure) = (true, None);
+    }
+
+    /// Notes that this epoch's object is absent. Returns the time since which a call of this
+    /// `Election` knows this.
+    fn absent_since(&self, epoch: Epoch) -> Moment {
+        let now = self.process.now();
+        let mut knowledge = self.knowledge();
+        match knowledge.absent {
+            Some((absent, since)) if absent == epoch => since,
+            Some((absent, _)) if absent > epoch => now,
+            _ => {
+                knowledge.absent = Some((epoch, now));
+                now
+            }
+        }
     }
 
     /// Notes that a write has returned an ETag.
@@ -323,10 +343,7 @@ impl Driver {
             Failure::Unreadable(epoch) => {
                 let key = key(epoch);
                 let why = self.link.followed.unreadable.as_ref();
-                let kind = match why {
-                    Some(BadRecord::TooNew(_)) => ErrorKind::RecordTooNew,
-                    _ => ErrorKind::CorruptRecord,
-                };
+                let kind = self.link.followed.unreadable_kind();
                 let why = why.map_or_else(String::new, |why| format!(": {why}"));
                 let remedy = match kind {
                     ErrorKind::CorruptRecord => format!("; {}", layout.repair()),

@@ -57,6 +57,11 @@ impl OwnEpoch {
         }
     }
 
+    /// Sets the time that the records of the next epoch name as the time of the election.
+    pub(super) fn elects_at(&mut self, at: DateTime<Utc>) {
+        self.elected_at = Some(at);
+    }
+
     /// Returns the remaining time of the lease.
     pub(super) fn remaining(&self) -> Duration {
         self.lease.remaining(self.cx.process.now())
@@ -73,7 +78,8 @@ impl OwnEpoch {
     /// for an epoch. At the first attempt, this function discards the state of the attempts for
     /// other epochs.
     pub(super) fn first_record(&mut self, write: &Write) -> Record {
-        if write.heartbeat == 1 {
+        // Across stores, each attempt begins with `forget` and `elects_at`.
+        if write.heartbeat == 1 && !self.cx.config.across {
             self.lease.reset();
             self.elected_at = None;
         }

@@ -18,6 +18,7 @@ use crate::env::mutex::unpoisoned;
 use crate::env::timer::sleep;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::layout::Layout;
+use crate::record::{BadRecord, Formats, MAX_READ_BYTES, Record};
 use crate::store::listing_within;
 use crate::store::{
     ETag, Entry, GetOutcome, Page, PutOutcome, Store, StoreError, WriteAnswers, Written,
@@ -161,7 +162,7 @@ impl Check<'_> {
     }
 
     /// Lists up to 1,000 keys under the prefix, to check the order of existing epoch objects, and
-    /// to find an election in the other layout. An election with [`Layout::SingleObject`] needs no
+    /// to find another election. An election with [`Layout::SingleObject`] needs no
     /// order.
     async fn lists_after_a_key(&self) -> Result<(), Error> {
         let prefix = self.cx.keys.prefix();
@@ -173,7 +174,7 @@ impl Check<'_> {
         };
         let call = self.cx.store.list(&prefix, self.key, PAGE);
         let page = self.ask("listing after", call).await?;
-        self.finds_no_other_layout(&page)?;
+        self.finds_no_other_election(&page).await?;
         if self.cx.config.layout == Layout::EpochFiles {
             self.is_in_order(&page)?;
         }
@@ -201,31 +202,70 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Refuses a prefix that contains an election in the other layout. Candidates of different
-    /// layouts do not see each other, so each layout would have a leader. Numbered objects that are
-    /// not epochs are allowed under the prefix of an election.
-    fn finds_no_other_layout(&self, page: &Page) -> Result<(), Error> {
-        let Context { keys, config, store, .. } = self.cx;
+    /// Refuses a prefix that contains another election: in the other layout, or across stores if
+    /// this election has one store, or the reverse. Candidates of different elections do not see
+    /// each other, so each election would have a leader. Numbered objects that are not epochs are
+    /// allowed under the prefix of an election.
+    async fn finds_no_other_election(&self, page: &Page) -> Result<(), Error> {
+        let Context { keys, config, .. } = self.cx;
         if !keys.are_epochs() {
             return Ok(());
         }
-        let of_other_layout = |key: &str| match config.layout {
+        let found = |is_other: &dyn Fn(&str) -> bool| {
+            page.entries.iter().map(|entry| &entry.key).find(|key| is_other(key))
+        };
+        let of_set = found(&|key| keys.parse_set(key).is_some());
+        let of_other_layout = found(&|key| match config.layout {
             Layout::EpochFiles => key == keys.lock(),
             Layout::SingleObject => keys.parse(key).is_some(),
-        };
-        let Some(found) = page.entries.iter().find(|entry| of_other_layout(&entry.key)) else {
+        });
+        match (of_set, of_other_layout) {
+            (Some(key), _) if !config.across => {
+                let why = "an election across stores: name all its stores (`Election::across`)";
+                self.belongs_to(key, why)
+            }
+            (_, Some(key)) if config.across => {
+                self.belongs_to(key, "an election in one store: choose another prefix")
+            }
+            (_, Some(key)) => {
+                let other = match config.layout {
+                    Layout::EpochFiles => "Layout::SingleObject (--layout single-object)",
+                    Layout::SingleObject => "Layout::EpochFiles (--layout epoch-files)",
+                };
+                self.belongs_to(
+                    key,
+                    &format!(
+                        "an election in the other layout: all candidates of one election must use \
+                         the same layout, here {other}"
+                    ),
+                )
+            }
+            (None, None) if config.across => self.is_of_a_set(page).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads the last epoch of a page without a marker. The epoch must belong to an election across
+    /// stores.
+    async fn is_of_a_set(&self, page: &Page) -> Result<(), Error> {
+        let keys = &self.cx.keys;
+        let mut epochs = page.entries.iter().rev().filter(|entry| keys.parse(&entry.key).is_some());
+        let Some(Entry { key, .. }) = epochs.next() else { return Ok(()) };
+        let call = self.cx.store.get(key, None, MAX_READ_BYTES);
+        let GetOutcome::Found(object) = self.ask("reading an epoch", call).await? else {
             return Ok(());
         };
-        let other = match config.layout {
-            Layout::EpochFiles => "Layout::SingleObject (--layout single-object)",
-            Layout::SingleObject => "Layout::EpochFiles (--layout epoch-files)",
-        };
-        let message = format!(
-            "{} in {} belongs to an election in the other layout: all candidates of one election \
-             must use the same layout, here {other}",
-            found.key,
-            store.describe(),
-        );
+        match Record::parse_as(Formats::Across, &object.body) {
+            Err(BadRecord::OfOneStore) => {
+                self.belongs_to(key, "an election in one store: choose another prefix")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn belongs_to(&self, key: &str, other: &str) -> Result<(), Error> {
+        let place = self.cx.store.describe();
+        let message = format!("{key} in {place} belongs to {other}");
         Err(Error::new(ErrorKind::InvalidInput, message))
     }
 

@@ -6,6 +6,10 @@ use serde_json::Value;
 
 use crate::protocol::message::{EpochEnd, Nonce};
 
+/// Value of `ended` in an epoch of an election across stores whose attempt has ended (Q6). A record
+/// of an election in one store never has this value.
+const ABANDONED: &str = "abandoned";
+
 /// The field `validity_ms` of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Validity {
@@ -68,7 +72,10 @@ impl<'de> Deserialize<'de> for Nonce {
 
 impl Serialize for EpochEnd {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        match self {
+            EpochEnd::GivenUp => serializer.serialize_str(ABANDONED),
+            _ => serializer.collect_str(self),
+        }
     }
 }
 
@@ -79,6 +86,7 @@ impl<'de> Deserialize<'de> for EpochEnd {
             Some("lapsed") => EpochEnd::Lapsed,
             Some("deposed") => EpochEnd::Deposed,
             Some("restored") => EpochEnd::Restored,
+            Some(ABANDONED) => EpochEnd::GivenUp,
             _ => EpochEnd::Unknown,
         })
     }

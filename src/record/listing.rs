@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use crate::epoch::Epoch;
 use crate::protocol::compaction::Listed;
 use crate::protocol::find::{After, Listing};
-use crate::record::keys::Keys;
+use crate::record::keys::{Keys, SetKey};
 use crate::store::{Entry, Page, StoreError, check_any_page, check_ascending, check_order};
 
 /// The epochs of one page, which has passed the checks.
@@ -66,6 +66,27 @@ impl EpochsOfPage {
         let ends = self.epochs.first().zip(self.epochs.last());
         let epochs = ends.map(|(least, greatest)| (least.epoch, greatest.epoch));
         Listing { epochs, rest: self.rest.clone() }
+    }
+}
+
+/// One page of a listing of an election across stores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageOfSet {
+    pub listing: Listing,
+    /// The markers and the notes of the page.
+    pub names: Vec<SetKey>,
+}
+
+impl PageOfSet {
+    /// Checks a page that has the smallest keys greater than `after`.
+    pub fn of(keys: &Keys, after: &After, page: &Page) -> Result<PageOfSet, StoreError> {
+        let mut listing = EpochsOfPage::of(keys, after, page)?.listing();
+        // The markers and the notes lie after the last epoch.
+        if page.truncated && listing.rest.is_none() {
+            listing.rest = page.entries.last().map(|last| After::Key(last.key.clone()));
+        }
+        let names = page.entries.iter().filter_map(|entry| keys.parse_set(&entry.key)).collect();
+        Ok(PageOfSet { listing, names })
     }
 }
 

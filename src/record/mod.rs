@@ -17,6 +17,7 @@ pub use field_formats::Validity;
 use field_formats::{for_people, if_text};
 
 use crate::epoch::Epoch;
+use crate::error::ErrorKind;
 use crate::protocol::layout::Layout;
 use crate::protocol::message::{EpochEnd, Nonce, Seen};
 
@@ -27,6 +28,9 @@ pub const MAX_READ_BYTES: usize = 64 * 1024;
 pub const MAX_WRITTEN_BYTES: usize = 48 * 1024;
 /// The format that this version writes, and the greatest format that it reads.
 pub const FORMAT: u64 = 1;
+/// Value of `format` in the records of an election across stores. A candidate of an election in one
+/// store refuses these records.
+pub const ACROSS_FORMAT: u64 = 2;
 /// Maximum length of a name in a seal, in bytes. If another writer used a longer name, the seal has
 /// only the start of the name. So the sealed body does not exceed the limit for readable bodies.
 const MAX_SEALED_NAME: usize = 1_024;
@@ -100,8 +104,35 @@ pub enum BadRecord {
     TooLarge(u64),
     #[error("its body is not a record: {0}")]
     Malformed(String),
-    #[error("it has format {0}; this version of tenure reads up to {FORMAT}")]
+    #[error("it has format {0}; this version of tenure reads up to {ACROSS_FORMAT}")]
     TooNew(u64),
+    #[error("it belongs to an election in one store; this election has several stores")]
+    OfOneStore,
+    #[error("it belongs to an election across stores: name all its stores")]
+    OfSeveralStores,
+}
+
+impl BadRecord {
+    /// Returns the kind of the error for a reader that needs the record.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            BadRecord::TooNew(_) => ErrorKind::RecordTooNew,
+            BadRecord::OfOneStore | BadRecord::OfSeveralStores => ErrorKind::InvalidInput,
+            BadRecord::Empty | BadRecord::TooLarge(_) | BadRecord::Malformed(_) => {
+                ErrorKind::CorruptRecord
+            }
+        }
+    }
+}
+
+/// The elections whose records a reader accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Formats {
+    /// Only elections in one store.
+    OneStore,
+    /// Only elections across stores.
+    Across,
+    Any,
 }
 
 impl Record {
@@ -131,16 +162,25 @@ impl Record {
     /// Reads the body of an epoch object. The message of an error does not contain parts of the
     /// body.
     pub fn parse(body: &[u8]) -> Result<Record, BadRecord> {
-        let text = checked_text(body)?;
+        Record::parse_as(Formats::OneStore, body)
+    }
+
+    /// Reads the body of an epoch object of one of these elections.
+    pub fn parse_as(formats: Formats, body: &[u8]) -> Result<Record, BadRecord> {
+        let text = checked_text(formats, body)?;
         let Head { expired } = fields(text)?;
         Ok(Record { expired, ..fields(text)? })
     }
 
     /// Reads the body of the object of this epoch. With `None`, reads the body of the object of
     /// [`Layout::SingleObject`], which contains its epoch.
-    pub fn decode(epoch: Option<Epoch>, body: &[u8]) -> Result<(Epoch, Record), BadRecord> {
+    pub fn decode(
+        formats: Formats,
+        epoch: Option<Epoch>,
+        body: &[u8],
+    ) -> Result<(Epoch, Record), BadRecord> {
         match epoch {
-            Some(epoch) => Record::parse(body).map(|record| (epoch, record)),
+            Some(epoch) => Record::parse_as(formats, body).map(|record| (epoch, record)),
             None => single::parse(body),
         }
     }
@@ -181,7 +221,6 @@ impl Record {
         let cut = |name: &String| name[..name.floor_char_boundary(MAX_SEALED_NAME)].to_owned();
         Record {
             expired: true,
-            format: FORMAT,
             candidate: self.candidate.as_ref().map(cut),
             heartbeat,
             sealed_at: Some(at),
@@ -250,7 +289,7 @@ impl Record {
 }
 
 /// Checks the length and the format of a body, and returns the body as text.
-fn checked_text(body: &[u8]) -> Result<&str, BadRecord> {
+fn checked_text(formats: Formats, body: &[u8]) -> Result<&str, BadRecord> {
     if body.is_empty() {
         return Err(BadRecord::Empty);
     }
@@ -268,13 +307,13 @@ fn checked_text(body: &[u8]) -> Result<&str, BadRecord> {
         format: u64,
     }
     let Format { format } = fields(text)?;
-    if format > FORMAT {
-        return Err(BadRecord::TooNew(format));
+    match (format, formats) {
+        (0, _) => Err(BadRecord::Malformed("format 0".to_owned())),
+        (FORMAT, Formats::Across) => Err(BadRecord::OfOneStore),
+        (FORMAT, _) | (ACROSS_FORMAT, Formats::Across | Formats::Any) => Ok(text),
+        (ACROSS_FORMAT, Formats::OneStore) => Err(BadRecord::OfSeveralStores),
+        _ => Err(BadRecord::TooNew(format)),
     }
-    if format == 0 {
-        return Err(BadRecord::Malformed("format 0".to_owned()));
-    }
-    Ok(text)
 }
 
 /// Reads the fields of `T` from a body, and ignores other fields.

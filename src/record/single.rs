@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{BadRecord, Record, checked_text, fields, where_not_what};
+use super::{BadRecord, Formats, Record, checked_text, fields, where_not_what};
 use crate::epoch::Epoch;
 use crate::protocol::message::EpochEnd;
 
@@ -33,7 +33,7 @@ impl SingleHead {
 /// Reads a body. The message of an error does not contain parts of the body. A body without a
 /// token, or with a token above the last epoch, is an error, so no candidate takes over its lock.
 pub(super) fn parse(body: &[u8]) -> Result<(Epoch, Record), BadRecord> {
-    let text = checked_text(body)?;
+    let text = checked_text(Formats::OneStore, body)?;
     let head: SingleHead =
         serde_json::from_str(text).map_err(|error| BadRecord::Malformed(wrong(text, &error)))?;
     let record: Record = fields(text)?;
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn an_invalid_body_is_an_error() {
         assert_eq!(parse(""), Err(BadRecord::Empty));
-        assert_eq!(parse(r#"{"format":2}"#), Err(BadRecord::TooNew(2)));
+        assert_eq!(parse(r#"{"format":3}"#), Err(BadRecord::TooNew(3)));
         for bad in [
             "{}",
             r#"{"expires_at":0}"#,

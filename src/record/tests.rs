@@ -57,7 +57,7 @@ fn a_body_that_is_not_a_record_is_an_error() {
     }
     let long = format!(r#"{{"expired":false,"data":"{}"}}"#, "x".repeat(MAX_READ_BYTES));
     assert_eq!(parse(&long), Err(BadRecord::TooLarge(long.len() as u64)));
-    assert_eq!(parse(r#"{"format":2,"expired":"later"}"#), Err(BadRecord::TooNew(2)));
+    assert_eq!(parse(r#"{"format":3,"expired":"later"}"#), Err(BadRecord::TooNew(3)));
     assert!(parse(r#"{"format":0,"expired":false}"#).is_err());
     assert!(parse(r#"{"expired":false,"nonce":"xyz"}"#).is_err());
 }

@@ -1,5 +1,7 @@
 //! Elections through the public API, in paused time.
 
+mod across;
+mod across_stores;
 mod answers;
 mod campaign;
 mod cancel;

@@ -83,8 +83,8 @@ async fn impossible_validities_are_errors() {
 #[tokio::test(start_paused = true)]
 async fn a_later_format_is_a_separate_error() {
     for body in [
-        r#"{"format":2,"expired":true}"#,
-        r#"{"format":2,"expired":{"at":"later"},"validity_ms":-1}"#,
+        r#"{"format":3,"expired":true}"#,
+        r#"{"format":3,"expired":{"at":"later"},"validity_ms":-1}"#,
         r#"{"format":18446744073709551615}"#,
     ] {
         refused_by_all(body, ErrorKind::RecordTooNew).await;

@@ -52,7 +52,7 @@ async fn a_later_format_stops_only_the_older_version() {
     let world = World::new();
     let leads = world.leader("now").await;
     let older = world.node("older").build().unwrap();
-    world.edit(1, json!({ "format": 2 })).await;
+    world.edit(1, json!({ "format": 3 })).await;
     assert_eq!(older.campaign().await.unwrap_err().kind(), ErrorKind::RecordTooNew);
     assert_eq!(world.epochs().await, [1], "no epoch is created above it");
     drop(leads);

@@ -15,6 +15,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 pub use lease::Lease;
 pub use run::{Cancellation, RunOutcome};
 
+use crate::driver::across::StoreHold;
 use crate::driver::config::Config;
 use crate::driver::lead::StartedLead;
 pub(crate) use crate::driver::lead::{Command, Lead, LeadershipEvent, Loss, ResignKey};
@@ -86,6 +87,14 @@ impl Leadership {
     #[must_use]
     pub fn resign_key(&self) -> ResignKey {
         self.key
+    }
+
+    /// Returns the state of each store, in the order of the markers, for a leadership [across
+    /// stores](crate::Election::across). Returns an empty vector for a leadership in one store.
+    /// Sends no request.
+    #[must_use]
+    pub fn stores(&self) -> Vec<StoreHold> {
+        self.lead.stores()
     }
 
     /// Waits until the leadership has ended, and returns the reason. Cancel-safe.

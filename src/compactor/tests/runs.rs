@@ -276,7 +276,7 @@ async fn a_run_fails_without_deletions_if_the_newest_epoch_is_unreadable() {
         (&b""[..], ErrorKind::CorruptRecord),
         (b"no record", ErrorKind::CorruptRecord),
         (&[b' '; 65 * 1024], ErrorKind::CorruptRecord),
-        (br#"{"format":2,"expired":false}"#, ErrorKind::RecordTooNew),
+        (br#"{"format":3,"expired":false}"#, ErrorKind::RecordTooNew),
     ] {
         let store = Watched::with_epochs(5, NO_TIME).await;
         store.inner.create(&lock(6), Bytes::from_static(body)).await.unwrap();

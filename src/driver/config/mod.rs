@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::protocol::layout::Layout;
 use crate::protocol::lease::Drift;
 use crate::protocol::message::Nonce;
-use crate::record::{MAX_WRITTEN_BYTES, Record, Validity};
+use crate::record::{ACROSS_FORMAT, FORMAT, Formats, MAX_WRITTEN_BYTES, Record, Validity};
 
 const MIN_VALIDITY: Duration = Duration::from_millis(100);
 const MAX_VALIDITY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -36,6 +36,8 @@ pub(crate) const MAX_DATA_LEVELS: usize = 100;
 /// the validity.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
+    /// True for an election across stores.
+    pub(crate) across: bool,
     pub(crate) layout: Layout,
     pub(crate) name: Option<String>,
     pub(crate) reason: Option<String>,
@@ -73,6 +75,7 @@ pub(crate) enum Polling {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
+            across: false,
             layout: Layout::default(),
             name: None,
             reason: None,
@@ -100,6 +103,8 @@ impl Default for Settings {
 /// Validated settings.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
+    /// True for an election across stores.
+    pub(crate) across: bool,
     pub(crate) layout: Layout,
     pub(crate) name: String,
     pub(crate) reason: Option<String>,
@@ -137,6 +142,7 @@ impl Config {
     pub(crate) fn new(settings: Settings) -> Result<Config, Error> {
         let validity = settings.validity;
         let config = Config {
+            across: settings.across,
             layout: settings.layout,
             name: settings.name.unwrap_or_else(default_name),
             reason: settings.reason,
@@ -180,6 +186,24 @@ impl Config {
             Some(validity) => observer_poll_interval(validity, self.poll_interval),
             None => self.poll_interval,
         }
+    }
+
+    /// Refuses settings that an election across this number of stores cannot have.
+    pub(crate) fn check_across(&self, stores: usize) -> Result<(), Error> {
+        if !matches!(stores, 3 | 5) {
+            return refuse(format!("an election across stores needs 3 or 5 stores, got {stores}"));
+        }
+        for (setting, is_default) in [
+            ("layout", self.layout == Layout::EpochFiles),
+            ("name_is_unique", !self.name_is_unique),
+            ("verify_renewals", !self.verify_renewals),
+        ] {
+            if !is_default {
+                let why = "must keep its default in an election across stores";
+                return refuse(format!("{setting} {why}"));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses a name that is empty, is too long or has control characters.
@@ -284,8 +308,19 @@ impl Config {
             nonce: Some(nonce),
             heartbeat,
             data,
-            ..Record::blank()
+            ..self.blank()
         }
+    }
+
+    /// Returns an unsealed record of this election, without a writer, a nonce or data.
+    pub(crate) fn blank(&self) -> Record {
+        let format = if self.across { ACROSS_FORMAT } else { FORMAT };
+        Record { format, ..Record::blank() }
+    }
+
+    /// Returns the formats of this election's records.
+    pub(crate) fn formats(&self) -> Formats {
+        if self.across { Formats::Across } else { Formats::OneStore }
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::Context;
 use crate::driver::leader::Leader;
 use crate::epoch::Epoch;
+use crate::error::ErrorKind;
 use crate::protocol::lease::{LapseTimer, Reading, StoreAge};
 use crate::protocol::message::{Seen, Sighting};
 use crate::protocol::single::expiry::left_until;
@@ -63,6 +64,11 @@ impl FollowedRecord {
             deferred: None,
             notified: cx.refresh.count(),
         }
+    }
+
+    /// Returns the kind of the error for an unreadable body.
+    pub(super) fn unreadable_kind(&self) -> ErrorKind {
+        self.unreadable.as_ref().map_or(ErrorKind::CorruptRecord, BadRecord::kind)
     }
 
     /// Returns the leader in the last record.

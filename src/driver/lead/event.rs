@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Loss;
+use crate::driver::across::StoreHold;
 use crate::error::Error;
 
 /// An event of a leadership.
@@ -22,6 +23,13 @@ pub enum LeadershipEvent {
         /// The error of the last request, if it failed.
         last_error: Option<Error>,
     },
+    /// A leadership across stores does not hold all its stores. Sent at each change of the states.
+    Degraded {
+        /// All stores, in the order of the markers.
+        stores: Vec<StoreHold>,
+    },
+    /// A leadership across stores holds all its stores again.
+    Whole,
     /// The leadership has ended.
     Lost(Loss),
 }

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::listeners::Listeners;
 use super::pulse::Pulse;
 use super::{LeadershipEvent, Loss, SharedValues};
+use crate::driver::across::StoreHold;
 use crate::env::moment::Moment;
 use crate::env::mutex::unpoisoned;
 use crate::env::process::Process;
@@ -66,6 +67,8 @@ pub(crate) struct Lead {
     /// gets a new token.
     work: Mutex<CancellationToken>,
     leading: Leading,
+    /// The stores of an election across stores.
+    stores: Mutex<Vec<StoreHold>>,
 }
 
 /// The lease, and the facts that explain its end.
@@ -93,7 +96,19 @@ impl Lead {
         let events = Listeners::default();
         let work = Mutex::default();
         let shared = SharedValues::default();
-        Lead { epoch, candidate, validity, process, shared, status, events, lease, work, leading }
+        Lead {
+            epoch,
+            candidate,
+            validity,
+            process,
+            shared,
+            status,
+            events,
+            lease,
+            work,
+            leading,
+            stores: Mutex::default(),
+        }
     }
 
     /// Returns the maximum time between two readings of the clocks.
@@ -308,6 +323,22 @@ impl Lead {
         if self.loss().is_none() {
             self.events.tell(LeadershipEvent::Renewed { remaining: self.remaining() });
         }
+    }
+
+    /// Notes an earlier end of the lease, because a store no longer counts.
+    pub(crate) fn shortened(&self, end: Moment) {
+        self.held().end = end;
+        self.leading.remains(self.remaining());
+    }
+
+    /// Returns the stores of an election across stores.
+    pub(crate) fn stores(&self) -> Vec<StoreHold> {
+        unpoisoned(self.stores.lock()).clone()
+    }
+
+    /// Sets the stores of an election across stores. Returns the stores before.
+    pub(crate) fn set_stores(&self, stores: Vec<StoreHold>) -> Vec<StoreHold> {
+        std::mem::replace(&mut *unpoisoned(self.stores.lock()), stores)
     }
 
     fn at_risk(&self, remaining: Duration) {

@@ -54,7 +54,7 @@ impl Operator {
     }
 
     /// Carries out the operator's order on the object of this epoch, or on `lock.json` with `None`.
-    pub(super) async fn depose_at(
+    pub(in crate::driver) async fn depose_at(
         &mut self,
         epoch: Option<Epoch>,
         mut order: DeposeOrder,
@@ -69,7 +69,7 @@ impl Operator {
             if let Some(seal) = sent.find(&now) {
                 return Ok(self.deposed(now.epoch, &seal));
             }
-            let blank = Record::blank();
+            let blank = self.cx.config.blank();
             let record = now.record.as_ref().unwrap_or(&blank);
             let leader = Leader::new(now.epoch, record);
             let meant = order.only.is_none_or(|only| only == now.epoch);

@@ -3,7 +3,7 @@
 mod depose;
 pub(crate) mod outcomes;
 mod resign;
-mod restore;
+pub(in crate::driver) mod restore;
 mod sent_seals;
 
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::message::Input;
 use crate::protocol::message::{Request, Step, Wait};
-use crate::record::{BadRecord, MAX_READ_BYTES, Record};
+use crate::record::{BadRecord, Formats, MAX_READ_BYTES, Record};
 use crate::store::listing_within;
 use crate::store::{ETag, GetOutcome, Object, PutOutcome, StoreError, StoreErrorKind, Written};
 
 /// Maximum number of attempts of a write. The operator repeats a write after a concurrent write, or
 /// if the outcome is unknown.
-const ATTEMPTS: u32 = 5;
+pub(in crate::driver) const ATTEMPTS: u32 = 5;
 /// Maximum number of attempts of a read.
 const TRIES: u32 = 3;
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
@@ -32,24 +32,24 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// One action of an operator on one election.
 #[derive(Debug)]
 pub(crate) struct Operator {
-    cx: Arc<Context>,
+    pub(in crate::driver) cx: Arc<Context>,
     /// Number of consecutive failed requests.
     failures: u32,
 }
 
 /// The last reading of an epoch.
 #[derive(Debug)]
-struct Standing {
+pub(in crate::driver) struct Standing {
     epoch: Epoch,
-    etag: ETag,
+    pub(in crate::driver) etag: ETag,
     /// Body, or `None` if it is too long.
-    body: Option<Bytes>,
-    record: Result<Record, BadRecord>,
+    pub(in crate::driver) body: Option<Bytes>,
+    pub(in crate::driver) record: Result<Record, BadRecord>,
 }
 
 /// The outcome of a conditional write.
 #[derive(Debug)]
-enum Wrote {
+pub(in crate::driver) enum Wrote {
     Done,
     Refused,
     /// The effect of the write is unknown. The error gives the reason.
@@ -63,16 +63,21 @@ impl Operator {
         Operator { cx: Arc::clone(cx), failures: 0 }
     }
 
-    fn refuse_later_format(&self, now: &Standing) -> Result<(), Error> {
+    pub(in crate::driver) fn refuse_later_format(&self, now: &Standing) -> Result<(), Error> {
         match &now.record {
-            Err(why @ BadRecord::TooNew(_)) => {
-                Err(self.cannot_read(now, ErrorKind::RecordTooNew, why))
+            Err(why) if why.kind() != ErrorKind::CorruptRecord => {
+                Err(self.cannot_read(now, why.kind(), why))
             }
             _ => Ok(()),
         }
     }
 
-    fn cannot_read(&self, now: &Standing, kind: ErrorKind, why: &BadRecord) -> Error {
+    pub(in crate::driver) fn cannot_read(
+        &self,
+        now: &Standing,
+        kind: ErrorKind,
+        why: &BadRecord,
+    ) -> Error {
         let (key, store) = (self.key(now.epoch), self.cx.store.describe());
         let remedy = match kind {
             ErrorKind::CorruptRecord => format!("; {}", self.cx.config.layout.repair()),
@@ -111,7 +116,10 @@ impl Operator {
 
     /// Reads the object of this epoch. If `epoch` is `None`, reads `lock.json`. Returns `None` if
     /// the object is missing.
-    async fn read(&mut self, epoch: Option<Epoch>) -> Result<Option<Standing>, Error> {
+    pub(in crate::driver) async fn read(
+        &mut self,
+        epoch: Option<Epoch>,
+    ) -> Result<Option<Standing>, Error> {
         let key = epoch.map_or_else(|| self.cx.keys.lock(), |epoch| self.cx.keys.epoch(epoch));
         let store = Arc::clone(&self.cx.store);
         let doing = format!("reading {key}");
@@ -120,11 +128,22 @@ impl Operator {
             async move { store.get(&key, None, MAX_READ_BYTES).await }.boxed()
         };
         let outcome = self.ask(&doing, call).await?;
-        Ok(Standing::of(epoch, outcome))
+        Ok(Standing::of(self.cx.config.formats(), epoch, outcome))
+    }
+
+    /// Writes the object if no object has this key.
+    pub(in crate::driver) async fn create(
+        &mut self,
+        key: &str,
+        body: Bytes,
+    ) -> Result<Wrote, Error> {
+        let store = Arc::clone(&self.cx.store);
+        let outcome = self.send(store.create(key, body)).await;
+        self.wrote("creating", key, outcome)
     }
 
     /// Overwrites the object if it still has this ETag.
-    async fn replace(
+    pub(in crate::driver) async fn replace(
         &mut self,
         doing: &str,
         epoch: Epoch,
@@ -157,7 +176,7 @@ impl Operator {
 
     /// Sends a request that does not change the store. Repeats the request after a transient
     /// failure.
-    async fn ask<T>(
+    pub(in crate::driver) async fn ask<T>(
         &mut self,
         doing: &str,
         call: impl Fn() -> BoxFuture<'static, Result<T, StoreError>>,
@@ -174,7 +193,7 @@ impl Operator {
         unreachable!("the last attempt returns its result")
     }
 
-    async fn send<T>(
+    pub(in crate::driver) async fn send<T>(
         &mut self,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
@@ -188,32 +207,32 @@ impl Operator {
         self.failures = if answered { 0 } else { self.failures + 1 };
     }
 
-    fn failed(&self, doing: &str, error: StoreError) -> Error {
+    pub(in crate::driver) fn failed(&self, doing: &str, error: StoreError) -> Error {
         Error::from_store(doing, &self.cx.store.describe(), error)
     }
 
-    async fn pause(&self) {
+    pub(in crate::driver) async fn pause(&self) {
         sleep(&self.cx.process, self.cx.retry_delay(self.failures, LONGEST_PAUSE)).await;
     }
 
-    fn key(&self, epoch: Epoch) -> String {
+    pub(in crate::driver) fn key(&self, epoch: Epoch) -> String {
         self.cx.keys.of(self.cx.config.layout, epoch)
     }
 
     /// Returns the body for the object of an epoch that has ended.
-    fn encode(&self, epoch: Epoch, record: &Record) -> Bytes {
+    pub(in crate::driver) fn encode(&self, epoch: Epoch, record: &Record) -> Bytes {
         record.encode(self.cx.config.layout, epoch, Duration::ZERO).into()
     }
 }
 
 impl Standing {
-    fn of(epoch: Option<Epoch>, outcome: GetOutcome) -> Option<Standing> {
+    fn of(formats: Formats, epoch: Option<Epoch>, outcome: GetOutcome) -> Option<Standing> {
         // The token of `lock.json` is in its body. If the body cannot be read, the token is
         // unknown, and this value replaces the token.
         let unknown = epoch.unwrap_or(Epoch::FIRST);
         Some(match outcome {
             GetOutcome::Found(Object { etag, body, .. }) => {
-                let (epoch, record) = match Record::decode(epoch, &body) {
+                let (epoch, record) = match Record::decode(formats, epoch, &body) {
                     Ok((epoch, record)) => (epoch, Ok(record)),
                     Err(why) => (unknown, Err(why)),
                 };

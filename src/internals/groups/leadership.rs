@@ -22,7 +22,7 @@ use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::protocol::layout::Layout;
 use crate::protocol::message::EpochEnd;
-use crate::record::{BadRecord, MAX_READ_BYTES, MAX_WRITTEN_BYTES};
+use crate::record::{BadRecord, Formats, MAX_READ_BYTES, MAX_WRITTEN_BYTES};
 use crate::store::Object;
 
 /// Methods for the record in a session's object.
@@ -39,9 +39,11 @@ impl Record {
     /// # Errors
     /// Returns a message if the record has a later format.
     pub fn of_single_object(object: &Object) -> Result<Option<(Epoch, Record)>, String> {
-        match Record::decode(None, &object.body) {
+        match Record::decode(Formats::OneStore, None, &object.body) {
             Ok(read) => Ok(Some(read)),
-            Err(later @ BadRecord::TooNew(_)) => Err(later.to_string()),
+            Err(later @ (BadRecord::TooNew(_) | BadRecord::OfSeveralStores)) => {
+                Err(later.to_string())
+            }
             Err(_) => Ok(None),
         }
     }

@@ -156,6 +156,11 @@ impl Across {
             Answer::Found { sighting, .. } => part.read(sighting),
             Answer::NotModified if part.known != Known::Unread => {}
             Answer::Missing => part.read_absent(),
+            // A store that does not answer does not lapse, so no follower closes a store that it
+            // cannot read.
+            _ if is_newest => {
+                part.doing = Doing::Pause(Box::new(Doing::Read { epoch, unless: None }));
+            }
             _ => part.doing = Doing::pause(),
         }
     }

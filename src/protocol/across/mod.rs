@@ -12,7 +12,7 @@ use message::{AcrossEvent, AcrossInput, AcrossStep, AcrossWait, MAX_STORES, Mark
 use part::{Doing, Known, Own, Part};
 
 use super::find::Listing;
-use super::message::{Answer, Failure, Input, Nonce, Seen, Sighting};
+use super::message::{Answer, EpochEnd, Failure, Input, Nonce, Seen, Sighting};
 use crate::epoch::Epoch;
 
 /// A candidate or an observer of an election across stores.
@@ -119,12 +119,54 @@ impl Across {
         }
     }
 
+    /// Returns true if the machine has taken the lapse of the followed object, or of the absent
+    /// object, at this store.
+    pub fn has_lapsed(&self, store: usize) -> bool {
+        matches!(
+            self.parts[store].known,
+            Known::Absent { lapsed: true } | Known::Unsealed { lapsed: true, .. }
+        )
+    }
+
     /// Returns the nonce that a majority of the stores shows unsealed.
     pub fn leader(&self) -> Option<Nonce> {
         let nonces = (0..self.parts.len()).filter_map(|store| self.followed(store)?.seen.nonce);
         let nonces: Vec<Nonce> = nonces.collect();
         let held = |nonce: &&Nonce| nonces.iter().filter(|it| it == nonce).count();
         nonces.iter().find(|nonce| held(nonce) >= self.majority()).copied()
+    }
+
+    /// Returns true if the holder of the newest epoch has ended it. An attempt that was abandoned at
+    /// one store is no holder if another attempt won the others.
+    pub fn is_given_back(&self) -> bool {
+        let leader = self.leader();
+        self.parts.iter().any(|part| match part.known {
+            Known::Sealed { ended: EpochEnd::Resigned, .. } => true,
+            Known::Sealed { nonce, ended: EpochEnd::GivenUp, .. } => {
+                leader.is_some() && nonce == leader
+            }
+            _ => false,
+        })
+    }
+
+    /// Returns true if this process has lost its epoch at this store.
+    pub fn is_lost(&self, store: usize) -> bool {
+        matches!(self.parts[store].own, Own::Lost { .. })
+    }
+
+    /// Returns true if a majority of the stores has been listed, so the newest epoch is known (Q1).
+    pub fn is_found(&self) -> bool {
+        self.parts.iter().filter(|part| part.listed).count() >= self.majority()
+    }
+
+    /// Returns the end of the newest epoch at this store. Returns `Some(None)` if the store has no
+    /// object of this epoch, and `None` if the object is unsealed or unread.
+    pub fn ended(&self, store: usize) -> Option<Option<EpochEnd>> {
+        match &self.parts[store].known {
+            Known::Absent { .. } => Some(None),
+            Known::Sealed { ended, .. } => Some(Some(*ended)),
+            Known::Unsealed { .. } | Known::Unread => None,
+        }
     }
 
     /// Returns the reason that this store does not count.

@@ -1,7 +1,11 @@
 //! The keys of one election's epoch objects under its prefix.
 
+mod stores;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
+
+pub use stores::{SetId, SetKey};
 
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};

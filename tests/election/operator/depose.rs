@@ -190,8 +190,8 @@ async fn a_record_without_a_validity_needs_force() {
 #[tokio::test(start_paused = true)]
 async fn a_later_format_is_left_unchanged_and_a_broken_single_object_has_no_token() {
     for (layout, body, kind) in [
-        (LAYOUTS[0], r#"{"format":2}"#, ErrorKind::RecordTooNew),
-        (LAYOUTS[1], r#"{"format":2}"#, ErrorKind::RecordTooNew),
+        (LAYOUTS[0], r#"{"format":3}"#, ErrorKind::RecordTooNew),
+        (LAYOUTS[1], r#"{"format":3}"#, ErrorKind::RecordTooNew),
         (LAYOUTS[1], "no lock", ErrorKind::CorruptRecord),
     ] {
         let scene = Scene::new(layout);

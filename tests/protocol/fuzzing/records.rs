@@ -9,7 +9,7 @@ use serde_json::Value;
 use tenure::Epoch;
 use tenure::protocol::layout::Layout;
 use tenure::protocol::message::{EpochEnd, Nonce};
-use tenure::record::{FORMAT, MAX_READ_BYTES, Record, Validity};
+use tenure::record::{FORMAT, Formats, MAX_READ_BYTES, Record, Validity};
 use tenure_model::fuzzing::{lock, record as check};
 use tenure_testkit::properties::cases;
 
@@ -163,7 +163,7 @@ proptest! {
         let body = record.encode(Layout::SingleObject, token, expires_at);
         prop_assume!(body.len() <= MAX_READ_BYTES);
         record.expires_at = Some(if record.expired { 0.0 } else { expires_at.as_secs_f64() });
-        prop_assert_eq!(Record::decode(None, &body), Ok((token, record)));
+        prop_assert_eq!(Record::decode(Formats::OneStore, None, &body), Ok((token, record)));
     }
 
     /// A lock is free only if it has an `expires_at` of zero and a valid token.

@@ -8,13 +8,13 @@ use serde_json::Value;
 use super::{LONGEST_NAME, check_message};
 use tenure::protocol::layout::Layout;
 use tenure::protocol::message::EpochEnd;
-use tenure::record::{MAX_WRITTEN_BYTES, Record};
+use tenure::record::{Formats, MAX_WRITTEN_BYTES, Record};
 
 /// Asserts that reading the body gives a lock with a token, or a typed error. The lock must count
 /// as free if and only if its `expires_at` is zero. Every peer must be able to read the body that
 /// releases the lock.
 pub fn lock(body: &[u8]) {
-    let (token, record) = match Record::decode(None, body) {
+    let (token, record) = match Record::decode(Formats::OneStore, None, body) {
         Ok(lock) => lock,
         Err(why) => return check_message(&why),
     };
@@ -33,7 +33,8 @@ pub fn lock(body: &[u8]) {
         "{} bytes exceed the limit of readers",
         written.len()
     );
-    let (read_token, read) = Record::decode(None, &written).expect("a released lock is a lock");
+    let (read_token, read) =
+        Record::decode(Formats::OneStore, None, &written).expect("a released lock is a lock");
     assert_eq!(read_token, token, "a release keeps the token");
     assert!(read.expired && read.data.is_null());
     assert_eq!(read.nonce, record.nonce, "a release keeps the nonce");

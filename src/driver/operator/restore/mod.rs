@@ -9,14 +9,13 @@
 //! 2. It deposes the holders of lower epochs (RS4).
 //! 3. It seals the held epoch (RS5). Successors wait for the leases of the deposed holders.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::outcomes::Restored;
 use super::sent_seals::SentSeals;
-use super::{ATTEMPTS, Operator, Standing, Wrote};
+use super::{ATTEMPTS, Operator, Standing};
 use crate::driver::leader::Leader;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
@@ -31,7 +30,7 @@ use held::held;
 use sweep::{Below, asks};
 
 /// Maximum `wait` of a restore, equal to the maximum validity.
-const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
+pub(in crate::driver) const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
 
 impl Operator {
     /// Makes the epochs continue above `epoch`. `wait` is the time for which an earlier leader may
@@ -107,7 +106,8 @@ impl Operator {
             };
             let Some(now) = now else {
                 let Some(hold) = hold.clone() else { return Err(self.too_busy(epoch)) };
-                let wrote = self.create(epoch, hold).await.map_err(|error| sent.instead(error))?;
+                let wrote = self.create(&self.key(epoch), hold).await;
+                let wrote = wrote.map_err(|error| sent.instead(error))?;
                 absent = false;
                 sent.note(None, wrote, None);
                 continue;
@@ -174,7 +174,7 @@ impl Operator {
             let body = self.encode(epoch, &self.restored(waits));
             let over = now.map(|now| now.etag);
             let wrote = match over.clone() {
-                None => self.create(epoch, body.clone()).await,
+                None => self.create(&self.key(epoch), body.clone()).await,
                 Some(etag) => self.replace("restoring", epoch, body.clone(), etag).await,
             };
             let wrote = wrote.map_err(|error| sent.instead(error))?;
@@ -186,18 +186,11 @@ impl Operator {
         Err(sent.failure().unwrap_or_else(|| self.too_busy(epoch)))
     }
 
-    async fn create(&mut self, epoch: Epoch, body: Bytes) -> Result<Wrote, Error> {
-        let key = self.key(epoch);
-        let store = Arc::clone(&self.cx.store);
-        let outcome = self.send(store.create(&key, body)).await;
-        self.wrote("creating", &key, outcome)
-    }
-
     /// Returns the seal of the restored epoch. Its nonce differs from the nonce of the held epoch.
     /// So each candidate counts the wait from the moment at which it first sees this seal, even if
     /// it has watched the held epoch (RS8).
-    fn restored(&self, wait: Duration) -> Record {
-        let mut record = Record::blank();
+    pub(in crate::driver) fn restored(&self, wait: Duration) -> Record {
+        let mut record = self.cx.config.blank();
         record.nonce = Some(self.cx.process.nonce());
         // A validity in a record must be at least 1 ms, so a wait of 0 becomes 1 ms.
         record.validity_ms = Validity::Millis(millis(wait).max(1));

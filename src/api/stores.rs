@@ -1,0 +1,134 @@
+//! The operator's calls on the stores of an election across stores.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::election::Election;
+use crate::driver::across::operator::outcomes::{ReplacedStore, StoreSet};
+use crate::driver::across::{AcrossContext, operator};
+use crate::driver::runtime::require_timers;
+use crate::error::{Error, ErrorKind};
+use crate::store::Store;
+
+/// The stores of an election [across stores](Election::across), for operators.
+///
+/// A *marker* in each store identifies the store: `lock-set-<set>-<k>of<n>-<generation>.json`. A
+/// store without its marker does not count. The *generation* counts the contents that a store has
+/// had. An index is the position of a store in [`Election::across`], from 0.
+///
+/// Each call waits for the answers of all stores. A store that does not answer delays the call by
+/// up to three request timeouts for each step.
+impl Election {
+    /// Creates the markers of a new set of stores. An operator calls this method once, before the
+    /// candidates start.
+    ///
+    /// All stores must answer, and the prefix must contain no `lock` object in any store. The call
+    /// may be repeated: after a crash it creates the missing markers, and a complete set stays
+    /// unchanged. If two calls run at the same time, at least one of them fails and deletes its
+    /// markers, or both calls complete the same set.
+    ///
+    /// **Never call this method for a store that lost its contents.** Call
+    /// [`replace_store`](Election::replace_store). The call refuses a lost store only if another
+    /// store shows an epoch or a replacement.
+    ///
+    /// Cost at each store: LIST, PUT and LIST. A complete set costs one LIST at each store. A
+    /// listing costs one LIST for each 1,000 keys.
+    ///
+    /// # Errors
+    /// - [`InvalidInput`](ErrorKind::InvalidInput): the election has one store, or the prefix of a
+    ///   store is in use. The message names the key and the store, and this call wrote nothing.
+    ///   Choose another prefix. If the message names a marker, correct the order of the stores, or
+    ///   replace the named store.
+    /// - `InvalidInput`: the stores have markers of two sets. Delete the keys that the message
+    ///   names, except the keys of one set.
+    /// - [`Unavailable`](ErrorKind::Unavailable): a store did not answer, or another call ran at the
+    ///   same time. Repeat the call.
+    /// - The other errors of [`depose`](Election::depose).
+    pub async fn init_stores(&self) -> Result<(), Error> {
+        operator::init(self.set_of_stores()?).await
+    }
+
+    /// Returns the state of each store, and of the election.
+    ///
+    /// A store that does not answer or does not count has an [error](crate::StoreStatus::error)
+    /// with the remedy. Cost: LIST and GET at each store.
+    ///
+    /// # Errors
+    /// - [`InvalidInput`](ErrorKind::InvalidInput): the election has one store.
+    /// - [`NoRuntime`](ErrorKind::NoRuntime): call it in a Tokio runtime with timers.
+    pub async fn store_set(&self) -> Result<StoreSet, Error> {
+        Ok(operator::status(self.set_of_stores()?).await)
+    }
+
+    /// Replaces the contents of a store that was lost or wiped. The election names the new store at
+    /// this index. The new store may be empty, or may have objects of this election.
+    ///
+    /// **The caller asserts that no process reaches the old contents**: the bucket is deleted, or
+    /// its objects are deleted, or all credentials for it are revoked. If a process still reached
+    /// them, two processes could lead with the same epoch. If the old contents are reachable, call
+    /// [`move_store`](Election::move_store).
+    ///
+    /// `validity` is the longest [validity](crate::ElectionBuilder::validity) of all candidates,
+    /// above 0 and at most 24 h. The last leader may believe for this time that its lease at the
+    /// old contents lasts. Candidates wait for this time at the new contents, and only if a
+    /// majority needs them.
+    ///
+    /// The election continues during the call. A living leader leads on without this store, and the
+    /// next leader also uses the new contents. So with 3 stores let the leader resign soon, because
+    /// it cannot lose another store.
+    ///
+    /// The call may be repeated after an error or a crash, and then takes a new generation. Until
+    /// the call returns `Ok`, the store does not count. With concurrent calls, the greatest
+    /// generation counts.
+    ///
+    /// Cost, for f = 1 of 3 stores or 2 of 5: two LISTs at each store, one PUT (a note) at each
+    /// other store, and up to two GETs and two PUTs at the new store.
+    ///
+    /// # Errors
+    /// - [`InvalidInput`](ErrorKind::InvalidInput): the election has one store, the index or the
+    ///   validity is out of bounds, or the new store has an object of another election. Nothing was
+    ///   written.
+    /// - [`Unavailable`](ErrorKind::Unavailable): fewer than f + 1 other stores answered, the new
+    ///   store did not answer, or another call with a greater generation runs. Repeat the call.
+    /// - [`UnsafeStore`](ErrorKind::UnsafeStore): fewer than f + 1 other stores count. Replace these
+    ///   stores first. If no majority of the stores is left, create a new set under another prefix.
+    /// - The other errors of [`depose`](Election::depose).
+    pub async fn replace_store(
+        &self,
+        index: usize,
+        validity: Duration,
+    ) -> Result<ReplacedStore, Error> {
+        operator::replace(self.set_of_stores()?, index, validity).await
+    }
+
+    /// Moves a store to new contents while the old contents are reachable. The election names the
+    /// new store at this index, and `old` is the store that it replaces, with the same prefix.
+    ///
+    /// The call deletes the marker in `old`, seals the newest epoch there, and then acts as
+    /// [`replace_store`](Election::replace_store) does. The leader loses its lease in `old`, and
+    /// leads on with the other stores. The call may be repeated with the same arguments. Delete the
+    /// objects in `old` afterwards, and never name `old` again.
+    ///
+    /// Cost: the cost of `replace_store`, one LIST at each store, and two LISTs, one DELETE, one GET
+    /// and one PUT in `old`.
+    ///
+    /// # Errors
+    /// The errors of `replace_store`, and [`InvalidInput`](ErrorKind::InvalidInput) if `old` has the
+    /// marker of another store. If `old` is lost, call `replace_store` instead.
+    pub async fn move_store(
+        &self,
+        old: Arc<dyn Store>,
+        index: usize,
+        validity: Duration,
+    ) -> Result<ReplacedStore, Error> {
+        operator::relocate(self.set_of_stores()?, old, index, validity).await
+    }
+
+    /// Returns the stores, or an error for an election in one store.
+    fn set_of_stores(&self) -> Result<&AcrossContext, Error> {
+        require_timers()?;
+        let why = "the election has one store: this call needs an election across stores, built \
+                   with `Election::across`";
+        self.across.as_deref().ok_or_else(|| Error::new(ErrorKind::InvalidInput, why))
+    }
+}

@@ -1,0 +1,37 @@
+//! The requests of an election across 3 stores, as the rules name them ("Cost of 3 stores").
+
+use tenure_testkit::fault_store::Call;
+use tenure_testkit::time::{secs, wait};
+
+use super::scene::Scene;
+
+/// Returns the numbers of LIST, GET and PUT since the last call.
+fn requests(scene: &Scene) -> [usize; 3] {
+    let calls: Vec<Call> = scene.stores.iter().flat_map(|store| store.take_calls()).collect();
+    let count = |kinds: &[Call]| calls.iter().filter(|call| kinds.contains(call)).count();
+    [count(&[Call::List]), count(&[Call::Get]), count(&[Call::Create, Call::Replace])]
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_step_costs_what_the_rules_say() {
+    let scene = Scene::new(3).await;
+    let node = |number| scene.builder(number).check_store(false).build().unwrap();
+    requests(&scene);
+    let first = node(1).campaign().await.unwrap();
+    wait(secs(1)).await;
+    assert_eq!(requests(&scene), [6, 0, 3], "the first campaign");
+    wait(secs(10)).await;
+    assert_eq!(requests(&scene), [0, 0, 3], "a renewal");
+
+    first.resign().await.unwrap();
+    let [list, get, put] = requests(&scene);
+    assert_eq!([list, get], [0, 0], "a resignation");
+    assert!((2..=3).contains(&put), "a resignation: {put}");
+    let second = node(2).campaign().await.unwrap();
+    wait(secs(1)).await;
+    // A majority decides, so the third store may be asked or not.
+    let [list, get, put] = requests(&scene);
+    assert!((8..=9).contains(&list) && (2..=3).contains(&get), "{list} LIST, {get} GET");
+    assert_eq!(put, 3, "a takeover after a resignation by a new process");
+    drop(second);
+}

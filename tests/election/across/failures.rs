@@ -1,0 +1,122 @@
+//! Stores that do not count, and elections without a majority.
+
+use tenure::store::Store as _;
+use tenure::{CampaignEvent, ErrorKind, HoldState};
+use tenure_testkit::fault_store::{Call, Fault};
+use tenure_testkit::time::{secs, timed, wait};
+
+use futures::StreamExt as _;
+
+use super::scene::Scene;
+
+#[tokio::test(start_paused = true)]
+async fn stores_without_markers_are_refused_with_the_remedy() {
+    let scene = Scene::unmarked(3);
+    let error = scene.node(1).campaign().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("tenure across init"), "{error}");
+    let keys = scene.stores[0].inner().list("app/lock", "", 10).await.unwrap();
+    assert!(keys.entries.is_empty(), "nothing was created");
+}
+
+#[tokio::test(start_paused = true)]
+async fn stores_in_another_order_are_refused() {
+    let mut scene = Scene::new(3).await;
+    scene.stores.swap(0, 2);
+    let error = scene.node(1).campaign().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("order"), "{error}");
+}
+
+/// Two stores answer, and their markers are of two sets.
+#[tokio::test(start_paused = true)]
+async fn stores_of_two_sets_are_refused_while_the_third_is_down() {
+    let scene = Scene::new(3).await;
+    scene.down(0);
+    let store = &scene.stores[2];
+    store
+        .delete(vec!["app/lock-set-00000000000000ab-3of3-0000000001.json".to_owned()])
+        .await
+        .unwrap();
+    let other = "app/lock-set-00000000000000cd-3of3-0000000001.json";
+    store.create(other, "{}".into()).await.unwrap();
+    let (took, error) = timed(scene.node(1).campaign()).await;
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert!(took < secs(60), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wiped_store_does_not_count_and_the_others_elect() {
+    let scene = Scene::new(3).await;
+    let marker = "app/lock-set-00000000000000ab-2of3-0000000001.json";
+    scene.stores[1].delete(vec![marker.to_owned()]).await.unwrap();
+    let leadership = scene.node(1).campaign().await.unwrap();
+    let hold = &leadership.stores()[1];
+    assert_eq!(hold.state, HoldState::Down);
+    assert!(hold.last_error.as_ref().unwrap().to_string().contains("marker"), "{hold:?}");
+    let keys = scene.stores[1].inner().list("app/lock", "", 10).await.unwrap();
+    assert!(keys.entries.is_empty(), "a store without a marker gets no epoch");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_waits_for_a_majority_and_names_the_stores() {
+    let scene = Scene::new(3).await;
+    scene.down(1);
+    scene.down(2);
+    let node = scene.node(1);
+    let error = node.try_campaign().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("fewer than 2 of the 3 stores"), "{error}");
+    let mut events = node.events();
+    let heal = async {
+        assert!(matches!(events.next().await, Some(CampaignEvent::StoreFailed(_))));
+        wait(secs(300)).await;
+        assert!(node.last_failure().is_some());
+        scene.up(2);
+    };
+    let (elected, ()) = tokio::join!(node.campaign(), heal);
+    assert_eq!(elected.unwrap().epoch().get(), 1);
+    assert!(node.last_failure().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn denials_at_a_majority_end_the_campaign_and_at_a_minority_do_not() {
+    let scene = Scene::new(3).await;
+    scene.stores[0].always(Fault::Denied);
+    let leadership = scene.node(1).campaign().await.unwrap();
+    leadership.resign().await.unwrap();
+    scene.stores[1].always(Fault::Denied);
+    let (took, error) = timed(scene.node(2).campaign()).await;
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::AccessDenied);
+    assert!(took >= secs(10) && took < secs(30), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_create_without_an_answer_at_the_first_store_is_read_back_later() {
+    let scene = Scene::new(3).await;
+    scene.stores[0].on(Call::Create).key("lock-00").times(1).fault(Fault::FailAfter);
+    let (took, leadership) = timed(scene.node(1).campaign()).await;
+    let leadership = leadership.unwrap();
+    assert!(took < secs(5), "{took:?}");
+    wait(secs(30)).await;
+    assert!(leadership.stores().iter().all(|it| it.state == HoldState::Held));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_others_have_closed_is_lost_until_the_next_leadership() {
+    let scene = Scene::new(3).await;
+    let leadership = scene.node(1).campaign().await.unwrap();
+    wait(secs(1)).await;
+    // A placeholder in one store, as a candidate leaves it that saw the object as absent.
+    let key = "app/lock-0000000001.json".to_owned();
+    scene.stores[2].delete(vec![key.clone()]).await.unwrap();
+    let body = r#"{"expired":true,"format":2,"ended":"lapsed"}"#;
+    scene.stores[2].create(&key, body.into()).await.unwrap();
+    wait(secs(60)).await;
+    assert!(leadership.check().is_ok());
+    assert_eq!(leadership.stores()[2].state, HoldState::Lost);
+    leadership.resign().await.unwrap();
+    let next = scene.node(2).campaign().await.unwrap();
+    wait(secs(30)).await;
+    assert!(next.stores().iter().all(|it| it.state == HoldState::Held), "{:?}", next.stores());
+}

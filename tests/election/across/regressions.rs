@@ -1,0 +1,238 @@
+//! Runs that once broke a promise of the rules.
+
+use futures::StreamExt as _;
+use tenure::store::Store as _;
+use tenure::{CampaignOutcome, EpochEnd, HoldState, Loss, Observation};
+use tenure_testkit::fault_store::{Call, Fault};
+use tenure_testkit::time::{millis, secs, wait, within};
+
+use super::scene::Scene;
+
+/// An attempt fails after its candidate has seen the lapse at all stores. The candidate then reads
+/// the objects again, and only the timer of the third store completes a majority.
+#[tokio::test(start_paused = true)]
+async fn regression_a_lapse_counts_again_after_a_failed_attempt() {
+    let scene = Scene::new(3).await;
+    let first = scene.node(1).campaign().await.unwrap();
+    wait(secs(5)).await;
+    let node = scene.node(2);
+    let second = tokio::spawn(async move { node.campaign().await });
+    wait(secs(12)).await;
+    let creates_hang = || {
+        for store in &scene.stores {
+            store.on(Call::Create).key("lock-0000000002").always().fault(Fault::Hang);
+        }
+    };
+    scene.stores[2].on(Call::Replace).always().fault(Fault::Hang);
+    creates_hang();
+    drop(first);
+    wait(secs(150)).await;
+    assert_eq!(scene.ended(1).await[2], None, "the third seal fails");
+    (0..3).for_each(|store| scene.up(store));
+    scene.down(0);
+    creates_hang();
+    wait(secs(60)).await;
+    scene.up(1);
+    scene.up(2);
+    let second = within(secs(120), second).await.expect("stores 1 and 2 are a majority");
+    assert_eq!(second.unwrap().unwrap().epoch().get(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn regression_the_takeover_delay_ends_although_a_store_is_down() {
+    let scene = Scene::new(3).await;
+    let first = scene.node(1).campaign().await.unwrap();
+    let node = scene.builder(2).takeover_delay(secs(5)).build().unwrap();
+    let second = tokio::spawn(async move { node.campaign().await });
+    wait(secs(30)).await;
+    scene.down(2);
+    drop(first);
+    let second = within(secs(60), second).await.expect("the delay is 5 s");
+    assert!(second.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn regression_a_resignation_at_a_majority_ends_without_the_takeover_delay() {
+    let scene = Scene::new(3).await;
+    let first = scene.node(1).campaign().await.unwrap();
+    let node = scene.builder(2).takeover_delay(secs(20)).build().unwrap();
+    let second = tokio::spawn(async move { node.campaign().await });
+    wait(secs(30)).await;
+    scene.stores[2].on(Call::Replace).always().fault(Fault::Slow(secs(3)));
+    first.resign().await.unwrap();
+    assert!(within(secs(10), second).await.is_some());
+}
+
+/// A leader cannot reach store 2, and a follower cannot reach store 0.
+#[tokio::test(start_paused = true)]
+async fn regression_a_follower_closes_no_store_that_the_leader_can_join_later() {
+    let scene = Scene::new(3).await;
+    let (leads, follows) = (scene.view(), scene.view());
+    leads.down(2);
+    let leadership = leads.node(1).campaign().await.unwrap();
+    let node = follows.node(2);
+    let follower = tokio::spawn(async move { node.campaign().await });
+    wait(secs(20)).await;
+    follows.down(0);
+    wait(secs(300)).await;
+    leads.up(2);
+    wait(secs(60)).await;
+    assert!(leadership.check().is_ok());
+    let holds = leadership.stores();
+    assert!(holds.iter().all(|it| it.state == HoldState::Held), "{holds:?}");
+    follower.abort();
+}
+
+/// An attempt dies after its first create, so its epoch is absent at the other stores.
+#[tokio::test(start_paused = true)]
+async fn regression_repeated_short_calls_take_over_from_half_an_attempt() {
+    let scene = Scene::new(3).await;
+    let view = scene.view();
+    for store in &view.stores[1..] {
+        store.on(Call::Create).key("lock-00").always().fault(Fault::Hang);
+    }
+    assert!(within(secs(3), view.node(1).campaign()).await.is_none());
+    let node = scene.node(2);
+    let elected = async {
+        while let CampaignOutcome::Held(_) = node.try_campaign().await.unwrap() {
+            wait(secs(5)).await;
+        }
+    };
+    assert!(within(secs(60), elected).await.is_some());
+}
+
+/// The caller reaches the leader at one store. Another store hangs, and the leader has lost the
+/// third.
+#[tokio::test(start_paused = true)]
+async fn regression_try_campaign_returns_if_it_sees_the_leader_at_one_store() {
+    let scene = Scene::new(3).await;
+    let leadership = scene.node(1).campaign().await.unwrap();
+    wait(secs(1)).await;
+    scene.put(2, 1, r#"{"expired":true,"format":2,"ended":"lapsed"}"#).await;
+    let view = scene.view();
+    view.down(0);
+    let outcome = within(secs(120), view.node(2).try_campaign()).await.expect("it does not wait");
+    assert!(matches!(outcome.unwrap(), CampaignOutcome::Held(_)));
+    assert!(leadership.check().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn regression_an_abandoned_attempt_at_one_store_does_not_hide_the_leader() {
+    let scene = Scene::new(3).await;
+    let _leadership = scene.node(1).campaign().await.unwrap();
+    wait(secs(1)).await;
+    let abandoned = r#"{"expired":true,"format":2,"ended":"abandoned","validity_ms":30000,
+        "heartbeat":2,"nonce":"000000000000000000000000000000aa"}"#;
+    scene.put(0, 1, abandoned).await;
+    let mut seen = scene.node(9).observe();
+    let first = seen.next().await.unwrap().unwrap();
+    assert!(matches!(first, Observation::Leader(_)), "{first:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn regression_a_vacancy_is_unknown_once_a_majority_is_silent() {
+    let scene = Scene::new(3).await;
+    scene.node(1).campaign().await.unwrap().resign().await.unwrap();
+    let mut seen = scene.node(9).observe();
+    assert_eq!(seen.next().await.unwrap().unwrap(), Observation::NoLeader);
+    scene.down(0);
+    scene.down(1);
+    let next = within(secs(60), seen.next()).await.expect("the state changes");
+    assert_eq!(next.unwrap().unwrap(), Observation::Unknown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn regression_a_store_that_answers_in_vain_gets_few_requests() {
+    let scene = Scene::new(3).await;
+    let marker = "app/lock-set-00000000000000ab-2of3-0000000001.json";
+    scene.stores[1].delete(vec![marker.to_owned()]).await.unwrap();
+    let _leadership = scene.node(1).campaign().await.unwrap();
+    let node = scene.node(2);
+    let _follower = tokio::spawn(async move { node.campaign().await });
+    wait(secs(60)).await;
+    scene.stores[1].take_calls();
+    scene.stores[2].on(Call::Replace).always().fault(Fault::Refuse);
+    scene.stores[2].take_calls();
+    wait(secs(600)).await;
+    let [unmarked, refuses] = [1, 2].map(|store| scene.stores[store].take_calls().len());
+    assert!(unmarked <= 80, "{unmarked} requests in 10 min");
+    assert!(refuses <= 1_000, "{refuses} requests in 10 min");
+}
+
+#[tokio::test(start_paused = true)]
+async fn regression_a_failed_listing_beside_a_wiped_store_is_repeated() {
+    let scene = Scene::new(3).await;
+    let marker = "app/lock-set-00000000000000ab-2of3-0000000001.json";
+    scene.stores[1].delete(vec![marker.to_owned()]).await.unwrap();
+    scene.stores[2].on(Call::List).times(3).fault(Fault::FailBefore);
+    let node = scene.builder(1).check_store(false).build().unwrap();
+    let elected = within(secs(60), node.campaign()).await.expect("a majority answers");
+    assert!(elected.is_ok());
+}
+
+/// One answer arrives before a suspension, and the answer that completes a majority after it.
+#[tokio::test(start_paused = true)]
+async fn regression_an_answer_after_the_end_of_the_lease_does_not_extend_it() {
+    let scene = Scene::new(3).await;
+    let leadership = scene.node(1).campaign().await.unwrap();
+    wait(secs(9)).await;
+    scene.stores.iter().for_each(|store| drop(store.take_calls()));
+    for store in &scene.stores[1..] {
+        store.on(Call::Replace).always().fault(Fault::AnswerLate(millis(600)));
+    }
+    while scene.stores.iter().any(|store| store.take_calls().is_empty()) {
+        wait(millis(50)).await;
+    }
+    scene.clock.suspend(secs(25));
+    wait(millis(900)).await;
+    assert!(leadership.check().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn regression_a_follower_that_polls_at_the_lapse_reads_before_it_seals() {
+    let scene = Scene::new(3).await;
+    let _leadership = scene.node(1).campaign().await.unwrap();
+    let view = scene.view();
+    view.stores.iter().for_each(|store| store.always(Fault::Slow(millis(50))));
+    let node = view.builder(2).check_store(false).poll_interval(None).build().unwrap();
+    let _follower = tokio::spawn(async move { node.campaign().await });
+    wait(secs(600)).await;
+    let calls: Vec<Call> = view.stores.iter().flat_map(|store| store.take_calls()).collect();
+    assert!(!calls.contains(&Call::Replace) && !calls.contains(&Call::Create), "{calls:?}");
+    assert!(calls.len() <= 70, "{} requests in 20 lapses at 3 stores", calls.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn regression_no_candidate_waits_for_the_lapse_of_abandoned_attempts() {
+    let scene = Scene::new(3).await;
+    for (store, nonce) in ["a", "b", "c"].iter().enumerate() {
+        let body = format!(
+            r#"{{"expired":true,"format":2,"ended":"abandoned","validity_ms":30000,"heartbeat":2,
+            "nonce":"{nonce:0>32}"}}"#
+        );
+        scene.put(store, 1, &body).await;
+    }
+    let elected = within(secs(1), scene.node(1).campaign()).await;
+    assert!(elected.is_some_and(|it| it.is_ok()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn regression_a_resignation_ends_at_a_majority_while_a_store_is_down() {
+    let scene = Scene::new(3).await;
+    let leadership = scene.node(1).campaign().await.unwrap();
+    scene.down(2);
+    wait(secs(60)).await;
+    scene.stores[1].on(Call::Replace).always().fault(Fault::Slow(millis(100)));
+    leadership.resign().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn regression_a_deposed_leader_reports_the_seal_while_a_store_is_down() {
+    let scene = Scene::new(3).await;
+    let leadership = scene.node(1).campaign().await.unwrap();
+    scene.down(2);
+    wait(secs(60)).await;
+    scene.node(2).depose(None).await.unwrap();
+    let loss = leadership.lost().await;
+    assert!(matches!(loss, Loss::Sealed { ended: EpochEnd::Deposed, .. }), "{loss:?}");
+}
