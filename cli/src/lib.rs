@@ -8,6 +8,7 @@
 #[cfg(not(unix))]
 compile_error!("the command tenure runs on Unix only: it needs process groups and signals");
 
+mod across;
 mod args;
 mod cost;
 mod cron;
@@ -177,6 +178,7 @@ fn carry_out(verb: Verb) -> Result<u8, Failure> {
             Verb::Depose(args) => depose::depose(args).await,
             Verb::Restore(args) => restore::restore(args).await,
             Verb::Compact(args) => compact::compact(args).await,
+            Verb::Across(args) => across::across(args).await,
             Verb::Group(args) => group::group(args).await,
             Verb::Table(args) => table::table(args).await,
             Verb::Probe(args) => probe::probe(args).await,

@@ -21,7 +21,8 @@ pub enum TableVerb {
 }
 
 pub async fn table(args: TableArgs) -> Result<u8, Failure> {
-    let TableVerb::Create(StoreArg { store: url, .. }) = &args.verb;
+    let TableVerb::Create(store) = &args.verb;
+    let url = &store.one("table create")?;
     match url.place() {
         Place::In { service, name, .. } if service.kind == Kind::DynamoDb => {
             create(url, service, name).await

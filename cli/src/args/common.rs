@@ -10,8 +10,10 @@ use humantime::DurationError;
 use serde_json::Value;
 use tenure::Layout;
 
+use crate::exit::{self, Failure};
 use crate::output::print::in_ms;
-use crate::store::url::{StoreUrl, store_url};
+use crate::store::url::StoreUrl;
+use crate::store::urls::{StoreUrls, store_urls};
 
 #[derive(Debug, clap::Args)]
 pub struct StoreArg {
@@ -25,12 +27,33 @@ pub struct StoreArg {
     ///
     /// s3:// also takes ?sse=AES256 or ?sse=aws:kms, kms-key-id=KEY, bucket-key=true,
     /// expected-bucket-owner=ACCOUNT; file:// takes ?share=group.
-    #[arg(long, value_name = "URL", value_parser = store_url, env = "TENURE_STORE")]
-    pub store: StoreUrl,
+    ///
+    /// Give the flag 3 or 5 times for an election across stores, always in the same order and with
+    /// the same prefix. The variable takes several URLs with spaces between them.
+    #[arg(long = "store", value_name = "URL", value_parser = store_urls, env = "TENURE_STORE")]
+    #[arg(required = true)]
+    pub given: Vec<StoreUrls>,
     /// Layout of the election in the store. All processes of an election must use the same layout
     #[arg(long, value_name = "LAYOUT", value_enum, default_value_t = LayoutArg::EpochFiles)]
     #[arg(env = "TENURE_LAYOUT", hide_short_help = true)]
     pub layout: LayoutArg,
+}
+
+impl StoreArg {
+    /// Returns the stores, or the reason why they are no stores of one election.
+    pub fn urls(&self) -> Result<StoreUrls, Failure> {
+        let urls = StoreUrls::joined(&self.given)?;
+        if urls.are_several() && self.layout == LayoutArg::SingleObject {
+            let why = "an election across stores has the layout epoch-files";
+            return Err(Failure::new(exit::USAGE, why));
+        }
+        Ok(urls)
+    }
+
+    /// Returns the only store, for a verb that works on one store.
+    pub fn one(&self, verb: &str) -> Result<StoreUrl, Failure> {
+        self.urls()?.one(verb)
+    }
 }
 
 /// A [`Layout`] on the command line.

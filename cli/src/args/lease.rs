@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use humantime::format_duration;
 use serde_json::Value;
+use tenure::ElectionBuilder;
 use tenure::store::Store;
-use tenure::{Election, ElectionBuilder};
 
 use super::common::{DAY, LayoutArg, default_name, duration, json, name};
 use super::common::{positive_duration, positive_up_to};
 use super::data_file;
 use crate::exit::{self, Failure};
 use crate::process::margins::Margins;
+use crate::store::urls::builder;
 
 /// The flags for the lease of a leader or for the session of a group member.
 #[derive(Debug, Clone, clap::Args)]
@@ -243,11 +244,11 @@ impl ElectionArgs {
         &self,
         layout: LayoutArg,
         name: &str,
-        store: Arc<dyn Store>,
+        stores: Vec<Arc<dyn Store>>,
         prefix: &str,
     ) -> ElectionBuilder {
         let lease = &self.lease;
-        let mut builder = Election::builder(store, prefix)
+        let mut builder = builder(stores, prefix)
             .layout(layout.into())
             .name(name)
             .validity(lease.validity)

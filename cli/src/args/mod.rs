@@ -10,6 +10,7 @@ pub mod variables;
 
 use clap::{ColorChoice, Parser, Subcommand};
 
+use crate::across::AcrossArgs;
 use crate::cost::{AFTER_COST, CostArgs};
 use crate::election::compact::CompactArgs;
 use crate::election::depose::DeposeArgs;
@@ -85,6 +86,9 @@ pub enum Verb {
     /// Delete superseded epoch objects, never the newest
     #[command(after_long_help = COMPACT_CODES)]
     Compact(CompactArgs),
+    /// Create, show and replace the stores of an election across 3 or 5 stores
+    #[command(after_long_help = EXIT_CODES, disable_help_subcommand = true)]
+    Across(AcrossArgs),
     /// Share partitions among processes, and show and change their owners
     #[command(after_long_help = EXIT_CODES, disable_help_subcommand = true)]
     Group(GroupArgs),

@@ -115,6 +115,8 @@ fn with_effective_variable(arg: Arg) -> Arg {
         }
         (ArgAction::SetTrue, Some(value)) if is_off(&value) => arg.env(None::<&str>),
         (ArgAction::SetTrue, _) => arg.value_parser(BoolishValueParser::new()),
+        // The parser of `--store` splits its value. A default value would not satisfy the flag.
+        (ArgAction::Append, Some(_)) if arg.is_required_set() => arg,
         (ArgAction::Append, Some(values)) => {
             let values = values.to_string_lossy();
             let words: Vec<String> = values.split_whitespace().map(str::to_owned).collect();

@@ -72,44 +72,80 @@ pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
     let _serving = sites.start()?;
     let mut signals = Signals::listen(&ENDING)?;
     let patience = args.every.is_none().then_some(Duration::ZERO);
-    let Opened { store, prefix } = tokio::select! {
-        biased;
-        signal = signals.next() => return Ok(exit_code(signal)),
-        opened = patiently(patience, || open(&args.store.store, IfMissing::Refuse)) => opened?,
-    };
-    let settings = Compactor::builder(Arc::clone(&store), prefix.as_str())
-        .keep_epochs(usize::try_from(args.keep).unwrap_or(usize::MAX))
-        .min_age(args.min_age)
-        .dry_run(args.dry_run);
-    let compactor = match args.group {
-        true => AnyCompactor::Group(GroupCompactor::new(settings)?),
-        false => AnyCompactor::Election(settings.build()?),
-    };
+    let mut compactions = Vec::new();
+    for url in args.store.urls()?.urls() {
+        let Opened { store, prefix } = tokio::select! {
+            biased;
+            signal = signals.next() => return Ok(exit_code(signal)),
+            opened = patiently(patience, || open(url, IfMissing::Refuse)) => opened?,
+        };
+        let settings = Compactor::builder(Arc::clone(&store), prefix.as_str())
+            .keep_epochs(usize::try_from(args.keep).unwrap_or(usize::MAX))
+            .min_age(args.min_age)
+            .dry_run(args.dry_run);
+        let compactor = match args.group {
+            true => AnyCompactor::Group(GroupCompactor::new(settings)?),
+            false => AnyCompactor::Election(settings.build()?),
+        };
+        compactions.push(Compaction { place: url.to_string(), store, prefix, compactor });
+    }
     match args.every {
         Some(interval) => {
-            tokio::select! {
-                biased;
-                _ = signals.next() => return Ok(0),
-                looked = refuse_what_is_not_meant(&args, &store, &prefix) => looked?,
+            for compaction in &compactions {
+                tokio::select! {
+                    biased;
+                    _ = signals.next() => return Ok(0),
+                    looked = compaction.refuse_what_is_not_meant(&args) => looked?,
+                }
             }
-            again_and_again(&compactor, &mut signals, interval, &args).await
+            again_and_again(&compactions, &mut signals, interval, &args).await
         }
         None => {
-            let (outcome, signal) = run_once(&compactor, &mut signals).await;
-            let report = outcome?;
-            if report.epochs().newest.is_none() && signal.is_none() {
-                refuse_what_is_not_meant(&args, &store, &prefix).await?;
+            let mut failure = None;
+            for compaction in &compactions {
+                match compact_once(compaction, &mut signals, &args).await {
+                    Ok(0) => {}
+                    Ok(code) => return Ok(code),
+                    // The other stores of the election are compacted all the same.
+                    Err(failed) if compactions.len() > 1 => {
+                        complain_of(&failed);
+                        failure = Some(failed);
+                    }
+                    Err(failed) => return Err(failed),
+                }
             }
-            let _ = print_report(&report, &args)?;
-            match signal.filter(|_| report.epochs().interrupted) {
-                Some(signal) => Ok(exit_code(signal)),
-                None => not_deleted(&report).map_or(Ok(0), Err),
-            }
+            failure.map_or(Ok(0), |failed| Ok(failed.code))
         }
     }
 }
 
-/// The compactor of an election or of a group.
+/// The compaction of one store.
+struct Compaction {
+    /// URL of the store.
+    place: String,
+    store: Arc<dyn Store>,
+    prefix: String,
+    compactor: AnyCompactor,
+}
+
+/// Compacts one store. Returns an exit code other than 0 after a signal.
+async fn compact_once(
+    compaction: &Compaction,
+    signals: &mut Signals,
+    args: &CompactArgs,
+) -> Result<u8, Failure> {
+    let (outcome, signal) = run_once(&compaction.compactor, signals).await;
+    let report = outcome?;
+    if report.epochs().newest.is_none() && signal.is_none() {
+        compaction.refuse_what_is_not_meant(args).await?;
+    }
+    let _ = print_report(&compaction.place, &report, args)?;
+    match signal.filter(|_| report.epochs().interrupted) {
+        Some(signal) => Ok(exit_code(signal)),
+        None => not_deleted(&report).map_or(Ok(0), Err),
+    }
+}
+
 enum AnyCompactor {
     Election(Compactor),
     Group(GroupCompactor),
@@ -161,16 +197,18 @@ impl AnyCompactor {
     }
 }
 
-/// Refuses to compact an election with `--group`, and a group without `--group`.
-async fn refuse_what_is_not_meant(
-    args: &CompactArgs,
-    store: &Arc<dyn Store>,
-    prefix: &str,
-) -> Result<(), Failure> {
-    if args.group {
-        return refuse_election_at(store, prefix, "tenure compact").await;
+impl Compaction {
+    /// Refuses to compact an election with `--group`, and a group without `--group`.
+    async fn refuse_what_is_not_meant(&self, args: &CompactArgs) -> Result<(), Failure> {
+        let (store, prefix) = (&self.store, &*self.prefix);
+        if args.group {
+            return refuse_election_at(store, prefix, "tenure compact").await;
+        }
+        if args.store.urls()?.are_several() {
+            return Ok(());
+        }
+        refuse_all_else(store, prefix, args.store.layout, "tenure compact --group").await
     }
-    refuse_all_else(store, prefix, args.store.layout, "tenure compact --group").await
 }
 
 /// Runs one compaction. The first signal stops it after the deletions in flight. The second signal
@@ -209,17 +247,20 @@ async fn run_once(
 }
 
 async fn again_and_again(
-    compactor: &AnyCompactor,
+    compactions: &[Compaction],
     signals: &mut Signals,
     interval: Duration,
     args: &CompactArgs,
 ) -> Result<u8, Failure> {
-    let mut has_run = false;
+    let mut have_run = vec![false; compactions.len()];
     loop {
-        let (outcome, signal) = run_once(compactor, signals).await;
-        has_run |= outcome.is_ok();
-        if report_run(outcome, has_run, args)? == StdoutReader::HasLeft || signal.is_some() {
-            return Ok(0);
+        for (compaction, has_run) in compactions.iter().zip(&mut have_run) {
+            let (outcome, signal) = run_once(&compaction.compactor, signals).await;
+            *has_run |= outcome.is_ok();
+            let reader = report_run(&compaction.place, outcome, *has_run, args)?;
+            if reader == StdoutReader::HasLeft || signal.is_some() {
+                return Ok(0);
+            }
         }
         tokio::select! {
             biased;
@@ -229,9 +270,8 @@ async fn again_and_again(
     }
 }
 
-/// Prints the result of one run of a repeated compaction. A temporary error does not end the
-/// command. `has_worked` is true if this run or an earlier run has succeeded.
 fn report_run(
+    place: &str,
     outcome: Result<RunReport, Error>,
     has_worked: bool,
     args: &CompactArgs,
@@ -244,7 +284,7 @@ fn report_run(
         }
         Err(error) => return Err(error.into()),
     };
-    let reader = print_report(&report, args)?;
+    let reader = print_report(place, &report, args)?;
     if let Some(failure) = not_deleted(&report) {
         complain_of(&failure);
     }
@@ -253,7 +293,11 @@ fn report_run(
 
 /// Prints the report. The text begins with the URL, because `TENURE_STORE` may be the store of
 /// another election: `tenure run` sets it for CMD.
-fn print_report(report: &RunReport, args: &CompactArgs) -> Result<StdoutReader, Failure> {
+fn print_report(
+    place: &str,
+    report: &RunReport,
+    args: &CompactArgs,
+) -> Result<StdoutReader, Failure> {
     if args.json {
         return print_json(report);
     }
@@ -262,7 +306,7 @@ fn print_report(report: &RunReport, args: &CompactArgs) -> Result<StdoutReader, 
         true => format!("; --min-age is raised to {}, the validity plus 1s", in_ms(used)),
         false => String::new(),
     };
-    print(&plain(&format!("{}: {report}{raised}", args.store.store)))
+    print(&plain(&format!("{place}: {report}{raised}")))
 }
 
 impl fmt::Display for RunReport {

@@ -1,15 +1,13 @@
 //! `tenure depose`: seals the epoch of the current leader.
 
-use std::sync::Arc;
-
 use serde::Serialize;
-use tenure::{Deposed, Election, Epoch, EpochEnd};
+use tenure::{Deposed, Epoch, EpochEnd};
 
 use super::operator::{holder, needs_force, then, unknown};
 use crate::args::common::{LayoutArg, StoreArg, default_name, name};
 use crate::exit::{self, Failure};
 use crate::output::print::{millis, print, print_json};
-use crate::store::open::{IfMissing, Opened, open, refuse_all_else};
+use crate::store::open::IfMissing;
 
 #[derive(Debug, clap::Args)]
 pub struct DeposeArgs {
@@ -47,11 +45,12 @@ struct DeposeReport {
 }
 
 pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
-    let Opened { store, prefix } = open(&args.store.store, IfMissing::Refuse).await?;
-    let election = Election::builder(Arc::clone(&store), prefix.as_str());
+    let urls = args.store.urls()?;
+    let opened = urls.open(IfMissing::Refuse).await?;
+    let election = opened.builder();
     // The session of a group member is also an election. Its location ends with `members/` and an
     // id. With `file://` the prefix is empty, so this function checks the whole URL.
-    let place = args.store.store.to_string();
+    let place = urls.to_string();
     let place = place.split_once('?').map_or(&*place, |(place, _)| place);
     let election = match args.store.layout {
         LayoutArg::SingleObject if tenure_groups::is_session(place) => {
@@ -78,7 +77,7 @@ pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
         Deposed::Already { leader, ended } => (leader, ended, None),
         refused => {
             if refused == Deposed::NoLeader {
-                refuse_all_else(&store, &prefix, args.store.layout, "tenure group depose").await?;
+                opened.refuse_all_else(args.store.layout, "tenure group depose").await?;
             }
             return Err(Failure::new(exit::REFUSED, why_not(&refused, args.store.layout)));
         }

@@ -49,7 +49,8 @@ struct RestoreReport {
 
 pub async fn restore(args: RestoreArgs) -> Result<u8, Failure> {
     // Creates a missing directory, because the operator states that an election existed in it.
-    let Opened { store, prefix } = open(&args.store.store, IfMissing::Create).await?;
+    let url = args.store.one("restore")?;
+    let Opened { store, prefix } = open(&url, IfMissing::Create).await?;
     refuse_other_layout(&store, &prefix, args.store.layout).await?;
     let election = Election::builder(Arc::clone(&store), prefix.as_str())
         .layout(args.store.layout.into())

@@ -18,7 +18,7 @@ use crate::output::print::{FAINT, NAME};
 use crate::output::print::{is_for_the_eye, json_line, millis, plain, styled};
 use crate::output::watcher::{Change, REQUEST_TIMEOUT, WatchEnd, Watcher, validity};
 use crate::process::exec::{ExecArg, ExecChange};
-use crate::store::open::{IfMissing, Opened, open, refuse_all_else};
+use crate::store::open::IfMissing;
 
 #[derive(Debug, clap::Args)]
 pub struct WatchArgs {
@@ -75,16 +75,16 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
 
 /// Opens the store. Returns the election to observe, and the location of its period record.
 pub async fn opened(
-    StoreArg { store, layout }: &StoreArg,
+    store: &StoreArg,
     poll: Option<Duration>,
     watcher: &mut Watcher,
 ) -> Result<(Election, RecordPlace), WatchEnd> {
-    let opened = watcher.patiently(|| open(store, IfMissing::Refuse)).await?;
-    let Opened { store, prefix } = opened;
-    let refused = refuse_all_else(&store, &prefix, *layout, "tenure group watch");
+    let (urls, layout) = (store.urls()?, store.layout);
+    let opened = watcher.patiently(|| urls.open(IfMissing::Refuse)).await?;
+    let refused = opened.refuse_all_else(layout, "tenure group watch");
     watcher.unless_ended(refused).await??;
-    let periods = RecordPlace::new(Arc::clone(&store), &prefix);
-    let election = observer(Election::builder(store, prefix), poll).layout((*layout).into());
+    let periods = RecordPlace::new(Arc::clone(opened.first()), &opened.prefix);
+    let election = observer(opened.builder(), poll).layout(layout.into());
     Ok((election.build().map_err(Failure::from)?, periods))
 }
 

@@ -96,7 +96,7 @@ Exit codes:
       only";
 
 pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
-    let url = &args.store.store;
+    let url = &args.store.one("probe")?;
     // The prefix is not checked here, because `build` below refuses a prefix that no election can
     // have.
     let normalised = normalised(prefix(url));

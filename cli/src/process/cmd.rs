@@ -2,6 +2,7 @@
 //! descendants that CMD leaves behind.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,6 @@ use crate::guard::{Group, Left, NOT_EXECUTABLE, NOT_FOUND, Tenure, own_binary};
 use crate::output::columns::fit;
 use crate::output::logs;
 use crate::output::print::{in_ms, plain};
-use crate::store::url::StoreUrl;
 
 /// The time from the end of CMD to the SIGTERM for its descendants. In most cases all descendants
 /// end within this time.
@@ -37,7 +37,7 @@ impl Cmd {
     pub fn new(
         command: &[OsString],
         name: &str,
-        store: &StoreUrl,
+        store: &impl Display,
         margins: Margins,
     ) -> Result<Cmd, Failure> {
         let tenure = own().map_err(|error| {

@@ -2,12 +2,11 @@
 //! process when no process of CMD is left.
 
 use std::io::{self, Read as _};
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum as _;
 use nix::sys::signal::SigSet;
-use tenure::{Election, Moment, Process, ResignKey, Resigned};
+use tenure::{Moment, Process, ResignKey, Resigned};
 
 use super::timer::pause;
 use crate::args::common::LayoutArg;
@@ -15,8 +14,8 @@ use crate::exit::{self, Failure};
 use crate::guard::{ResignTask, Resignation};
 use crate::output::logs;
 use crate::output::print::plain;
-use crate::store::open::{IfMissing, Opened, open};
-use crate::store::url::StoreUrl;
+use crate::store::open::IfMissing;
+use crate::store::urls::store_urls;
 
 /// Maximum length of the JSON task on the standard input of this process, in bytes.
 const MOST_BYTES: u64 = 64 * 1024;
@@ -78,12 +77,12 @@ pub async fn resign() -> Result<u8, Failure> {
 
 async fn resign_dead(resignation: &Resignation) -> Result<Resigned, String> {
     let Resignation { store, layout, candidate, key, successor, .. } = resignation;
-    let url: StoreUrl = store.parse()?;
+    let urls = store_urls(store)?;
     let layout = LayoutArg::from_str(layout, false)?;
     let key: ResignKey = key.parse().map_err(|error: tenure::Error| error.to_string())?;
-    let Opened { store, prefix } =
-        open(&url, IfMissing::Refuse).await.map_err(|failure| failure.why)?;
-    let election = Election::builder(Arc::clone(&store), prefix)
+    let opened = urls.open(IfMissing::Refuse).await.map_err(|failure| failure.why)?;
+    let election = opened
+        .builder()
         .layout(layout.into())
         .name(candidate)
         .validity(Duration::from_millis(resignation.validity_ms))

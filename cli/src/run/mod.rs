@@ -22,7 +22,7 @@ use tracing::{Instrument as _, error_span, info, warn};
 use super::cron::{CronArgs, OncePer, Period, PeriodRules, RecordPlace, wall};
 use super::exit::{self, Failure};
 use super::http::Sites;
-use crate::args::common::{StoreArg, name};
+use crate::args::common::{LayoutArg, StoreArg, name};
 use crate::args::lease::{ElectionArgs, GraceArg, OwnArgs};
 use crate::http::health::recent;
 use crate::http::metrics::MetricsArg;
@@ -32,8 +32,9 @@ use crate::process::cmd::{Cmd, look_up};
 use crate::process::margins::Margins;
 use crate::process::signals::{self, FORWARDED, Signals};
 use crate::process::timer::pause;
-use crate::store::open::{IfMissing, Opened, open, prefix, refuse_group};
+use crate::store::open::{self, IfMissing};
 use crate::store::patience::{AT_START, patiently};
+use crate::store::urls::{OpenedStores, StoreUrls};
 use bound::Bound;
 use campaign::campaign;
 use health::{CandidatePhase, ElectionHealth, HealthArg};
@@ -96,7 +97,8 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     let lease = &args.election.lease;
     let name = lease.name();
     // The span adds the candidate's name to all log lines.
-    let span = error_span!("run", store = %args.store.store, candidate = name);
+    let urls = args.store.urls()?;
+    let span = error_span!("run", store = %urls, candidate = name);
     let margins = lease.margins(args.grace)?;
     let data = args.own.first_data()?;
     // The job belongs to the period in which `tenure` was started. So the period is computed before
@@ -105,8 +107,13 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     let app = AppHealth::of_cmd(&args.app)?;
     // The settings are checked with a store in memory first, because opening a store in a directory
     // creates the directory.
-    let unused = || Arc::new(MemoryStore::new());
-    election(&args, &name, data.clone(), unused(), prefix(&args.store.store)).build()?;
+    let unused = || Arc::new(MemoryStore::new()) as Arc<dyn Store>;
+    let stores = urls.urls().iter().map(|_| unused()).collect();
+    election(&args, &name, data.clone(), stores, urls.prefix()).build()?;
+    if urls.are_several() && planned.is_some() {
+        let why = "--once-per keeps its record in one store: give --store once";
+        return Err(Failure::new(exit::USAGE, why));
+    }
     if let Some(successor) = &args.successor {
         // This election is never used. Its `build` refuses a successor whose name no candidate can
         // have.
@@ -117,12 +124,13 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     args.hooks.prepare()?;
     let recent = recent(args.election.longest_pause(), lease.request_timeout());
     let health = Arc::new(ElectionHealth::new(&name, recent, margins));
-    let job = job(&args, &name, &data, margins, &health, app)?;
-    health.of(run_as(&args, &name, data, planned, &job)).instrument(span).await
+    let job = job(&args, &urls, &name, &data, margins, &health, app)?;
+    health.of(run_as(&args, &urls, &name, data, planned, &job)).instrument(span).await
 }
 
 async fn run_as(
     args: &RunArgs,
+    urls: &StoreUrls,
     name: &str,
     data: Value,
     planned: Option<(PeriodRules, Period)>,
@@ -137,15 +145,13 @@ async fn run_as(
     let now = || Process::system().now().boot;
     let started = now();
     let patience = args.patience().map(|most| args.cron.bound().map_or(most, |it| it.min(most)));
-    let Opened { store, prefix } = tokio::select! {
+    let opened = tokio::select! {
         biased;
         signal = signals.next() => return Ok(signals::exit_code(signal)),
-        opened = patiently(patience, || open(&args.store.store, IfMissing::Create)) => {
-            opened?
-        }
+        opened = patiently(patience, || urls.open(IfMissing::Create)) => opened?,
     };
-    let election = election(args, name, data, Arc::clone(&store), &prefix).build()?;
-    let place = RecordPlace::new(Arc::clone(&store), &prefix);
+    let election = election(args, name, data, opened.stores.clone(), &opened.prefix).build()?;
+    let place = RecordPlace::new(Arc::clone(opened.first()), &opened.prefix);
     let once = planned.map(|planned| OncePer::new(planned, place, name));
     let ready = async {
         if args.own.unique_name {
@@ -165,7 +171,7 @@ async fn run_as(
         tokio::select! {
             biased;
             signal = signals.next() => Ok(ControlFlow::Break(signals::exit_code(signal))),
-            refused = refuse_group(&store, &prefix, args.store.layout, "tenure group run") => {
+            refused = refuse_group(&opened, args.store.layout) => {
                 refused.map(ControlFlow::Continue)
             }
         }
@@ -189,6 +195,7 @@ async fn run_as(
 
 fn job(
     args: &RunArgs,
+    urls: &StoreUrls,
     name: &str,
     data: &Value,
     margins: Margins,
@@ -197,7 +204,7 @@ fn job(
 ) -> Result<Job, Failure> {
     Ok(Job {
         app,
-        cmd: Cmd::new(&args.command, name, &args.store.store, margins)?,
+        cmd: Cmd::new(&args.command, name, urls, margins)?,
         health: Arc::clone(health),
         successor: args.successor.clone(),
         data: data.clone(),
@@ -309,10 +316,18 @@ fn election(
     args: &RunArgs,
     name: &str,
     data: Value,
-    store: Arc<dyn Store>,
+    stores: Vec<Arc<dyn Store>>,
     prefix: &str,
 ) -> ElectionBuilder {
-    let builder = args.election.builder(args.store.layout, name, store, prefix);
+    let builder = args.election.builder(args.store.layout, name, stores, prefix);
     let builder = builder.retry_denied(args.patience());
     builder.name_is_unique(args.own.unique_name).data(data)
+}
+
+/// Fails if the only store has a partition group and no election under the prefix.
+async fn refuse_group(opened: &OpenedStores, layout: LayoutArg) -> Result<(), Failure> {
+    match &*opened.stores {
+        [store] => open::refuse_group(store, &opened.prefix, layout, "tenure group run").await,
+        _ => Ok(()),
+    }
 }

@@ -38,8 +38,9 @@ use crate::output::print::plain;
 use crate::process::app_health::{AppHealth, AppHealthArgs};
 use crate::process::signals::{self, ENDING, Signals};
 use crate::process::timer::pause;
-use crate::store::open::{Opened, prefix, refuse_election_at, refuse_group};
+use crate::store::open::{refuse_election_at, refuse_group};
 use crate::store::patience::{AFTER_A_FAILURE, caught, patiently};
+use crate::store::urls::OpenedStores;
 use api::{Api, MOST_BODY, Served};
 use candidacy::Candidacy;
 use groups::GroupsArgs;
@@ -54,7 +55,8 @@ pub struct ServeArgs {
     /// An election to campaign in; repeat the flag for several elections.
     ///
     /// NAME is the name of the election in the API. It has letters, digits, `.`, `_` and `-`. The
-    /// URL has the form of `run --store`.
+    /// URL has the form of `run --store`. An election across stores has 3 or 5 URLs, with spaces
+    /// between them.
     #[arg(long = "election", value_name = "NAME=URL", value_parser = named)]
     #[arg(env = "TENURE_ELECTION")]
     elections: Vec<Named>,
@@ -223,20 +225,24 @@ fn check(args: &ServeArgs, name: &str) -> Result<Duration, Failure> {
     for named in &args.elections {
         // Check the settings with a store in memory, because opening the real store may create a
         // directory. Wrong settings must not create it.
-        build(args, name, Arc::new(MemoryStore::new()), prefix(&named.url))?;
+        let unused = |_| Arc::new(MemoryStore::new()) as Arc<dyn Store>;
+        let stores = named.urls.urls().iter().map(unused).collect();
+        build(args, name, stores, named.urls.prefix())?;
     }
     args.groups.check(&args.lease.election.lease, name)?;
     Ok(margin)
 }
 
 /// Fails if the URL of an `--election` has a group, or the URL of a `--group` has an election.
-async fn refuse_other_kinds(args: &ServeArgs, opened: &[Opened]) -> Result<(), Failure> {
+async fn refuse_other_kinds(args: &ServeArgs, opened: &[OpenedStores]) -> Result<(), Failure> {
     let (elections, groups) = opened.split_at(args.elections.len());
-    let elections = elections.iter().map(async |Opened { store, prefix }| {
-        refuse_group(store, prefix, args.layout, "tenure serve --group").await
+    let elections = elections.iter().map(async |opened| match &*opened.stores {
+        [store] => refuse_group(store, &opened.prefix, args.layout, "tenure serve --group").await,
+        // The marker of the set shows the kind of the prefix.
+        _ => Ok(()),
     });
-    let groups = groups.iter().map(async |Opened { store, prefix }| {
-        refuse_election_at(store, prefix, "tenure serve --election").await
+    let groups = groups.iter().map(async |opened| {
+        refuse_election_at(opened.first(), &opened.prefix, "tenure serve --election").await
     });
     try_join(try_join_all(elections), try_join_all(groups)).await.map(|_| ())
 }
@@ -244,14 +250,14 @@ async fn refuse_other_kinds(args: &ServeArgs, opened: &[Opened]) -> Result<(), F
 /// Starts a task for each election and each group, in the order of `opened`.
 fn start(
     args: &ServeArgs,
-    opened: Vec<Opened>,
+    opened: Vec<OpenedStores>,
     shared: &Shared<'_>,
     tasks: &mut JoinSet<()>,
 ) -> Result<Served, Failure> {
     let (mut elections, mut members) = (Vec::new(), Vec::new());
     let mut opened = opened.into_iter();
-    for (named, Opened { store, prefix }) in args.elections.iter().zip(&mut opened) {
-        let election = build(args, shared.name, store, &prefix)?;
+    for (named, opened) in args.elections.iter().zip(&mut opened) {
+        let election = build(args, shared.name, opened.stores, &opened.prefix)?;
         let (candidacy, orders) =
             Candidacy::new(&named.name, election, shared.times, Process::system());
         let task = ServedTask::new(&candidacy, orders, shared);
@@ -270,10 +276,10 @@ fn start(
 fn build(
     args: &ServeArgs,
     name: &str,
-    store: Arc<dyn Store>,
+    stores: Vec<Arc<dyn Store>>,
     prefix: &str,
 ) -> Result<Election, Failure> {
-    Ok(args.lease.election.builder(args.layout, name, store, prefix).build()?)
+    Ok(args.lease.election.builder(args.layout, name, stores, prefix).build()?)
 }
 
 fn handler(api: &Arc<Api>) -> Handler {

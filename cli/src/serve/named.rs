@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
-use crate::exit::Failure;
-use crate::store::open::{IfMissing, Opened, open, prefix};
-use crate::store::url::{Place, StoreUrl, store_url};
+use tenure::store::Store;
 
-/// An election or a group of the sidecar: its name in the API, and its URL.
+use crate::exit::Failure;
+use crate::store::open::{IfMissing, open};
+use crate::store::url::Place;
+use crate::store::urls::{OpenedStores, StoreUrls, store_urls};
+
+/// An election or a group of the sidecar: its name in the API, and its stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     pub name: String,
-    pub url: StoreUrl,
+    pub urls: StoreUrls,
 }
 
 pub fn named(text: &str) -> Result<Named, String> {
@@ -22,7 +25,17 @@ pub fn named(text: &str) -> Result<Named, String> {
     {
         return Err("a name has 1 to 64 letters, digits, `.`, `_` or `-`".to_owned());
     }
-    Ok(Named { name: name.to_owned(), url: store_url(url)? })
+    let urls = StoreUrls::joined(&[store_urls(url)?]).map_err(|failure| failure.why)?;
+    Ok(Named { name: name.to_owned(), urls })
+}
+
+/// Parses the value of `--group`, which has one store.
+pub fn named_group(text: &str) -> Result<Named, String> {
+    let named = named(text)?;
+    match named.urls.are_several() {
+        true => Err("a group has one store".to_owned()),
+        false => Ok(named),
+    }
 }
 
 /// Refuses two entries with the same name, or with the same prefix of one store. `kind` is
@@ -33,7 +46,9 @@ pub fn refuse_twice(kind: &str, all: &[Named]) -> Result<(), String> {
             if one.name == other.name {
                 return Err(format!("two {kind}s have the name {}", one.name));
             }
-            if is_same(one.url.place(), other.url.place()) {
+            let [ones, others] = [one, other].map(|it| it.urls.urls());
+            let same = |one: &Place| others.iter().any(|other| is_same(one, other.place()));
+            if ones.iter().any(|url| same(url.place())) {
                 let (other, one) = (&other.name, &one.name);
                 return Err(format!("{other} and {one} are the same {kind}"));
             }
@@ -65,20 +80,26 @@ fn in_one_store(one: &Place, other: &Place) -> bool {
 
 /// Opens the stores. Several names with the same store share one client, because each client has
 /// its own connections and credentials.
-pub async fn open_all(all: &[&Named]) -> Result<Vec<Opened>, Failure> {
-    let mut opened: Vec<Opened> = Vec::new();
-    for (at, named) in all.iter().enumerate() {
-        let same = |other: &&Named| in_one_store(named.url.place(), other.url.place());
-        let known = all[..at].iter().position(same);
-        // If the store is already open, `open` is needed only to check the prefix. It refuses no
-        // prefix except an empty one, so only a URL without a prefix is passed to `open`.
-        let one = match known {
-            Some(known) if !prefix(&named.url).trim_matches('/').is_empty() => Opened {
-                store: Arc::clone(&opened[known].store),
-                prefix: prefix(&named.url).to_owned(),
-            },
-            _ => open(&named.url, IfMissing::Create).await?,
-        };
+pub async fn open_all(all: &[&Named]) -> Result<Vec<OpenedStores>, Failure> {
+    let mut known: Vec<(&Place, Arc<dyn Store>)> = Vec::new();
+    let mut opened = Vec::new();
+    for named in all {
+        let mut one = OpenedStores { stores: Vec::new(), prefix: named.urls.prefix().to_owned() };
+        for url in named.urls.urls() {
+            let same = known.iter().find(|(place, _)| in_one_store(place, url.place()));
+            // `open` also checks the prefix. It refuses no prefix except an empty one, so only a
+            // URL without a prefix is passed to `open` again.
+            let store = match same {
+                Some((_, store)) if !url.prefix().trim_matches('/').is_empty() => store.clone(),
+                _ => {
+                    let opened = open(url, IfMissing::Create).await?;
+                    one.prefix = opened.prefix;
+                    opened.store
+                }
+            };
+            known.push((url.place(), store.clone()));
+            one.stores.push(store);
+        }
         opened.push(one);
     }
     Ok(opened)

@@ -4,3 +4,4 @@ pub mod find;
 pub mod open;
 pub mod patience;
 pub mod url;
+pub mod urls;

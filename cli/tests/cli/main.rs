@@ -3,6 +3,7 @@
 
 #[cfg(feature = "s3")]
 mod absent;
+mod across;
 mod args;
 mod bench;
 mod cost;

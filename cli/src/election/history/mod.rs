@@ -60,7 +60,8 @@ enum HistoryLine<'a> {
 
 pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
     refuse_both_on_stdout(args.json, args.svg.as_deref())?;
-    let Opened { store, prefix } = open(&args.store.store, IfMissing::Refuse).await?;
+    let url = args.store.one("history")?;
+    let Opened { store, prefix } = open(&url, IfMissing::Refuse).await?;
     let layout = args.store.layout;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let mut reader = Reader::new(Arc::clone(&store), &prefix)?.layout(layout.into()).limit(limit);
@@ -96,7 +97,7 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
     let epochs = epochs.map(|line| HistoryLine::Epoch(Box::new(line)));
     let shown = show(
         (args.json, args.svg.as_deref()),
-        || picture::of(&history, &format!("Leaders of {}", args.store.store), record.is_some()),
+        || picture::of(&history, &format!("Leaders of {url}"), record.is_some()),
         || {
             let periods = record.map(|record| periods::of(record, &rows, history.now) + "\n\n");
             periods.unwrap_or_default() + &table::of(&history, &without, record.is_some())

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 use serde_json::Value;
-use tenure::{Election, EpochEnd, Leader, Snapshot};
+use tenure::{EpochEnd, Leader, Snapshot};
 
 use crate::args::common::{StoreArg, after_help};
 use crate::cron::RecordPlace;
@@ -19,7 +19,7 @@ use crate::output::columns::{SHORTENED, WIDTH, fit, legend, wrap};
 use crate::output::logs::{complain, complain_of};
 use crate::output::print::{ATTENTION, FAINT, NAME, in_ms, in_seconds, json_line, millis, plain};
 use crate::output::print::{print, print_json, print_styled, styled};
-use crate::store::open::{IfMissing, Opened, open, refuse_all_else};
+use crate::store::open::IfMissing;
 use period::{PeriodArg, PeriodStatus};
 
 #[derive(Debug, clap::Args)]
@@ -74,14 +74,13 @@ const NAME_OF_VALUE: usize = 11;
 pub const VALUE: usize = WIDTH - NAME_OF_VALUE;
 
 pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
-    let Opened { store, prefix } = open(&args.store.store, IfMissing::Refuse).await?;
+    let opened = args.store.urls()?.open(IfMissing::Refuse).await?;
     let layout = args.store.layout;
-    let election = Election::builder(Arc::clone(&store), prefix.as_str()).layout(layout.into());
-    let snapshot = election.build()?.snapshot().await?;
+    let snapshot = opened.builder().layout(layout.into()).build()?.snapshot().await?;
     if snapshot.leader.is_none() {
-        refuse_all_else(&store, &prefix, layout, "tenure group status").await?;
+        opened.refuse_all_else(layout, "tenure group status").await?;
     }
-    let periods = RecordPlace::new(store, &prefix);
+    let periods = RecordPlace::new(Arc::clone(opened.first()), &opened.prefix);
     let (record, unreadable) = match args.period.last_period_within {
         Some(_) => (periods.read().await?, None),
         None => match periods.observe().await {

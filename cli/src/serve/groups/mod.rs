@@ -15,13 +15,13 @@ use tenure_groups::Group;
 use tracing::{Instrument as _, error_span};
 
 use super::machine::{ServedTask, Shared};
-use super::named::{Named, named};
+use super::named::{Named, named_group};
 use crate::args::lease::LeaseArgs;
 use crate::args::member::MemberArgs;
 use crate::args::partitions::{Names, partitions as partition_names};
 use crate::exit::{self, Failure};
 use crate::output::logs::SERVED_SPAN;
-use crate::store::open::{Opened, prefix};
+use crate::store::urls::OpenedStores;
 use member::Member;
 
 #[derive(Debug, clap::Args)]
@@ -29,7 +29,7 @@ pub struct GroupsArgs {
     /// A group to join; repeat the flag for several groups.
     ///
     /// NAME is the name of the group in the API. The URL has the form of `group run --store`.
-    #[arg(long = "group", value_name = "NAME=URL", value_parser = named, env = "TENURE_GROUP")]
+    #[arg(long = "group", value_name = "NAME=URL", value_parser = named_group, env = "TENURE_GROUP")]
     pub groups: Vec<Named>,
     /// Partitions of a new group, as for `group run`: 0..64, or GROUP=0..64 for each of several
     /// groups.
@@ -70,7 +70,7 @@ impl GroupsArgs {
             // Check the settings with a store in memory, because opening the real store may create
             // a directory. Wrong settings must not create it.
             let store = Arc::new(MemoryStore::new());
-            self.build(lease, name, named, store, prefix(&named.url))?;
+            self.build(lease, name, named, store, named.urls.prefix())?;
         }
         self.refuse_partitions_of_none().map_err(usage)
     }
@@ -146,11 +146,12 @@ impl GroupsArgs {
     pub fn start(
         &self,
         named: &Named,
-        opened: Opened,
+        opened: OpenedStores,
         shared: &Shared<'_>,
     ) -> Result<(Arc<Member>, impl Future<Output = ()> + Send + use<>), Failure> {
         let Shared { lease, times, name, .. } = *shared;
-        let group = self.build(&lease.election.lease, name, named, opened.store, &opened.prefix)?;
+        let group =
+            self.build(&lease.election.lease, name, named, opened.first().clone(), &opened.prefix)?;
         let (mut member, orders) = Member::new(&named.name, group, times, Process::system());
         member.leave_for = self.member.leave_for();
         let member = Arc::new(member);

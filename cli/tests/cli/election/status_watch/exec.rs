@@ -175,7 +175,7 @@ fn a_record_of_a_later_version_ends_cmd_and_the_watch() {
     let mut watching = watch(&bench, "echo $$ >\"$DIR/pid\"; sleep 1000");
     watching.tells("a leads epoch 3");
     let cmd = number_in(&bench.path("pid"));
-    bench.epoch(3, r#"{"expired":false,"format":2}"#);
+    bench.epoch(3, r#"{"expired":false,"format":3}"#);
     assert_eq!(ended(&mut watching.0).code(), Some(70));
     eventually("the process has exited", || !runs(cmd));
 }

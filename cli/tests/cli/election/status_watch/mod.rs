@@ -124,7 +124,7 @@ fn an_unreadable_object_exits_with_70_and_names_the_key() {
         ("", "empty"),
         ("<html>", "not a record"),
         (r#"{"expired":false,"validity_ms":-1}"#, "not a record"),
-        (r#"{"expired":false,"format":2}"#, "format 2"),
+        (r#"{"expired":false,"format":3}"#, "format 3"),
         (&"x".repeat(1 << 20), "1048576 bytes"),
     ] {
         let bench = Bench::new();
@@ -133,7 +133,7 @@ fn an_unreadable_object_exits_with_70_and_names_the_key() {
         bench.run("status", &["--json"]).fails(70, &["lock-0000000007.json", word]);
         // `watch` ends only if a newer version of tenure wrote the object. If an object is
         // unreadable for another reason, `watch` waits until the object is repaired.
-        if word == "format 2" {
+        if word == "format 3" {
             bench.run("watch", &[]).fails(70, &["lock-0000000007.json", word]);
         }
         let run = bench.run("run", &["--", "echo", "elected"]);

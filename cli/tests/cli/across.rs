@@ -1,0 +1,140 @@
+//! Elections across three directories.
+
+use std::fs;
+
+use crate::bench::{Bench, Said, command, said, tenure};
+
+/// Three stores in directories.
+struct Set {
+    bench: Bench,
+}
+
+impl Set {
+    fn new() -> Set {
+        Set { bench: Bench::new() }
+    }
+
+    fn with_markers() -> Set {
+        let set = Set::new();
+        assert_eq!(set.run("across init", &[]).code, 0);
+        set
+    }
+
+    fn url(&self, store: &str) -> String {
+        format!("file://{}", self.bench.path(store).display())
+    }
+
+    /// Runs a verb on the stores a, b and c.
+    fn run(&self, verb: &str, options: &[&str]) -> Said {
+        self.run_on(["a", "b", "c"], verb, options)
+    }
+
+    fn run_on(&self, stores: [&str; 3], verb: &str, options: &[&str]) -> Said {
+        let urls = stores.map(|store| self.url(store));
+        let mut line: Vec<&str> = verb.split(' ').collect();
+        line.extend(urls.iter().flat_map(|url| ["--store", url]));
+        line.extend(options);
+        tenure(&line)
+    }
+
+    fn leads(&self, epoch: &str) {
+        let run = self.run("run", &["--name", "a", "--", "sh", "-c", "echo $TENURE_EPOCH"]);
+        assert_eq!((run.code, run.out.trim()), (0, epoch), "{run:?}");
+    }
+}
+
+#[test]
+fn a_set_is_created_once_and_elects() {
+    let set = Set::new();
+    let early = set.run("run", &["--", "true"]);
+    early.fails(64, &["no marker of this election", "tenure across init"]);
+    for _ in 0..2 {
+        let init = set.run("across init", &[]);
+        assert_eq!((init.code, &*init.err), (0, ""), "{init:?}");
+    }
+    set.leads("1");
+    set.leads("2");
+    let status = set.run("across status", &["--json"]).json_lines().remove(0);
+    assert_eq!(status["state"], "vacant", "{status}");
+    for (store, number) in status["stores"].as_array().expect("stores").iter().zip(1..) {
+        assert_eq!(store["number"], number, "{store}");
+        assert_eq!((&store["epoch"], &store["ended"]), (&2.into(), &"resigned".into()), "{store}");
+    }
+    let status = set.run("status", &["--field", "ended"]);
+    assert_eq!(status.out, "resigned\n", "{status:?}");
+    let compact = set.run("compact", &["--keep", "1", "--min-age", "0s"]);
+    assert_eq!((compact.code, compact.out.lines().count()), (0, 3), "{compact:?}");
+    assert_eq!(compact.out.matches("deleted 1 ").count(), 3, "{compact:?}");
+}
+
+#[test]
+fn the_variable_names_all_stores_for_cmd() {
+    let set = Set::with_markers();
+    let script = "test -n \"$TENURE_STORE\" && exec $TENURE status --field leader";
+    let mut run = command(&["run", "--name", "one", "--", "sh", "-c", script]);
+    let urls = ["a", "b", "c"].map(|store| set.url(store)).join(" ");
+    let run =
+        said(run.env("TENURE_STORE", urls).env("TENURE", crate::TENURE).output().expect("it runs"));
+    assert_eq!((run.code, &*run.out), (0, "one\n"), "{run:?}");
+}
+
+#[test]
+fn one_store_of_a_set_and_wrong_numbers_are_refused() {
+    let set = Set::with_markers();
+    set.leads("1");
+    let (a, b) = (set.url("a"), set.url("b"));
+    let one = |verb: &[&str]| tenure(&[verb, &["--store", &a]].concat());
+    tenure(&["run", "--store", &a, "--", "true"]).fails(64, &["across stores", "all its stores"]);
+    one(&["status"]).fails(64, &["across stores"]);
+    one(&["depose"]).fails(64, &["across stores"]);
+    one(&["across", "status"]).fails(64, &["3 or 5 times"]);
+    tenure(&["status", "--store", &a, "--store", &b]).fails(64, &["not 2 times"]);
+    set.run("restore", &["--epoch", "9"]).fails(64, &["one store"]);
+    set.run("run", &["--once-per", "1h", "--", "true"]).fails(64, &["--once-per"]);
+    set.run("run", &["--unique-name", "--name", "a", "--", "true"]).fails(64, &["name_is_unique"]);
+    set.run_on(["b", "a", "c"], "run", &["--", "true"]).fails(64, &["order of their markers"]);
+}
+
+#[test]
+fn a_lost_store_is_replaced_and_an_old_one_moved() {
+    let set = Set::with_markers();
+    set.leads("1");
+    fs::remove_dir_all(set.bench.path("b")).expect("a directory");
+    set.leads("2");
+    let status = set.run("across status", &[]);
+    assert!(status.code != 0 || status.out.contains("marker"), "{status:?}");
+    let undeclared = set.run("across replace", &["--number", "2"]);
+    assert!(undeclared.code == 64 && undeclared.err.contains("--old-is-unreachable"));
+    let replace =
+        set.run("across replace", &["--number", "2", "--validity", "1s", "--old-is-unreachable"]);
+    assert_eq!(replace.code, 0, "{replace:?}");
+    assert!(replace.out.contains("generation 2, from epoch 2"), "{replace:?}");
+    set.leads("3");
+    let old = set.url("c");
+    let options = ["--number", "3", "--validity", "1s", "--old", &old, "--json"];
+    let moved = set.run_on(["a", "b", "d"], "across move", &options);
+    assert_eq!(moved.json_lines()[0]["generation"], 2);
+    let run = set.run_on(["a", "b", "d"], "run", &["--", "sh", "-c", "echo $TENURE_EPOCH"]);
+    assert_eq!((run.code, &*run.out), (0, "4\n"), "{run:?}");
+    let status = set.run_on(["a", "b", "d"], "across status", &["--json"]).json_lines().remove(0);
+    let generations = status["stores"].as_array().expect("stores").iter();
+    let generations: Vec<_> = generations.map(|store| store["generation"].as_u64()).collect();
+    assert_eq!(generations, [Some(1), Some(2), Some(2)], "{status}");
+}
+
+#[test]
+fn depose_seals_a_majority() {
+    let set = Set::with_markers();
+    let script = "$TENURE depose --reason test >&2; sleep 60";
+    let urls = ["a", "b", "c"].map(|store| set.url(store)).join(" ");
+    let mut run = command(&["run", "--validity", "3s", "--", "sh", "-c", script]);
+    let run =
+        said(run.env("TENURE_STORE", urls).env("TENURE", crate::TENURE).output().expect("it runs"));
+    assert_eq!(run.code, 75, "{run:?}");
+    let status = set.run("status", &["--json"]).json_lines().remove(0);
+    assert_eq!(
+        (&status["state"], &status["reason"]),
+        (&"vacant".into(), &"test".into()),
+        "{status}"
+    );
+}
