@@ -204,6 +204,11 @@ impl Across {
                 self.parts[store].doing = Doing::pause();
                 return;
             }
+            // Only the last page shows the marker.
+            SuccessorStatus::Yes { complete: false, .. } => {
+                self.parts[store].doing = Doing::find(None);
+                return;
+            }
             SuccessorStatus::Yes { greatest, .. } => {
                 self.saw(greatest);
                 return;

@@ -75,10 +75,7 @@ impl Across {
         ended: &[Option<Nonce>],
     ) -> Doing {
         let part = &self.parts[store];
-        let find = || Doing::Find {
-            search: Search::new(part.contents.and_then(|contents| contents.greatest)),
-            marker: None,
-        };
+        let find = || Doing::find(part.contents.and_then(|contents| contents.greatest));
         if !part.listed {
             return find();
         }

@@ -356,3 +356,24 @@ fn regression_a_list_without_a_marker_shows_no_epoch() {
     leader.handle(AcrossInput::Listed { store: 2, page, marker: None });
     assert_eq!((leader.wait(), leader.newest()), (AcrossWait::Lead, Some(e(1))));
 }
+
+/// Before the fix, the first of several pages ended the leadership, before the last page showed
+/// that the store is of another election.
+#[test]
+fn regression_a_page_before_the_marker_shows_no_epoch() {
+    let mut stores = Stores::new(3);
+    stores.up[2] = false;
+    let mut leader = stores.elect(1);
+    leader.handle(AcrossInput::Answer { store: 2, answer: Answer::Unknown });
+    leader.handle(AcrossInput::StoreResume { store: 2 });
+    for rest in [Some(After::Number(9)), None] {
+        let page = Listing { epochs: Some((e(9), e(9))), rest };
+        leader.handle(AcrossInput::Listed { store: 2, page, marker: None });
+        assert_eq!((leader.wait(), leader.newest()), (AcrossWait::Lead, Some(e(1))));
+    }
+    while leader.fault(2).is_none() {
+        let page = Listing { epochs: None, rest: None };
+        leader.handle(AcrossInput::Listed { store: 2, page, marker: None });
+    }
+    assert_eq!((leader.wait(), leader.newest()), (AcrossWait::Lead, Some(e(1))));
+}
