@@ -2,9 +2,11 @@
 
 use stateright::Property;
 use tenure::protocol::across::message::AcrossWait;
+use tenure_model::hashed_arc::HashedArc;
 
 use super::process::Process;
 use super::setting::{Broken, Setting};
+use super::store::SLOTS;
 use super::world::{Game, World};
 
 impl Game {
@@ -32,22 +34,30 @@ impl Game {
         }
     }
 
-    /// Returns whether each majority of the stores can elect a process that starts now. The other
-    /// processes have stopped, and a replacement is completed first.
+    /// Returns whether each majority of the stores can elect a process that starts now, and, in a
+    /// walk, each other process. The others have stopped, and a replacement is completed first.
     pub fn is_live(&self, world: &World) -> bool {
         if world.replacing.is_some()
             || world.sites[..self.setting.stores].iter().any(|site| site.generation == 0)
         {
             return true;
         }
-        let mut world = world.clone();
+        // The model has no further epochs.
+        if world.sites.iter().any(|site| usize::from(site.bounds().1) + 3 > SLOTS) {
+            return true;
+        }
         let stores = self.setting.stores;
-        world.processes[0] = tenure_model::hashed_arc::HashedArc::new(Process::new(stores));
-        let majorities =
-            (0..1_u32 << stores).filter(|set| set.count_ones() as usize == self.majority());
-        let mut lists = majorities
-            .map(|set| (0..stores).filter(|store| set & 1 << store != 0).collect::<Vec<usize>>());
-        lists.all(|stores| self.can_elect(&world, 0, &stores))
+        let mut fresh = world.clone();
+        fresh.processes[0] = HashedArc::new(Process::new(stores));
+        let old = 0..if self.walks() { world.processes.len() } else { 0 };
+        let sets = (0..1_u32 << stores).filter(|set| set.count_ones() as usize >= self.majority());
+        let mut lists =
+            sets.map(|set| (0..stores).filter(|store| set & 1 << store != 0).collect::<Vec<_>>());
+        lists.all(|stores| {
+            let continues =
+                |who: usize| world.processes[who].stale || self.can_elect(world, who, &stores);
+            self.can_elect(&fresh, 0, &stores) && old.clone().all(continues)
+        })
     }
 }
 

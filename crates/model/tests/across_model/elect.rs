@@ -1,7 +1,7 @@
 //! Elections without further faults.
 
 use tenure::protocol::across::message::{AcrossInput, AcrossStep, AcrossWait};
-use tenure::protocol::message::Wait;
+use tenure::protocol::message::{Answer, Wait};
 
 use super::world::{Game, Serving, World};
 
@@ -28,19 +28,33 @@ impl Game {
     }
 
     /// Returns whether the process is elected if all other processes stop, and only these stores
-    /// answer.
+    /// answer. If some stores fail, an attempt may last until its lease ends.
     pub fn can_elect(&self, world: &World, who: usize, stores: &[usize]) -> bool {
         let mut world = world.clone();
         for _ in 0..200 {
-            let process = &world.processes[who];
-            match process.machine.wait() {
+            let before = world.processes[who].machine.clone();
+            for store in stores.iter().copied() {
+                if let Some((_, answer)) = world.processes[who].mail[store].take() {
+                    self.tell(&mut world, who, answer);
+                }
+            }
+            match world.processes[who].machine.wait() {
+                AcrossWait::Over => world.processes[who].machine.restart(),
                 AcrossWait::Lead => return true,
                 AcrossWait::Nonce => self.begin(&mut world, who),
                 AcrossWait::Pause => self.tell(&mut world, who, AcrossInput::Resume),
                 AcrossWait::Spread => self.tell(&mut world, who, AcrossInput::SpreadDue),
                 _ => {}
             }
-            for store in stores.iter().copied() {
+            for store in 0..self.setting.stores {
+                if !stores.contains(&store) {
+                    let answer = AcrossInput::Answer { store, answer: Answer::Unknown };
+                    world.processes[who].mail[store] = None;
+                    if matches!(world.processes[who].machine.step(store), AcrossStep::Request(_)) {
+                        self.tell(&mut world, who, answer);
+                    }
+                    continue;
+                }
                 match world.processes[who].machine.step(store) {
                     AcrossStep::Request(_) => {
                         self.serve(&mut world, who, store, Serving::Once);
@@ -59,6 +73,12 @@ impl Game {
                     }
                     AcrossStep::Wait(_) => {}
                 }
+            }
+            if world.processes[who].machine == before {
+                if stores.len() == self.setting.stores {
+                    return false;
+                }
+                self.tell(&mut world, who, AcrossInput::LeaseEnded);
             }
         }
         false
