@@ -311,7 +311,10 @@ impl Election {
     /// is newer than the last reading, such as an epoch that this process led. Sends no request.
     #[must_use]
     pub fn last_seen(&self) -> Option<LastSeen> {
-        self.cx.last_seen()
+        match &self.across {
+            Some(across) => across.last_seen(),
+            None => self.cx.last_seen(),
+        }
     }
 
     /// Returns the display name of this candidate.

@@ -21,6 +21,7 @@ pub(crate) use observe::AcrossObserver;
 pub use status::{HoldState, StoreHold};
 
 use crate::driver::Context;
+use crate::driver::leader::LastSeen;
 use crate::env::moment::Moment;
 use crate::epoch::Epoch;
 use crate::error::Error;
@@ -58,6 +59,15 @@ impl AcrossContext {
         let mut since: Vec<Duration> = since.collect();
         since.sort_unstable();
         since.get(self.majority() - 1).copied()
+    }
+
+    /// Returns the last reading of the newest known epoch: of the stores with a reading, the one
+    /// whose lease lapses last.
+    pub(crate) fn last_seen(&self) -> Option<LastSeen> {
+        let newest = self.stores[0].greatest();
+        let seen = self.stores.iter().filter_map(|cx| cx.last_seen());
+        let seen = seen.filter(|it| Some(it.leader.epoch) == newest);
+        seen.max_by_key(|it| (!it.sealed, it.lapses_in))
     }
 
     /// Returns the failure of the last requests, if no majority of the stores answers.

@@ -236,3 +236,16 @@ async fn regression_a_deposed_leader_reports_the_seal_while_a_store_is_down() {
     let loss = leadership.lost().await;
     assert!(matches!(loss, Loss::Sealed { ended: EpochEnd::Deposed, .. }), "{loss:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn regression_the_last_reading_is_known_while_the_first_store_is_down() {
+    let scene = Scene::new(3).await;
+    let _leadership = scene.node(1).campaign().await.unwrap();
+    let view = scene.view();
+    view.down(0);
+    let node = view.node(2);
+    let same = node.clone();
+    let _follower = tokio::spawn(async move { same.campaign().await });
+    wait(secs(60)).await;
+    assert!(node.last_seen().is_some_and(|it| it.is_held()));
+}
