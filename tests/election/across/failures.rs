@@ -1,9 +1,9 @@
 //! Stores that do not count, and elections without a majority.
 
 use tenure::store::Store as _;
-use tenure::{CampaignEvent, ErrorKind, HoldState};
+use tenure::{CampaignEvent, ErrorKind, HoldState, Observation};
 use tenure_testkit::fault_store::{Call, Fault};
-use tenure_testkit::time::{secs, timed, wait};
+use tenure_testkit::time::{secs, timed, wait, within};
 
 use futures::StreamExt as _;
 
@@ -119,4 +119,25 @@ async fn a_store_that_others_have_closed_is_lost_until_the_next_leadership() {
     let next = scene.node(2).campaign().await.unwrap();
     wait(secs(30)).await;
     assert!(next.stores().iter().all(|it| it.state == HoldState::Held), "{:?}", next.stores());
+}
+
+/// An attempt that lost the race for the epoch is sealed as abandoned at its one store.
+#[tokio::test(start_paused = true)]
+async fn regression_an_observer_sees_the_leader_beside_an_attempt_that_gave_up() {
+    let scene = Scene::new(3).await;
+    let leadership = scene.node(1).campaign().await.unwrap();
+    wait(secs(1)).await;
+    let key = "app/lock-0000000001.json".to_owned();
+    scene.stores[2].delete(vec![key.clone()]).await.unwrap();
+    let nonce = format!("{:032x}", 7);
+    let body = format!(r#"{{"expired":true,"format":2,"nonce":"{nonce}","ended":"abandoned"}}"#);
+    scene.stores[2].create(&key, body.into()).await.unwrap();
+    let mut observations = scene.node(9).observe();
+    let mut last = None;
+    while let Some(next) = within(secs(60), observations.next()).await {
+        last = next;
+    }
+    let last = last.unwrap().unwrap();
+    assert!(matches!(&last, Observation::Leader(it) if it.name() == "node-1"), "{last:?}");
+    assert!(leadership.check().is_ok());
 }
