@@ -67,7 +67,7 @@ pub enum Reply {
     Deleted(usize),
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Bucket {
     objects: BTreeMap<String, Stored>,
 }
