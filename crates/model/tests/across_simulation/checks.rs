@@ -46,7 +46,8 @@ impl Book {
     pub fn created(&mut self, store: usize, key: &str, body: &Bytes) {
         let Some(epoch) = epoch_of(key) else { return };
         let Ok(record) = serde_json::from_slice::<Value>(body) else { return };
-        if let (Some(name), Some(false)) = (record["candidate"].as_str(), record["expired"].as_bool())
+        if let (Some(name), Some(false)) =
+            (record["candidate"].as_str(), record["expired"].as_bool())
         {
             self.created.entry((epoch, name.to_owned())).or_default().insert(store);
         }
@@ -71,9 +72,10 @@ pub fn granted(world: &World, who: Who, began: Duration, lease: Lease, validity:
             (Some(other), _) => {
                 Some(("I1", format!("epoch {epoch} is granted to {who} and to {}", other.who)))
             }
-            (_, Some(other)) => {
-                Some(("I2", format!("{who} got epoch {epoch}, after {} had {}", other.who, other.epoch)))
-            }
+            (_, Some(other)) => Some((
+                "I2",
+                format!("{who} got epoch {epoch}, after {} had {}", other.who, other.epoch),
+            )),
             _ => None,
         };
         grants.push(Grant { who, epoch, at: now() });
@@ -98,7 +100,9 @@ pub fn one_leader(world: &World) {
     let (leading, over): (Vec<_>, Vec<_>) =
         leads.into_iter().partition(|lead| lead.lease.check().is_ok());
     if !over.is_empty() {
-        let is_over = |lead: &Lead| over.iter().any(|it| it.lease.epoch() == lead.lease.epoch() && it.who == lead.who);
+        let is_over = |lead: &Lead| {
+            over.iter().any(|it| it.lease.epoch() == lead.lease.epoch() && it.who == lead.who)
+        };
         world.state().book.leads.retain(|lead| !is_over(lead));
     }
     for lead in &leading {

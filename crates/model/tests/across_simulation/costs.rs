@@ -37,23 +37,34 @@ async fn steps(world: Arc<World>) -> Option<f64> {
     let follower = tokio::spawn(async move { second.campaign().await });
     // Each store is polled for the first time after a random part of the poll interval.
     sleep(validity / 50).await;
-    world.costs(two, "begin to follow", [3, 3, 0]);
+    let [list, get, put] = world.requests(two);
+    // The first poll of some stores may already be due.
+    if [list, put] != [3, 0] || !(3..=6).contains(&get) {
+        world.fail("costs", format!("begin to follow: {list} LIST, {get} GET, {put} PUT"));
+    }
     sleep(validity / 3).await;
     world.costs(one, "renewal", [0, 0, 3]);
     world.requests(two);
     sleep(validity).await;
-    world.costs(two, "five polls", [0, 15, 0]);
+    // Each poll counts from the answer before, so five or fewer come to each store.
+    let [list, get, put] = world.requests(two);
+    if [list, put] != [0, 0] || !(12..=15).contains(&get) {
+        world.fail("costs", format!("five polls: {list} LIST, {get} GET, {put} PUT"));
+    }
     world.requests(one);
     leadership.resign().await.ok()?;
     world.costs(one, "resignation", [0, 0, 3]);
     let next = follower.await.ok()?.ok()?;
     sleep(validity / 10).await;
     let [list, get, put] = world.requests(two);
-    world.note(two, || format!("takeover after a resignation: {list} {get} {put}"));
+    println!("takeover after a resignation: {list} LIST, {get} GET, {put} PUT");
     // The follower sees the resignation at one store, and seals the others with the ETags that it
     // read before the resignation. The stores refuse these seals.
     if list != 6 || get > 5 || !(3..=5).contains(&put) {
-        world.fail("costs", format!("takeover after a resignation: {list} LIST, {get} GET, {put} PUT"));
+        world.fail(
+            "costs",
+            format!("takeover after a resignation: {list} LIST, {get} GET, {put} PUT"),
+        );
     }
     // The leader dies.
     world.requests(one);
@@ -65,8 +76,9 @@ async fn steps(world: Arc<World>) -> Option<f64> {
     let _last = follower.await.ok()?.ok()?;
     sleep(validity / 10).await;
     let [list, get, put] = world.requests(one);
-    world.note(one, || format!("takeover after a lapse: {list} {get} {put}"));
-    if [list, put] != [6, 6] {
+    println!("takeover after a lapse: {list} LIST, {get} GET, {put} PUT");
+    // A majority decides, so the third store may be asked later.
+    if !(5..=6).contains(&list) || !(5..=6).contains(&put) {
         world.fail("costs", format!("takeover after a lapse: {list} LIST, {put} PUT"));
     }
     Some(0.0)

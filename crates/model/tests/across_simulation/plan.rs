@@ -143,7 +143,19 @@ impl Plan {
     fn favour(&mut self, broken: Broken) {
         match broken {
             Broken::ClockStopsInSuspend => self.faults.suspend += 6,
-            Broken::MarkerForged | Broken::ReplacedEmpty | Broken::ReplacedTooSoon => {
+            Broken::MarkerForged => {
+                self.rtts.truncate(3);
+                self.dead_stores = 0;
+                self.wrong = None;
+                self.network = Network::default();
+                self.page_max = 1_000;
+                self.length = self.validity * 60;
+                self.every = self.validity;
+                let (restore, crash, blackout, trouble) = (6, 6, 6, 4);
+                self.faults =
+                    Frequencies { restore, crash, blackout, trouble, ..Frequencies::default() };
+            }
+            Broken::ReplacedEmpty | Broken::ReplacedTooSoon => {
                 self.faults.restore += 8;
                 self.faults.crash += 2;
             }

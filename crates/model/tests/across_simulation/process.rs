@@ -55,7 +55,12 @@ fn join(world: &World, clock: &Arc<SimClock>) -> Who {
     who
 }
 
-fn spawn(world: &Arc<World>, who: Who, gate: usize, task: impl Future<Output = ()> + Send + 'static) {
+fn spawn(
+    world: &Arc<World>,
+    who: Who,
+    gate: usize,
+    task: impl Future<Output = ()> + Send + 'static,
+) {
     let gate = Arc::clone(&world.state().machines[who.0].gates[gate]);
     let world = Arc::clone(world);
     tokio::spawn(async move {

@@ -210,7 +210,8 @@ impl Carrier {
         let is_compacted = {
             let state = self.world.state();
             let bucket = &state.stores[self.store].bucket;
-            let gone = |key: &String| bucket.object(key).is_none() && epoch_of(key) < bucket.newest();
+            let gone =
+                |key: &String| bucket.object(key).is_none() && epoch_of(key) < bucket.newest();
             matches!(&self.request, Request::Create { key, .. } if gone(key))
         };
         // P1 excludes a create that takes effect again after its epoch was compacted.
