@@ -26,7 +26,7 @@ models *ARGS:
 
 # Simulate seeds, such as 2000 or 100..200
 simulate SEEDS:
-    SEEDS={{SEEDS}} {{model}} --test simulation --test group_simulation the_invariants_hold -- --nocapture
+    SEEDS={{SEEDS}} {{model}} --test simulation --test group_simulation --test across_simulation the_invariants_hold -- --nocapture
 
 # Kill processes for this number of seconds, with the faults of this seed
 chaos SECONDS SEED:
