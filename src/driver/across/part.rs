@@ -47,6 +47,8 @@ pub(super) struct StorePart {
     /// The failure of the last request, or the reason why the store does not count.
     pub(super) failure: Option<Error>,
     denial: Denial,
+    /// True if a write was denied. Reads that succeed do not end this denial.
+    denies_writes: bool,
     /// True if the failure is final, or if the denials have lasted too long (E17).
     pub(super) is_given_up: bool,
     is_checked: bool,
@@ -90,6 +92,7 @@ impl StorePart {
             hurries_to: None,
             failure: None,
             denial: Denial::default(),
+            denies_writes: false,
             is_given_up: false,
             is_checked: observes || !cx.config.check_store,
             observes,
@@ -240,6 +243,10 @@ impl StorePart {
             _ => Answer::Unknown,
         };
         self.is_checked = true;
+        let reads = matches!(request, AcrossRequest::Plain(Request::List(_) | Request::Get { .. }));
+        if !reads {
+            self.denies_writes = answer == Answer::Denied;
+        }
         tracing::trace!(outcome = spans::outcome(&answer), "a store has answered");
         match answer {
             Answer::Unknown | Answer::Denied | Answer::Unsafe | Answer::Unreadable => {
@@ -318,7 +325,9 @@ impl StorePart {
 
     fn answered(&mut self, answer: &Answer) {
         self.link.requests.count(answer);
-        self.denial.over();
+        if !self.denies_writes {
+            self.denial.over();
+        }
         self.failure = None;
         self.is_given_up = false;
     }
@@ -349,6 +358,14 @@ impl StorePart {
         self.link.cx.failing(&error);
         self.is_given_up = true;
         self.failure = Some(error);
+    }
+
+    /// Notes that the store needs no request for some time.
+    pub(super) fn rests(&mut self) {
+        self.pauses = 0;
+        if std::mem::take(&mut self.denies_writes) {
+            self.denial.over();
+        }
     }
 
     /// Returns the time until the pause after a failed request ends.

@@ -75,8 +75,10 @@ impl AcrossDriver {
     }
 
     fn waits_of(&mut self, store: usize, wait: &Wait, waits: &mut Vec<(Duration, AcrossInput)>) {
-        if *wait != Wait::Retry {
-            self.parts[store].pauses = 0;
+        match wait {
+            Wait::Retry => {}
+            Wait::Follow | Wait::Lead => self.parts[store].rests(),
+            _ => self.parts[store].pauses = 0,
         }
         let poll_in = self.poll_interval(store).saturating_sub(self.parts[store].since_poll());
         match wait {

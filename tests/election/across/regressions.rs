@@ -2,7 +2,7 @@
 
 use futures::StreamExt as _;
 use tenure::store::Store as _;
-use tenure::{CampaignOutcome, EpochEnd, HoldState, Loss, Observation};
+use tenure::{CampaignOutcome, EpochEnd, ErrorKind, HoldState, Loss, Observation};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{millis, secs, wait, within};
 
@@ -248,4 +248,15 @@ async fn regression_the_last_reading_is_known_while_the_first_store_is_down() {
     let _follower = tokio::spawn(async move { same.campaign().await });
     wait(secs(60)).await;
     assert!(node.last_seen().is_some_and(|it| it.is_held()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn regression_denied_writes_end_the_campaign_although_reads_succeed() {
+    let scene = Scene::new(3).await;
+    for store in &scene.stores {
+        store.on(Call::Create).always().fault(Fault::Denied);
+    }
+    let node = scene.builder(1).check_store(false).retry_denied(secs(45)).build().unwrap();
+    let error = within(secs(120), node.campaign()).await.expect("the denials last").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AccessDenied);
 }
