@@ -192,13 +192,9 @@ impl AcrossDriver {
         if failing.len() + self.cx.majority() <= self.parts.len() {
             return None;
         }
-        faults::no_majority(
-            &self.cx,
-            failing.iter().filter_map(|part| {
-                let part: &StorePart = part;
-                Some((&*part.link.cx, part.failure.as_ref()?))
-            }),
-        )
+        let errors: Vec<Error> = failing.iter().map(|part| part.why_given_up()).collect();
+        let contexts = failing.iter().map(|part| &*part.link.cx);
+        faults::no_majority(&self.cx, contexts.zip(&errors))
     }
 
     /// Returns the holder if the epoch cannot be closed without a wait: the stores that need none

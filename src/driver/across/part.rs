@@ -23,6 +23,9 @@ use crate::store::{answer_within, listing_within};
 
 /// Number of keys that one LIST requests.
 const PAGE: usize = 1_000;
+/// Number of consecutive pauses that end a call with [`Patience::Once`], although the store answers
+/// in between.
+const PAUSES_BEFORE_GIVING_UP: u32 = 8;
 
 /// One store, as one campaign, leadership or observer uses it.
 pub(super) struct StorePart {
@@ -350,7 +353,19 @@ impl StorePart {
 
     /// Returns true if a call that does not wait gives the store up.
     pub(super) fn fails_once(&self) -> bool {
-        self.is_given_up || self.link.requests.have_failed(FAILURES_BEFORE_GIVING_UP)
+        self.is_given_up
+            || self.pauses >= PAUSES_BEFORE_GIVING_UP
+            || self.link.requests.have_failed(FAILURES_BEFORE_GIVING_UP)
+    }
+
+    /// Returns the failure of the store. A store without a failed request contradicts itself.
+    pub(super) fn why_given_up(&self) -> Error {
+        self.failure.clone().unwrap_or_else(|| {
+            let why = "refuses writes whose conditions hold, or does not find objects that it \
+                       lists. Check for a cache or a replica in front of the store";
+            let store = self.link.cx.store.describe();
+            Error::new(ErrorKind::Unavailable, format!("{store} {why}"))
+        })
     }
 
     /// Notes that the store does not count, although it answers.

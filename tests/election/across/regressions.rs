@@ -260,3 +260,17 @@ async fn regression_denied_writes_end_the_campaign_although_reads_succeed() {
     let error = within(secs(120), node.campaign()).await.expect("the denials last").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AccessDenied);
 }
+
+#[tokio::test(start_paused = true)]
+async fn regression_try_campaign_gives_up_stores_that_contradict_themselves() {
+    for (call, fault) in [(Call::Create, Fault::Refuse), (Call::Get, Fault::Hidden)] {
+        let scene = Scene::new(3).await;
+        scene.node(1).campaign().await.unwrap().resign().await.unwrap();
+        for store in &scene.stores[..2] {
+            store.on(call).always().fault(fault);
+        }
+        let node = scene.builder(2).check_store(false).build().unwrap();
+        let error = within(secs(120), node.try_campaign()).await.expect("it ends").unwrap_err();
+        assert!(error.to_string().contains("cache"), "{error}");
+    }
+}
