@@ -1,5 +1,7 @@
 //! One store of an election across stores: its request under way, and the knowledge of the store.
 
+mod failing;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +11,10 @@ use futures::future::{BoxFuture, FutureExt as _, ready};
 use crate::driver::link::Link;
 use crate::driver::own_epoch::OwnEpoch;
 use crate::driver::store_check::check_store;
-use crate::driver::{Context, Denial, FAILURES_BEFORE_GIVING_UP, Patience, spans};
+use crate::driver::{Context, Denial, Patience, spans};
 use crate::env::moment::Moment;
 use crate::epoch::Epoch;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::protocol::across::message::AcrossRequest;
 use crate::protocol::find::After;
 use crate::protocol::message::{Answer, EpochEnd, Request, Sighting};
@@ -23,9 +25,6 @@ use crate::store::{answer_within, listing_within};
 
 /// Number of keys that one LIST requests.
 const PAGE: usize = 1_000;
-/// Number of consecutive pauses that end a call with [`Patience::Once`], although the store answers
-/// in between.
-const PAUSES_BEFORE_GIVING_UP: u32 = 8;
 
 /// One store, as one campaign, leadership or observer uses it.
 pub(super) struct StorePart {
@@ -324,75 +323,6 @@ impl StorePart {
             _ => {}
         }
         answer
-    }
-
-    fn answered(&mut self, answer: &Answer) {
-        self.link.requests.count(answer);
-        if !self.denies_writes {
-            self.denial.over();
-        }
-        self.failure = None;
-        self.is_given_up = false;
-    }
-
-    fn fails(&mut self, answer: &Answer) {
-        let counted = if *answer == Answer::Unreadable { Answer::Denied } else { answer.clone() };
-        self.link.requests.count(&counted);
-        self.failure.clone_from(&self.link.requests.last_error);
-        let Some(error) = self.failure.clone().filter(|_| *answer != Answer::Unknown) else {
-            return;
-        };
-        let now = self.link.cx.process.now().boot;
-        let pause = match error.kind() {
-            ErrorKind::Unavailable => return,
-            _ => self.denial.pause(&self.link.cx, &error),
-        };
-        self.is_given_up = pause.is_none();
-        self.retry_at = pause.map(|pause| now.saturating_add(pause));
-    }
-
-    /// Returns true if a call that does not wait gives the store up.
-    pub(super) fn fails_once(&self) -> bool {
-        self.is_given_up
-            || self.pauses >= PAUSES_BEFORE_GIVING_UP
-            || self.link.requests.have_failed(FAILURES_BEFORE_GIVING_UP)
-    }
-
-    /// Returns the failure of the store. A store without a failed request contradicts itself.
-    pub(super) fn why_given_up(&self) -> Error {
-        self.failure.clone().unwrap_or_else(|| {
-            let why = "refuses writes whose conditions hold, or does not find objects that it \
-                       lists. Check for a cache or a replica in front of the store";
-            let store = self.link.cx.store.describe();
-            Error::new(ErrorKind::Unavailable, format!("{store} {why}"))
-        })
-    }
-
-    /// Notes that the store does not count, although it answers.
-    pub(super) fn distrusted(&mut self, error: Error) {
-        self.link.cx.failing(&error);
-        self.is_given_up = true;
-        self.failure = Some(error);
-    }
-
-    /// Notes that the store needs no request for some time.
-    pub(super) fn rests(&mut self) {
-        self.pauses = 0;
-        if std::mem::take(&mut self.denies_writes) {
-            self.denial.over();
-        }
-    }
-
-    /// Returns the time until the pause after a failed request ends.
-    pub(super) fn retries_in(&mut self, longest: Duration) -> Duration {
-        let (now, cx) = (self.link.cx.process.now().boot, &self.link.cx);
-        let (failures, pauses) = (&self.link.requests, &mut self.pauses);
-        let at = *self.retry_at.get_or_insert_with(|| {
-            let delay = failures.retry_delay(longest).max(cx.retry_delay(*pauses, longest));
-            *pauses = pauses.saturating_add(1);
-            now.saturating_add(delay)
-        });
-        at.saturating_sub(now)
     }
 
     /// Returns the time since the last answer, at most as long as this driver runs.

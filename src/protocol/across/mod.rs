@@ -136,8 +136,8 @@ impl Across {
         nonces.iter().find(|nonce| held(nonce) >= self.majority()).copied()
     }
 
-    /// Returns true if the holder of the newest epoch has ended it. An attempt that was abandoned at
-    /// one store is no holder if another attempt won the others.
+    /// Returns true if the holder of the newest epoch has ended it. An attempt that was abandoned
+    /// at one store is no holder if another attempt won the others.
     pub fn is_given_back(&self) -> bool {
         let leader = self.leader();
         self.parts.iter().any(|part| match part.known {
