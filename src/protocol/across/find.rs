@@ -1,7 +1,7 @@
 //! Finding, following and closing the newest epoch (Q1 to Q4).
 
 use super::message::Marker;
-use super::part::{Doing, Known, Own};
+use super::part::{Doing, Known, Own, Part};
 use super::{Across, Phase, is_waived};
 use crate::epoch::Epoch;
 use crate::protocol::find::{Listing, Progress, Search};
@@ -132,11 +132,20 @@ impl Across {
             }
             return;
         };
+        // No majority holds an epoch that is absent at a majority. It may have been compacted, and
+        // only a LIST shows a greater one. A candidate closes it instead.
+        let is_absent = |part: &&Part| matches!(part.known, Known::Absent { .. });
+        let is_gone =
+            self.observer && self.parts.iter().filter(is_absent).count() >= self.majority();
         let part = &mut self.parts[store];
         if part.doing != Doing::Idle {
             return;
         }
         match &part.known {
+            Known::Absent { .. } if is_gone => {
+                part.forget();
+                part.listed = false;
+            }
             Known::Unsealed { sighting, .. } => {
                 part.doing = Doing::Read { epoch, unless: Some(sighting.etag.clone()) };
             }

@@ -141,3 +141,31 @@ async fn regression_an_observer_sees_the_leader_beside_an_attempt_that_gave_up()
     assert!(matches!(&last, Observation::Leader(it) if it.name() == "node-1"), "{last:?}");
     assert!(leadership.check().is_ok());
 }
+
+#[tokio::test(start_paused = true)]
+async fn regression_an_observer_finds_the_leader_after_an_unread_epoch_was_compacted() {
+    let scene = Scene::new(3).await;
+    let leadership = scene.node(1).campaign().await.unwrap();
+    wait(secs(1)).await;
+    leadership.resign().await.unwrap();
+    for store in &scene.stores {
+        store.on(Call::Get).always().fault(Fault::Hang);
+    }
+    let mut observations = scene.node(9).observe();
+    assert!(within(secs(5), observations.next()).await.is_none(), "the epoch is listed, not read");
+    let nonce = format!("{:032x}", 7);
+    let body = format!(
+        r#"{{"expired":false,"format":2,"validity_ms":30000,"candidate":"b","nonce":"{nonce}"}}"#
+    );
+    for store in &scene.stores {
+        store.heal();
+        store.delete(vec!["app/lock-0000000001.json".to_owned()]).await.unwrap();
+        store.create("app/lock-0000000002.json", body.clone().into()).await.unwrap();
+    }
+    let mut seen = Vec::new();
+    while let Some(next) = within(secs(25), observations.next()).await {
+        seen.push(next.unwrap().unwrap());
+    }
+    let is_leader = |it: &Observation| matches!(it, Observation::Leader(it) if it.epoch.get() == 2);
+    assert!(seen.iter().any(is_leader), "{seen:?}");
+}
