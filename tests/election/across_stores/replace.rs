@@ -308,3 +308,14 @@ fn broken_replacements_are_caught() {
         assert!(broken.broken().is_some());
     }
 }
+
+/// Each other store is replaced before the store is lost again.
+#[tokio::test(start_paused = true)]
+async fn regression_a_generation_is_never_used_again() {
+    let scene = Scene::with_set(3).await;
+    for (store, generation) in [(1, 2), (0, 2), (2, 2), (1, 3)] {
+        scene.wipe(store).await;
+        let replaced = scene.operator().replace_store(store, VALIDITY).await.unwrap();
+        assert_eq!(replaced.generation, generation, "store {store}");
+    }
+}

@@ -171,6 +171,15 @@ impl Replacement<'_> {
         if let Some(epoch) = epoch {
             seal(cx, epoch, validity).await?;
         }
+        // The notes of other stores must outlive the contents that are replaced.
+        for other in (0..across.stores.len()).filter(|other| *other != store) {
+            let noted = view.answered().map(|(_, contents)| contents.noted(set, other)).max();
+            let known = view.generation(set, other).unwrap_or(1).max(noted.unwrap_or(0));
+            if known > 1 {
+                let name = SetKey { set, store: other, generation: known, of: None };
+                Operator::new(cx).put_new(&cx.keys.of_set(name), &body(cx, name)).await?;
+            }
+        }
         let name = SetKey { set, store, generation, of: Some(across.stores.len()) };
         // No other run has this generation, so no other process creates this marker.
         Operator::new(cx).put_new(&cx.keys.of_set(name), &body(cx, name)).await?;
