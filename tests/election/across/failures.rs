@@ -169,3 +169,15 @@ async fn regression_an_observer_finds_the_leader_after_an_unread_epoch_was_compa
     let is_leader = |it: &Observation| matches!(it, Observation::Leader(it) if it.epoch.get() == 2);
     assert!(seen.iter().any(is_leader), "{seen:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn regression_a_store_without_a_marker_is_not_listed_all_the_time() {
+    let scene = Scene::new(3).await;
+    let marker = "app/lock-set-00000000000000ab-2of3-0000000001.json";
+    scene.stores[1].delete(vec![marker.to_owned()]).await.unwrap();
+    let _leadership = scene.node(1).campaign().await.unwrap();
+    scene.stores[1].take_calls();
+    wait(secs(100)).await;
+    let lists = scene.stores[1].take_calls().len();
+    assert!(lists <= 25, "{lists} LIST in 100 s");
+}
