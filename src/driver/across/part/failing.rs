@@ -7,7 +7,7 @@ use crate::driver::FAILURES_BEFORE_GIVING_UP;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::message::Answer;
 
-/// Number of consecutive pauses that end a call with [`Patience::Once`], although the store answers
+/// Number of consecutive pauses that end a call with `Patience::Once`, although the store answers
 /// in between.
 const PAUSES_BEFORE_GIVING_UP: u32 = 8;
 
