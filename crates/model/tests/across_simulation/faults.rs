@@ -147,6 +147,8 @@ async fn restart(world: &Arc<World>, slot: &mut Slot) {
     if world.chance(0.5) {
         world.rest(world.plan.longest_validity()).await;
     }
+    // The machine may have been stopped when its process was killed.
+    slot.clock.power(Power::Runs);
     slot.who = start_on(world, slot.number, &slot.clock);
     world.note(slot.who, || "restarted".to_owned());
 }
