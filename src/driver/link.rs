@@ -13,7 +13,7 @@ use crate::protocol::message::{Answer, EpochEnd, Nonce, Write};
 use crate::record::{BadRecord, Record};
 use crate::store::{GetOutcome, StoreError};
 
-/// What one driver knows of one store.
+/// The knowledge that one driver has of one store.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) cx: Arc<Context>,

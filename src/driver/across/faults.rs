@@ -83,13 +83,13 @@ pub(super) fn no_majority<'a>(
     let failures: Vec<(String, &Error)> =
         failures.map(|(cx, error)| (cx.store.describe(), error)).collect();
     let (_, first) = failures.first()?;
-    // A failure that passes by itself decides the kind, because the others may be corrected
-    // meanwhile.
+    // A failure that passes without an operator decides the kind, because the others may be
+    // corrected meanwhile.
     let passes = failures.iter().map(|(_, it)| it.kind()).find(|kind| !kind.is_final());
     let (majority, stores) = (cx.majority(), cx.stores.len());
     let list: Vec<String> = failures.iter().map(|(name, it)| format!("{name}: {it}")).collect();
     let message = format!(
-        "fewer than {majority} of the {stores} stores answer, so nobody can be elected. {}",
+        "fewer than {majority} of the {stores} stores answer, so no candidate can be elected. {}",
         list.join("; ")
     );
     Some(Error::new(passes.unwrap_or(first.kind()), message))

@@ -61,8 +61,8 @@ impl AcrossContext {
         since.get(self.majority() - 1).copied()
     }
 
-    /// Returns the last reading of the newest known epoch: of the stores with a reading, the one
-    /// whose lease lapses last.
+    /// Returns the last reading of the newest known epoch. Of several stores, returns the reading
+    /// with the lease that lapses last.
     pub(crate) fn last_seen(&self) -> Option<LastSeen> {
         let newest = self.stores[0].greatest();
         let seen = self.stores.iter().filter_map(|cx| cx.last_seen());
@@ -99,7 +99,7 @@ pub(crate) struct AcrossDriver {
 
     /// Number of consecutive failed attempts.
     failed_attempts: u32,
-    /// The last epoch whose leader was reported.
+    /// The last epoch with a reported leader.
     reported: Option<Epoch>,
     /// Number of `refresh` calls of the application that the driver has processed.
     notified: u64,
@@ -140,7 +140,7 @@ impl AcrossDriver {
         self.main().process.now()
     }
 
-    /// Sends the requests that the machine asks for, and drops those that it no longer asks for.
+    /// Sends the requests that the machine asks for, and drops all others.
     fn send(&mut self) {
         for (store, part) in self.parts.iter_mut().enumerate() {
             match self.machine.step(store) {
@@ -195,7 +195,7 @@ impl AcrossDriver {
             }
         }
         let set = self.cx.set.get().copied();
-        // A store that shows no marker of its own does not count in any set.
+        // A store without its marker does not count in any set.
         let may_agree = shown < majority || self.parts.iter().any(StorePart::asks);
         let waits = |store: usize| set.is_none() && sets[store].is_some() && may_agree;
         let mut event = None;
