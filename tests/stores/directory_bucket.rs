@@ -17,7 +17,7 @@ use tenure::{CampaignOutcome, Compactor, Election, Epoch, ErrorKind, Store};
 use tenure_fencing::{DurableGate, FencedLog, FencedObject, Generations};
 use tenure_history::Reader;
 use tenure_testkit::conformance;
-use tenure_testkit::s3_server::{DIRECTORY_BUCKET, Op, S3Server, SECRET_KEY, ServerFault};
+use tenure_testkit::s3_server::{BUCKET, DIRECTORY_BUCKET, Op, S3Server, SECRET_KEY, ServerFault};
 use tenure_testkit::time::within;
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -78,6 +78,27 @@ async fn leaders_resign_and_are_succeeded() {
     for list in lists.map(|seen| seen.uri.query().unwrap_or_default().to_owned()) {
         assert!(list.ends_with("prefix=app%2F") && !list.contains("start-after"), "{list}");
     }
+}
+
+/// A gateway of Storj orders keys by their encrypted form, and refuses other prefixes than folders.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn storj_is_detected_by_the_first_listing() {
+    let server = S3Server::start().await;
+    server.quirks(|quirks| quirks.encrypted_keys = true);
+    let new = || Arc::new(server.store(BUCKET));
+    let store = new();
+    assert!(!store.capabilities().lists_without_order);
+    conformance::run(store.clone(), "suite/").await;
+    assert!(store.capabilities().lists_without_order);
+    for epoch in 1..=12 {
+        let leadership = election(&new(), "app", "a").campaign().await.expect("elected");
+        assert_eq!(leadership.epoch().get(), epoch);
+        let rival = election(&new(), "app", "b").try_campaign().await.expect("an answer");
+        assert!(matches!(rival, CampaignOutcome::Held(_)), "{rival:?}");
+        leadership.resign().await.expect("resigned");
+    }
+    let history = Reader::new(new(), "app").expect("a prefix").read().await.expect("read");
+    assert_eq!(history.spans.len(), 12);
 }
 
 #[tokio::test]
@@ -255,6 +276,26 @@ async fn requests_go_to_the_endpoint_of_the_zone() {
     assert_eq!(*session, format!("{zone}session"));
     assert!(list.starts_with(&zone) && list.ends_with("&prefix=app%2F"), "{list}");
     assert_eq!(token, "of a session");
+}
+
+/// The listing that detects Storj by its host is repeated for the whole folder.
+#[tokio::test]
+async fn storj_is_detected_by_its_host() {
+    let recorder = Recorder::default();
+    let connector = SharedHttpConnector::new(recorder.clone());
+    let config = aws_sdk_s3::Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new("us-east-1"))
+        .endpoint_url("https://gateway.eu1.StorjShare.io")
+        .credentials_provider(Credentials::new("A", "s", None, None, "tests"))
+        .http_client(http_client_fn(move |_, _| connector.clone()));
+    let store = S3Store::new(aws_sdk_s3::Client::from_conf(config.build()), "bucket");
+    for _ in 0..2 {
+        store.list("log/", "log/5", 9).await.expect("a page");
+    }
+    let requests = recorder.0.lock().expect("not poisoned");
+    let starts: Vec<_> = requests.iter().map(|(url, _)| url.contains("start-after")).collect();
+    assert_eq!(starts, [true, false, false]);
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ pub(in crate::store) struct CallInterceptor(Arc<CallRecord>);
 #[derive(Debug, Default)]
 struct CallRecord {
     sent: AtomicBool,
+    host: Mutex<String>,
     answer: Mutex<ResponseFacts>,
 }
 
@@ -37,6 +38,12 @@ impl CallInterceptor {
     /// network, the request had no effect.
     pub(in crate::store) fn sent(&self) -> bool {
         self.0.sent.load(Ordering::SeqCst)
+    }
+
+    /// Returns true if the request went to a host of this domain.
+    #[cfg(feature = "s3")]
+    pub(in crate::store) fn went_to(&self, domain: &str) -> bool {
+        unpoisoned(self.0.host.lock()).ends_with(domain)
     }
 
     /// Returns the `Date` of the response.
@@ -68,10 +75,13 @@ impl Intercept for CallInterceptor {
 
     fn read_before_transmit(
         &self,
-        _: &BeforeTransmitInterceptorContextRef<'_>,
+        context: &BeforeTransmitInterceptorContextRef<'_>,
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
+        let uri: Option<http::Uri> = context.request().uri().parse().ok();
+        let host = uri.as_ref().and_then(http::Uri::host).unwrap_or_default();
+        *unpoisoned(self.0.host.lock()) = host.to_ascii_lowercase();
         self.0.sent.store(true, Ordering::SeqCst);
         Ok(())
     }

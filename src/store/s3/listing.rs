@@ -1,5 +1,7 @@
 //! The pages of a listing.
 
+use std::sync::atomic::Ordering;
+
 use aws_sdk_s3::operation::list_objects_v2::ListObjectsV2Output;
 use aws_sdk_s3::operation::list_objects_v2::builders::ListObjectsV2FluentBuilder;
 use aws_sdk_s3::types::{CommonPrefix, EncodingType};
@@ -7,8 +9,12 @@ use chrono::{DateTime, Utc};
 use percent_encoding::percent_decode_str;
 
 use super::{CallInterceptor, RequestContext, S3Store, Verb, utc};
+use crate::store::aws::failure::answered;
 use crate::store::unordered::{UnorderedListing, folder};
 use crate::store::{EMPTY_PAGES, ETag, Entry, Page, StoreError, read_past_a_page};
+
+/// Domain of the public gateways of Storj.
+const STORJ: &str = ".storjshare.io";
 
 /// The response to one request of a listing.
 struct Response {
@@ -28,9 +34,27 @@ impl S3Store {
         limit: usize,
     ) -> Result<Page, StoreError> {
         self.check_bucket()?;
-        if self.is_directory_bucket() {
-            return self.read_folder(prefix, after, limit.max(1)).await;
+        if !self.lists_without_order() {
+            let page = self.read_ordered(prefix, after, limit).await;
+            if !self.lists_without_order() {
+                return page;
+            }
         }
+        self.read_folder(prefix, after, limit.max(1)).await
+    }
+
+    /// Returns true if the store lists keys in no order: a directory bucket, or Storj, which orders
+    /// keys by their encrypted form. The first listing detects Storj.
+    pub(super) fn lists_without_order(&self) -> bool {
+        self.is_directory_bucket() || self.unordered.load(Ordering::Relaxed)
+    }
+
+    async fn read_ordered(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
         let request = RequestContext::new(self, Verb::List, prefix);
         let mut token = None;
         for _ in 0..EMPTY_PAGES {
@@ -42,6 +66,9 @@ impl S3Store {
             };
             let Response { entries, truncated, served_at, token: next, .. } =
                 self.list_once(request, list).await?;
+            if !is_in_order(&entries, prefix, after) {
+                self.unordered.store(true, Ordering::Relaxed);
+            }
             if !entries.is_empty() || !truncated {
                 return Ok(Page::new(entries, truncated).with_served_at(served_at));
             }
@@ -57,7 +84,7 @@ impl S3Store {
         ))
     }
 
-    /// Lists a folder of a directory bucket, and sorts its keys. The keys of lower folders need no
+    /// Lists a folder of a store without order, and sorts its keys. The keys of lower folders need no
     /// page, unless the prefix includes them.
     async fn read_folder(
         &self,
@@ -122,7 +149,16 @@ impl S3Store {
             .set_expected_bucket_owner(self.owner.clone())
             .customize()
             .interceptor(seen.clone());
-        let mut output = call.send().await.map_err(|error| request.failed(&error, &seen))?;
+        let response = call.send().await;
+        // A gateway of Storj refuses a prefix that is not a folder, because it knows only the
+        // encrypted names. Projects from before December 2025 list such a prefix in order.
+        let refused = response.as_ref().is_err_and(|error| {
+            answered(error).is_some_and(|(_, code)| code == Some("NotImplemented"))
+        });
+        if refused || seen.went_to(STORJ) {
+            self.unordered.store(true, Ordering::Relaxed);
+        }
+        let mut output = response.map_err(|error| request.failed(&error, &seen))?;
         // A response without the element `IsTruncated` is not from S3, and does not prove that the
         // bucket is empty.
         let Some(truncated) = output.is_truncated else {
@@ -150,6 +186,15 @@ fn entries(output: ListObjectsV2Output, encoded: bool) -> Vec<Entry> {
             etag: object.e_tag.filter(|tag| !tag.trim_matches('"').is_empty()).map(ETag::new),
         })
         .collect()
+}
+
+/// Returns true if the keys of the prefix's own folder are in order. A hierarchical namespace lists
+/// the keys of lower folders elsewhere.
+fn is_in_order(entries: &[Entry], prefix: &str, after: &str) -> bool {
+    let folder = folder(prefix).len();
+    let keys = entries.iter().map(|entry| entry.key.as_str());
+    let mut keys = keys.filter(|key| key.get(folder..).is_some_and(|name| !name.contains('/')));
+    keys.try_fold(after, |last, key| (last < key).then_some(key)).is_some()
 }
 
 /// Returns a listed key. In a form-encoded key, a plus is a space.

@@ -91,6 +91,8 @@ pub struct S3Store {
     deletes_singly: AtomicBool,
     /// True if the server refuses writes without a checksum.
     wants_checksums: AtomicBool,
+    /// True if a listing has shown that the store lists keys in no order.
+    unordered: AtomicBool,
     /// One bit for each [`Verb`] that has succeeded. The server certainly supports these verbs.
     done: AtomicU8,
 }
@@ -119,6 +121,7 @@ impl S3Store {
             etag_form: ETagForm::default(),
             deletes_singly: AtomicBool::new(false),
             wants_checksums: AtomicBool::new(false),
+            unordered: AtomicBool::new(false),
             done: AtomicU8::new(0),
         }
     }
@@ -302,8 +305,8 @@ impl S3Store {
 #[async_trait]
 impl Store for S3Store {
     /// Sends one request. As long as a page has no key and more pages follow, sends another
-    /// request, up to 100 requests in all. In a directory bucket, sends a request for each page of
-    /// the prefix's folder. Elections, groups, compactors and guards apply their request timeout to
+    /// request, up to 100 requests in all. If the store lists keys in no order, sends a request for
+    /// each page of the prefix's folder. Elections, groups, compactors and guards apply their request timeout to
     /// each of these requests.
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
         self.read_page(prefix, after, limit).await
@@ -362,7 +365,7 @@ impl Store for S3Store {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::default().with_lists_without_order(self.is_directory_bucket())
+        Capabilities::default().with_lists_without_order(self.lists_without_order())
     }
 }
 

@@ -105,13 +105,18 @@ fn position(item: &str) -> [u8; 16] {
 }
 
 impl S3State {
-    /// Lists a folder in the order of the hashes of its keys.
+    /// Lists a folder in the order of the hashes of its keys. With encrypted keys, a listing starts
+    /// after the hash of the requested key.
     pub fn list_folder(&mut self, asked: &ListObjectsV2Input) -> S3Result<ListObjectsV2Output> {
         let prefix = asked.prefix.as_deref().unwrap_or("");
-        if asked.start_after.is_some() {
+        let encrypted = self.quirks.encrypted_keys;
+        if asked.start_after.is_some() && !encrypted {
             return Err(s3_error!(InvalidArgument, "StartAfter is not supported"));
         }
         if !prefix.is_empty() && !prefix.ends_with('/') {
+            if encrypted {
+                return Err(s3_error!(NotImplemented, "exhaustive listing is not available"));
+            }
             return Err(s3_error!(InvalidArgument, "the prefix must end with a slash"));
         }
         if asked.delimiter.as_deref().is_some_and(|delimiter| delimiter != "/") {
@@ -130,7 +135,8 @@ impl S3State {
             };
             items.insert(position(item), (item.to_owned(), stored));
         }
-        let start = asked.continuation_token.as_deref().map(position);
+        let token = asked.continuation_token.as_deref().or(asked.start_after.as_deref());
+        let start = token.map(position);
         let start = start.map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = items.range((start, Bound::Unbounded)).map(|(_, item)| item);
         let page: Vec<_> = rest.by_ref().take(cap).collect();

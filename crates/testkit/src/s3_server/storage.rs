@@ -39,10 +39,9 @@ pub struct S3Quirks {
     pub ignore_if_none_match: bool,
     /// Unsafe: `If-Match` of a PUT is ignored.
     pub ignore_if_match: bool,
-    /// Unsafe: every listing starts at the beginning.
-    pub ignore_start_after: bool,
-    /// Unsafe: listings are in descending order.
-    pub descending: bool,
+    /// Listings are in the order of encrypted keys, and each prefix must end with a slash. New
+    /// projects of Storj behave in this way.
+    pub encrypted_keys: bool,
     /// Maximum number of keys in a page, even if the request allows more.
     pub page_cap: Option<usize>,
     /// Number of pages without keys before the first real page of each listing.
@@ -177,7 +176,7 @@ impl S3State {
             Some(None) => return Err(s3_error!(InvalidArgument, "no such continuation token")),
             None => (quirks.empty_pages, None),
         };
-        let start = asked.start_after.as_deref().filter(|_| !quirks.ignore_start_after);
+        let start = asked.start_after.as_deref();
         let start = token.filter(|token| !token.is_empty()).or(start).unwrap_or("");
         let prefix = asked.prefix.as_deref().unwrap_or("");
         let max = asked.max_keys.unwrap_or(1000).clamp(0, 1000) as usize;
@@ -195,10 +194,7 @@ impl S3State {
         let next = is_truncated.then(|| format!("{}:{last}", blank.saturating_sub(1)));
         let name = |key: &str| if encode { encoded(key) } else { key.to_owned() };
         let entry = |(key, stored): &(&String, &S3Object)| listed(name(key), stored);
-        let mut contents: Vec<_> = page.iter().map(entry).collect();
-        if quirks.descending {
-            contents.reverse();
-        }
+        let contents: Vec<_> = page.iter().map(entry).collect();
         Ok(ListObjectsV2Output {
             name: Some(asked.bucket.clone()),
             prefix: Some(name(prefix)),
@@ -307,7 +303,8 @@ impl S3 for Storage {
     ) -> S3Result<S3Response<ListObjectsV2Output>> {
         check_owner(req.input.expected_bucket_owner.as_deref())?;
         let mut state = self.lock();
-        Ok(S3Response::new(match is_directory(req.input.bucket.as_str()) {
+        let directory = is_directory(req.input.bucket.as_str());
+        Ok(S3Response::new(match directory || state.quirks.encrypted_keys {
             true => state.list_folder(&req.input)?,
             false => state.list(&req.input)?,
         }))
