@@ -36,43 +36,49 @@ fn service(scene: &Scene, server: &S3Server, name: &str, options: &[&str]) -> Ca
 
 #[test]
 fn regression_a_service_survives_transient_failures() {
-    for (number, fault) in PASSING.into_iter().enumerate() {
-        let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
-        server.fault(fault);
-        let mut early = service(&scene, &server, "a", &["--health-addr", "127.0.0.1:0"]);
-        let address = address_after(&early, "serving health at http://");
-        let get = |path: &str| ask_at(&address, "GET", path, "");
-        early.says("trying again");
-        eventually("the service is not ready, and gives the reason", || {
-            let (status, ready) = get("/readyz");
-            assert_eq!(get("/livez").0, 200);
-            status == 503 && ready.contains("tenure-test")
-        });
-        eventually("the service has tried several times", || server.requests().len() >= 4);
-        let lines = early.said().lines().filter(|line| line.contains("trying again")).count();
-        assert_eq!(lines, 1, "not a line for each attempt: {}", early.said());
-        server.clear_faults();
-        early.says("CMD 42");
-        eventually("the service is ready", || get("/readyz").0 == 200);
-        let mut standby = service(&scene, &server, "b", &[]);
-        standby.says("waiting: a leads");
-        // The fault lasts longer than the lease, so the leader loses the lease and stops CMD.
-        server.fault(fault);
-        standby.says("trying again");
-        eventually("the service campaigns again", || {
-            early.said().matches("campaigning as a").count() == 2
-        });
-        assert!(early.lives() && standby.lives(), "{number}: {} {}", early.said(), standby.said());
-        server.clear_faults();
-        eventually("one candidate leads again", || {
-            [&early, &standby].iter().any(|it| it.said().contains("elected: epoch 2"))
-        });
-        let lines = standby.said().lines().filter(|line| line.contains("trying again")).count();
-        assert!(lines <= 2, "not a line for each attempt: {}", standby.said());
-        for one in [&mut early, &mut standby] {
-            one.signal(Signal::SIGTERM);
-            one.code();
+    std::thread::scope(|all| {
+        for fault in PASSING {
+            all.spawn(move || survives(fault));
         }
+    });
+}
+
+fn survives(fault: ServerFault) {
+    let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
+    server.fault(fault);
+    let mut early = service(&scene, &server, "a", &["--health-addr", "127.0.0.1:0"]);
+    let address = address_after(&early, "serving health at http://");
+    let get = |path: &str| ask_at(&address, "GET", path, "");
+    early.says("trying again");
+    eventually("the service is not ready, and gives the reason", || {
+        let (status, ready) = get("/readyz");
+        assert_eq!(get("/livez").0, 200);
+        status == 503 && ready.contains("tenure-test")
+    });
+    eventually("the service has tried several times", || server.requests().len() >= 4);
+    let lines = early.said().lines().filter(|line| line.contains("trying again")).count();
+    assert_eq!(lines, 1, "not a line for each attempt: {}", early.said());
+    server.clear_faults();
+    early.says("CMD 42");
+    eventually("the service is ready", || get("/readyz").0 == 200);
+    let mut standby = service(&scene, &server, "b", &[]);
+    standby.says("waiting: a leads");
+    // The fault lasts longer than the lease, so the leader loses the lease and stops CMD.
+    server.fault(fault);
+    standby.says("trying again");
+    eventually("the service campaigns again", || {
+        early.said().matches("campaigning as a").count() == 2
+    });
+    assert!(early.lives() && standby.lives(), "{} {}", early.said(), standby.said());
+    server.clear_faults();
+    eventually("one candidate leads again", || {
+        [&early, &standby].iter().any(|it| it.said().contains("elected: epoch 2"))
+    });
+    let lines = standby.said().lines().filter(|line| line.contains("trying again")).count();
+    assert!(lines <= 2, "not a line for each attempt: {}", standby.said());
+    for one in [&mut early, &mut standby] {
+        one.signal(Signal::SIGTERM);
+        one.code();
     }
 }
 

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::join_all;
 use policy::{Policy, Who};
 use tenure::store::{S3Store, Store, StoreErrorKind};
 use tenure::{Compactor, Election, Error, ErrorKind, Layout, Leadership};
@@ -119,7 +120,7 @@ async fn needs_each<W>(policy: &Policy, prepare: impl AsyncFn(&S3Server), work: 
 where
     W: AsyncFn(Arc<S3Store>) -> Result<(), Failure>,
 {
-    for (less, missing) in policy.with_one_less() {
+    let each = policy.with_one_less().into_iter().map(async |(less, missing)| {
         let server = S3Server::start().await;
         prepare(&server).await;
         let error = work(store(&server, "less", &[&less])).await;
@@ -128,7 +129,8 @@ where
         // The error must name the missing action.
         let action = missing.strip_prefix("s3:").unwrap_or("");
         assert!(error.to_string().contains(action), "without {missing}: {error}");
-    }
+    });
+    join_all(each).await;
 }
 
 #[tokio::test]
