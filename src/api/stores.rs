@@ -73,9 +73,9 @@ impl Election {
     /// old contents lasts. Candidates wait for this time at the new contents, and only if a
     /// majority needs them.
     ///
-    /// The election continues during the call. A living leader leads on without this store, and the
-    /// next leader also uses the new contents. So with 3 stores let the leader resign soon, because
-    /// it cannot lose another store.
+    /// The election continues during the call. A living leader keeps its lease without this store,
+    /// and the next leader also uses the new contents. So with 3 stores let the leader resign soon,
+    /// because it cannot lose another store.
     ///
     /// The call may be repeated after an error or a crash, and then takes a new generation. Until
     /// the call returns `Ok`, the store does not count. With concurrent calls, the greatest
@@ -106,8 +106,8 @@ impl Election {
     ///
     /// The call deletes the marker in `old`, seals the newest epoch there, and then acts as
     /// [`replace_store`](Election::replace_store) does. The leader loses its lease in `old`, and
-    /// leads on with the other stores. The call may be repeated with the same arguments. Delete the
-    /// objects in `old` afterwards, and never name `old` again.
+    /// keeps its leadership with the other stores. The call may be repeated with the same
+    /// arguments. Delete the objects in `old` afterwards, and never name `old` again.
     ///
     /// Cost: the cost of `replace_store`, one LIST at each store, and two LISTs, one DELETE, one GET
     /// and one PUT in `old`.

@@ -22,9 +22,9 @@ pub struct Report {
     /// epochs. If the run listed [`Epoch::MAX`] or an epoch that a restore holds, it also keeps all
     /// lower epochs.
     pub kept: u64,
-    /// Number of superseded epochs in `kept` that are younger than `min_age_ms` or have no date.
-    /// The number is 0 if the run was interrupted, or if [`Epoch::MAX`] or a held epoch stopped the
-    /// run.
+    /// Number of the epochs in `kept` that are superseded, but are younger than `min_age_ms` or
+    /// have no date. The number is 0 if the run was interrupted, or if [`Epoch::MAX`] or a held
+    /// epoch stopped the run.
     pub too_young: u64,
     /// Number of epoch objects that the store refused or failed to delete, and of objects whose
     /// deletion got no answer. The next run tries to delete these objects again.

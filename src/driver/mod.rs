@@ -177,8 +177,8 @@ impl Context {
         (health.has_worked, health.failure) = (true, None);
     }
 
-    /// Notes that this epoch's object is absent. Returns the time since which a call of this
-    /// `Election` knows this.
+    /// Notes that this epoch's object is absent. Returns the time at which a call of this
+    /// `Election` first noted this.
     fn absent_since(&self, epoch: Epoch) -> Moment {
         let now = self.process.now();
         let mut knowledge = self.knowledge();

@@ -28,8 +28,8 @@ pub enum Verdict {
     /// The order is for another epoch, or the epoch does not have the nonce of the dead process
     /// (L8).
     NotCurrent,
-    /// The record does not limit the time in which its holder may believe that it leads (O4).
-    /// After a seal without `force`, a successor would wait forever, or would not wait at all.
+    /// The record does not show when its holder stops leading (O4). After a seal without `force`, a
+    /// successor would wait forever, or would not wait at all.
     NeedsForce,
 }
 

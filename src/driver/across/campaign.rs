@@ -119,7 +119,8 @@ impl AcrossDriver {
         deferring.chain(takeovers).filter(of_newest).max_by_key(|(_, left)| *left)
     }
 
-    /// Leaves the election to others if it must. Returns true if this candidate may begin now.
+    /// Waits if other candidates may take over first (PR1, E10). Returns true if this candidate may
+    /// begin now.
     async fn defer(&mut self) -> bool {
         let Some((epoch, left)) = self.defers_for() else { return true };
         let (process, cx) = (self.main().process.clone(), std::sync::Arc::clone(self.main()));
@@ -146,7 +147,7 @@ impl AcrossDriver {
             let is_led = nonce.is_none() || (record.nonce == nonce && !record.expired);
             (*epoch == newest && is_led).then(|| Leader::new(*epoch, record))
         });
-        // One process has written all these records, so its clock tells the last one.
+        // One process wrote all these records, so its clock shows which record is the newest.
         records.max_by_key(|leader| leader.renewed_at)
     }
 
@@ -186,7 +187,8 @@ impl AcrossDriver {
         self.without_a_majority(|part| part.failure.is_some())
     }
 
-    /// Returns the failures of the stores that fail, if the others are no majority.
+    /// Returns the failures of the stores for which `fails` is true, if the other stores are not a
+    /// majority.
     fn without_a_majority(&self, fails: impl Fn(&&StorePart) -> bool) -> Option<Error> {
         let failing: Vec<_> = self.parts.iter().filter(fails).collect();
         if failing.len() + self.cx.majority() <= self.parts.len() {
@@ -197,8 +199,8 @@ impl AcrossDriver {
         faults::no_majority(&self.cx, contexts.zip(&errors))
     }
 
-    /// Returns the holder if the epoch cannot be closed without a wait: the stores that need none
-    /// and answer are no majority.
+    /// Returns the holder if the epoch cannot be closed without a wait, because fewer stores than a
+    /// majority answer and need no wait.
     fn would_wait(&self) -> Option<Leader> {
         if self.machine.own().is_some() {
             return None;

@@ -15,7 +15,7 @@ pub(super) fn set_of(page: &PageOfSet, store: usize, stores: usize) -> Option<Se
 }
 
 /// Returns the marker on a page of this store, with the notes. Returns `None` if the page has no
-/// marker of this store and set, or another marker too.
+/// marker of this store and set, or has another marker.
 pub(super) fn marker(page: &PageOfSet, set: SetId, store: usize, stores: usize) -> Option<Marker> {
     let mut marker = Marker { generation: 0, notes: [0; MAX_STORES] };
     for name in &page.names {
@@ -33,7 +33,7 @@ pub(super) fn marker(page: &PageOfSet, set: SetId, store: usize, stores: usize) 
     (marker.generation > 0).then_some(marker)
 }
 
-/// Returns the error of a store that answers and does not count.
+/// Returns the error of a store that answers but does not count.
 pub(super) fn explain(
     cx: &AcrossContext,
     store: usize,
@@ -83,8 +83,8 @@ pub(super) fn no_majority<'a>(
     let failures: Vec<(String, &Error)> =
         failures.map(|(cx, error)| (cx.store.describe(), error)).collect();
     let (_, first) = failures.first()?;
-    // A failure that passes without an operator decides the kind, because the others may be
-    // corrected meanwhile.
+    // If a failure may end without an operator, its kind is the kind of the error, so a service
+    // tries again. Meanwhile an operator may correct the other failures.
     let passes = failures.iter().map(|(_, it)| it.kind()).find(|kind| !kind.is_final());
     let (majority, stores) = (cx.majority(), cx.stores.len());
     let list: Vec<String> = failures.iter().map(|(name, it)| format!("{name}: {it}")).collect();

@@ -37,8 +37,8 @@ impl AcrossDriver {
         let end = self.lease_end().unwrap_or_else(|| self.now());
         let cx = Arc::clone(self.main());
         let process = cx.process.clone();
-        // An elected machine always has an own epoch. The fallback is harmless, because its lease
-        // has ended.
+        // An elected machine always has an epoch. The fallback is harmless, because its lease has
+        // ended.
         let (epoch, nonce) = self.machine.own().unwrap_or((Epoch::FIRST, process.nonce()));
         let leading = cx.meter.elected();
         let (name, validity) = (cx.config.name.clone(), cx.config.validity);
@@ -100,7 +100,8 @@ impl AcrossDriver {
             if let Some(lost) = lost {
                 return self.finish(&lead, lost, pending);
             }
-            // A resignation has revoked the lease. It continues until the old end of the lease.
+            // During a resignation `check` fails, so the lease is not extended. The resignation
+            // continues until the time at which the lease would have ended.
             if lead.loss().is_none() {
                 self.extend(&lead, &mut pending);
                 self.publish(&lead);

@@ -164,12 +164,13 @@ impl AcrossDriver {
         .await
     }
 
-    /// Takes a reply of a store.
+    /// Processes a reply of a store.
     fn took(&mut self, store: usize, request: &AcrossRequest, reply: Reply) -> Option<AcrossEvent> {
         match self.parts[store].take(request, reply) {
             Heard::Answer(answer) => {
                 let event = self.handle(AcrossInput::Answer { store, answer });
-                // Without this store, the other pages may have no common set.
+                // This failure may show that no common set is possible, so the waiting pages are
+                // checked again.
                 event.or_else(|| self.deliver())
             }
             Heard::Page(page) => {
@@ -179,8 +180,8 @@ impl AcrossDriver {
         }
     }
 
-    /// Passes the pages that wait to the machine, once a majority of the stores has shown the same
-    /// set.
+    /// Passes the waiting pages to the machine, once a majority of the stores has shown the same
+    /// set or can no longer show it.
     fn deliver(&mut self) -> Option<AcrossEvent> {
         let (stores, majority) = (self.parts.len(), self.cx.majority());
         let shown = |store: usize| faults::set_of(self.parts[store].page.as_ref()?, store, stores);

@@ -20,7 +20,7 @@ use crate::telemetry::Sight;
 pub(crate) struct AcrossObserver {
     driver: AcrossDriver,
     told: Option<Observation>,
-    /// Time since which the state is not known, on the boot clock.
+    /// Time at which the state became unknown, on the boot clock.
     unknown_since: Option<Duration>,
     over: bool,
     sight: Sight,
@@ -115,7 +115,8 @@ impl AcrossObserver {
             return known;
         }
         let since = *self.unknown_since.get_or_insert(now);
-        // Without an epoch, a store is silent from its first failure.
+        // Without an epoch, a store counts as silent from its first failure, so the observer waits
+        // for a validity.
         let was_known = match self.told {
             Some(Observation::Leader(_)) => true,
             Some(Observation::NoLeader) => machine.newest().is_some(),
@@ -148,7 +149,7 @@ impl AcrossDriver {
     fn sees_at(&self, store: usize, part: &StorePart) -> Sees {
         let is_silent = part.failure.is_some();
         if self.machine.ended(store).is_some() {
-            // A newer epoch may exist by now.
+            // If the store fails for a validity, a newer epoch may exist by then.
             let is_late = is_silent && !part.has_answered_within(self.main().config.validity);
             return if is_late { Sees::Silent } else { Sees::Over };
         }

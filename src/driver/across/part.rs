@@ -39,7 +39,7 @@ pub(super) struct StorePart {
     pub(super) absent: Option<(Epoch, Moment)>,
     /// End of the pause after a failed request, on the boot clock.
     pub(super) retry_at: Option<Duration>,
-    /// Number of consecutive pauses. A store that answers can fail, too: it refuses each write, or
+    /// Number of consecutive pauses. Pauses also follow answers, if the store refuses each write or
     /// does not count.
     pub(super) pauses: u32,
     /// Heartbeat of the last write that counts for the lease.
@@ -74,7 +74,7 @@ pub(super) enum Reply {
     Unsent,
 }
 
-/// A reply as the machine takes it.
+/// A reply in the form that the machine needs.
 pub(super) enum Heard {
     Page(PageOfSet),
     Answer(Answer),
@@ -117,14 +117,15 @@ impl StorePart {
     /// one.
     pub(super) fn ask(&mut self, request: Option<AcrossRequest>) {
         let is_same = self.call.as_ref().map(|call| &call.request) == request.as_ref();
-        // A page that waits is the answer to the request that the machine still asks for.
+        // The waiting page is the answer to the current request of the machine, so the request is
+        // not sent again.
         if is_same || self.page.is_some() {
             return;
         }
         self.call = request.map(|request| Call { reply: self.send(&request), request });
     }
 
-    /// Returns the reply once it is there.
+    /// Returns the reply once it has arrived.
     pub(super) fn poll(
         &mut self,
         task: &mut std::task::Context<'_>,
@@ -136,8 +137,8 @@ impl StorePart {
         })
     }
 
-    /// Returns the future of a request. Its body is encoded now, so a lease counts from before the
-    /// sending (L1).
+    /// Returns the future of a request. The body is encoded before the request is sent, so a lease
+    /// counts from a time before the write (L1).
     fn send(&mut self, request: &AcrossRequest) -> BoxFuture<'static, Reply> {
         let cx = Arc::clone(&self.link.cx);
         let limit = cx.config.request_timeout;
@@ -218,7 +219,7 @@ impl StorePart {
         }
     }
 
-    /// Takes the reply to a request, and counts its outcome.
+    /// Converts the reply to a request, and counts its outcome.
     pub(super) fn take(&mut self, request: &AcrossRequest, reply: Reply) -> Heard {
         let now = self.link.cx.process.now();
         self.link.requests.polled = now.boot;
@@ -325,7 +326,7 @@ impl StorePart {
         answer
     }
 
-    /// Returns the time since the last answer, at most as long as this driver runs.
+    /// Returns the time since the last reply or poll, or since the start of this driver.
     pub(super) fn since_poll(&self) -> Duration {
         let now = self.link.cx.process.now().boot;
         now.saturating_sub(self.link.requests.polled)
@@ -336,7 +337,7 @@ impl StorePart {
         self.failure.is_none() && self.link.requests.answered.is_some()
     }
 
-    /// Returns true if the store has answered in this last time.
+    /// Returns true if the store has answered within the last `time`.
     pub(super) fn has_answered_within(&self, time: Duration) -> bool {
         let now = self.link.cx.process.now();
         self.link.requests.answered.is_some_and(|at| now.since(at) <= time)

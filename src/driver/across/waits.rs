@@ -41,7 +41,7 @@ impl AcrossDriver {
     fn polls(&mut self, store: usize) {
         let part = &mut self.parts[store];
         part.link.followed.polls = part.link.followed.polls.saturating_add(1);
-        // The next poll counts from this one, even if the machine sends no request.
+        // The poll interval counts from this moment, even if the machine sends no request.
         part.link.requests.polled = part.link.cx.process.now().boot;
         part.link.cx.meter.polled();
     }
@@ -62,7 +62,8 @@ impl AcrossDriver {
                 let at = self.resumes_at.unwrap_or(now);
                 waits.push((at.saturating_sub(now), AcrossInput::Resume));
             }
-            // A leader's task ends the lease itself: a resignation continues until the old end.
+            // While it leads, the task ends the lease itself, because a resignation continues until
+            // the time at which the lease would have ended.
             AcrossWait::Lead if !self.leads => {
                 waits.push((self.remaining(), AcrossInput::LeaseEnded))
             }

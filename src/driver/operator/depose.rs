@@ -43,9 +43,9 @@ impl Operator {
     }
 
     /// Returns the epoch to seal: the newest epoch, or the lower epoch that the operator named if a
-    /// restore holds the newest epoch. The restore may have stopped at that lower epoch, because
-    /// its record does not limit the time for which its holder may believe that it leads (RS4).
-    /// The operator must then depose the lower epoch by force.
+    /// restore holds the newest epoch. If the record of the lower epoch does not show when its
+    /// holder stops to lead, the restore stops at this epoch (RS4). The operator must then depose
+    /// this epoch by force.
     async fn meant(&mut self, newest: Epoch, order: DeposeOrder) -> Result<Epoch, Error> {
         let Some(only) = order.only.filter(|only| *only < newest) else { return Ok(newest) };
         let now = self.read(Some(newest)).await?;

@@ -32,9 +32,9 @@ pub enum Deposed {
     /// The newest epoch is not the epoch to depose. The value is the holder of the newest epoch.
     /// Nothing was changed.
     NotCurrent(Leader),
-    /// The record does not limit the time for which its holder may believe that it leads (O4). A
-    /// peer that does not use tenure wrote the record, or the record has no validity or is
-    /// unreadable. After the holder's death use [`depose_dead`](crate::Election::depose_dead).
+    /// The record does not show when its holder stops leading (O4). A peer that does not use tenure
+    /// wrote the record, or the record has no validity or is unreadable. After the holder's death
+    /// use [`depose_dead`](crate::Election::depose_dead).
     NeedsForce(Leader),
     /// An unfinished restore holds the newest epoch (O6). This epoch has no leader, but a lower
     /// epoch may have one. Call [`restore`](crate::Election::restore) with this epoch again.
@@ -96,9 +96,8 @@ pub enum Restored {
     /// candidate is elected until that restore is finished. To finish it, call
     /// [`restore`](crate::Election::restore) with the held epoch and the `wait` of this call.
     Held(Epoch),
-    /// The record of a lower epoch does not limit the time for which its holder may believe that it
-    /// leads. After the holder's death call [`depose_dead`](crate::Election::depose_dead), and
-    /// restore again.
+    /// The record of a lower epoch does not show when its holder stops leading. After the holder's
+    /// death call [`depose_dead`](crate::Election::depose_dead), and restore again.
     NeedsForce(Leader),
     /// The body of the [single object](crate::Layout::SingleObject) cannot be read, and `wait` was
     /// 0. The holder may believe for an unknown time that it leads. Pass the holder's validity as

@@ -16,8 +16,9 @@ impl Across {
             part.sent = 0;
             part.own = Own::Free;
         }
-        // A store that closed the epoch answers. A store that was only listed may be down by now,
-        // and each candidate would first win another store.
+        // The first create goes to the first store that closed the epoch, because such a store
+        // answers. A store that was only listed may be down by now. Then several candidates could
+        // each win a different store, and none a majority.
         let closed = self.parts.iter().position(Part::is_closed);
         let listed =
             || self.parts.iter().position(|part| part.contents.is_some() && part.fault.is_none());
@@ -84,8 +85,8 @@ impl Across {
         })
     }
 
-    /// Starts the next request for the own epoch at an idle store. The LIST comes once this number
-    /// of stores has an own object.
+    /// Starts the next request for this process's epoch at an idle store. The LIST is sent once
+    /// `confirm` stores have an object of this process.
     pub(super) fn schedule_own(
         &mut self,
         store: usize,
@@ -95,7 +96,8 @@ impl Across {
     ) {
         let created = |own: &Own| matches!(own, Own::Created { .. });
         let done = StoreSet::of(self.stores().filter(|store| created(&self.parts[*store].own)));
-        // A LIST that is still expected may complete a majority.
+        // True if the first LIST of a created object is not answered yet. This LIST may complete a
+        // majority, so no LIST is repeated now.
         let confirms = self.parts.iter().any(|part| {
             matches!(part.own, Own::Created { after: None, .. })
                 && !matches!(part.doing, Doing::Pause(_))
@@ -170,7 +172,8 @@ impl Across {
         }
     }
 
-    /// Takes a create that succeeded. A create of an earlier attempt is sealed.
+    /// Notes a create that succeeded. If the create belongs to an earlier attempt, its object is
+    /// sealed.
     fn hold(&mut self, store: usize, held: HeldEpoch) {
         let epoch = held.epoch;
         if self.own() == Some((epoch, held.nonce)) {
@@ -185,7 +188,7 @@ impl Across {
         self.saw(epoch);
     }
 
-    /// Takes a page of the LIST after the own epoch.
+    /// Handles a page of the LIST after this process's epoch.
     pub(super) fn confirmed(
         &mut self,
         store: usize,
@@ -215,12 +218,13 @@ impl Across {
             }
             SuccessorStatus::No => {}
         }
-        // The LIST starts after the own epoch, so it cannot show that an earlier fall has ended.
+        // The LIST starts after this process's epoch. So it cannot show that the store has its
+        // earlier greatest epoch again.
         let has_fallen = matches!(self.parts[store].fault, Some(StoreFault::GreatestFell { .. }));
         let before = self.parts[store].contents.and_then(|contents| contents.greatest);
         let before = before.filter(|_| !has_fallen);
         let was_created = matches!(self.parts[store].own, Own::Created { .. });
-        // The LIST starts after the own epoch, so it does not show the earlier epochs.
+        // The LIST does not show the earlier epochs, so `before` replaces them.
         if !self.count(store, marker, before) {
             self.parts[store].doing = Doing::pause();
             return;
@@ -230,7 +234,7 @@ impl Across {
         }
     }
 
-    /// Counts the create at this store, if there is one, for the lease.
+    /// If the create at this store has succeeded, counts it for the lease.
     pub(super) fn count_create(&mut self, store: usize) {
         let part = &mut self.parts[store];
         part.own = match std::mem::replace(&mut part.own, Own::Free) {

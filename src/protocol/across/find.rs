@@ -47,7 +47,7 @@ impl Across {
         }
     }
 
-    /// Returns whether a majority allows to close the newest epoch (Q4).
+    /// Returns whether the newest epoch may be closed: it is sealed or lapsed at a majority (Q4).
     fn is_closing(&self) -> bool {
         let ended = self.ended_nonces();
         let allowing =
@@ -55,8 +55,8 @@ impl Across {
         allowing.count() >= self.majority()
     }
 
-    /// Returns the nonces of the holders that have ended the newest epoch at some store (Q4). No
-    /// process waits for these nonces at the other stores.
+    /// Returns the nonces of the holders that have ended the newest epoch at some store. At the
+    /// other stores, the objects with these nonces count as lapsed (Q4).
     fn ended_nonces(&self) -> Vec<Option<Nonce>> {
         let ended = self.parts.iter().filter_map(|part| match part.known {
             Known::Sealed { nonce, ended: EpochEnd::Resigned | EpochEnd::GivenUp, .. } => {
@@ -95,7 +95,7 @@ impl Across {
         }
     }
 
-    /// Takes a page of the search for the newest epoch of this store.
+    /// Handles a page of the search for the newest epoch of this store.
     pub(super) fn found(
         &mut self,
         store: usize,
@@ -120,7 +120,8 @@ impl Across {
         }
         let part = &mut self.parts[store];
         part.listed = true;
-        // A store has one request under way, so a seal that is known now was known at the sending.
+        // At most one request to a store is under way. So a seal that is known now was already
+        // known when this LIST was sent (Q2).
         part.marked |= matches!(part.known, Known::Sealed { .. });
     }
 
@@ -132,8 +133,9 @@ impl Across {
             }
             return;
         };
-        // No majority holds an epoch that is absent at a majority. It may have been compacted, and
-        // only a LIST shows a greater one. A candidate closes it instead.
+        // If the epoch is absent at a majority, it has no holder, and may have been compacted. Only
+        // a LIST shows a greater epoch, so an observer lists again. A candidate closes the epoch
+        // instead.
         let is_absent = |part: &&Part| matches!(part.known, Known::Absent { .. });
         let is_gone =
             self.observer && self.parts.iter().filter(is_absent).count() >= self.majority();
@@ -162,8 +164,8 @@ impl Across {
             Answer::Found { sighting, .. } => part.read(sighting),
             Answer::NotModified if part.known != Known::Unread => {}
             Answer::Missing => part.read_absent(),
-            // A store that does not answer does not lapse, so no follower closes a store that it
-            // cannot read.
+            // Without an answer, the object at this store does not lapse. So no follower closes an
+            // epoch at a store that it cannot read.
             _ if is_newest => {
                 part.doing = Doing::Pause(Box::new(Doing::Read { epoch, unless: None }));
             }

@@ -8,11 +8,13 @@ use crate::protocol::layout::Layout;
 use crate::protocol::leader::LeaderNext;
 use crate::protocol::message::{Input, Lost, Nonce, Rules, Step, Wait};
 
-/// The rules of a part that leads. A create that counts was already confirmed.
+/// The rules of the leader's machine at one store. It needs no `verify_renewals`, because each
+/// create that counts was confirmed by a LIST.
 const RULES: Rules = Rules { observer: false, verify_renewals: false, takeover_delay: false };
 
 impl Across {
-    /// Passes an input to the part of a store that is led.
+    /// Passes an input to the leader's machine of this store. Without such a machine, ignores the
+    /// input.
     pub(super) fn lead(&mut self, store: usize, input: Input) -> Option<AcrossEvent> {
         let part = &mut self.parts[store];
         let leading = match std::mem::replace(&mut part.own, Own::Free) {
@@ -37,8 +39,8 @@ impl Across {
         }
     }
 
-    /// Takes the loss of the epoch at this store. If a majority cannot be held, the leadership has
-    /// ended.
+    /// Notes that this process has lost its epoch at this store. If it can no longer hold a
+    /// majority, the leadership has ended.
     pub(super) fn lose(&mut self, store: usize, lost: Lost) -> Option<AcrossEvent> {
         let ended = matches!(lost, Lost::Resigned | Lost::Sealed(_));
         self.parts[store].own = Own::Lost { ended };

@@ -75,14 +75,15 @@ pub enum AcrossRequest {
 pub enum AcrossStep {
     /// Send this request to the store, and pass its answer to the machine.
     Request(AcrossRequest),
-    /// The store needs no request now. The wait has the meaning that it has in one store.
+    /// The store needs no request now. The wait has the same meaning as in an election in one
+    /// store.
     Wait(Wait),
 }
 
 /// The input that the whole machine waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AcrossWait {
-    /// Only the stores have actions.
+    /// No input of the whole machine. Only the steps of the stores matter now.
     Stores,
     /// A fresh nonce for the next attempt.
     Nonce,
@@ -97,14 +98,14 @@ pub enum AcrossWait {
     Failed(Failure),
 }
 
-/// A change of the leadership, caused by an input. An extension of the lease is no event: after
+/// A change of the leadership, caused by an input. An extension of the lease is not an event. After
 /// each input the driver computes the lease from [`counted`](super::Across::counted).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AcrossEvent {
     Granted {
         epoch: Epoch,
     },
-    /// The epoch can no longer be held at this store.
+    /// This process can no longer hold its epoch at this store.
     StoreLost {
         store: usize,
         lost: Lost,

@@ -21,14 +21,15 @@ use crate::epoch::Epoch;
 ///
 /// - [`step`](Across::step) returns the next action at one store, and [`wait`](Across::wait) the
 ///   input that the whole machine needs. Both change nothing.
-/// - [`handle`](Across::handle) takes an input, and is the only method that moves the machine.
+/// - [`handle`](Across::handle) takes an input, and is the only method that changes the machine.
 /// - Getters return the machine's knowledge: [`newest`](Across::newest),
 ///   [`counted`](Across::counted), [`leader`](Across::leader).
 ///
 /// A driver has at most one request under way at each store. It may send the requests of several
 /// stores at the same time. After each input it asks again for the steps of all stores. The machine
-/// ignores an input that does not fit. `Lapsed` and `WaitOver` name no ETag, so the driver passes
-/// them only if the timer of the object that the machine follows has ended.
+/// ignores an input that does not fit. The inputs `Lapsed` and `WaitOver` contain no ETag. So the
+/// driver passes them only if the timer has ended that belongs to the object that the machine
+/// follows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Across {
     observer: bool,
@@ -119,8 +120,8 @@ impl Across {
         }
     }
 
-    /// Returns true if the machine has taken the lapse of the followed object, or of the absent
-    /// object, at this store.
+    /// Returns true if the machine has received [`AcrossInput::Lapsed`] for the followed object, or
+    /// for the absent object, at this store.
     pub fn has_lapsed(&self, store: usize) -> bool {
         matches!(
             self.parts[store].known,
@@ -128,7 +129,7 @@ impl Across {
         )
     }
 
-    /// Returns the nonce that a majority of the stores shows unsealed.
+    /// Returns the nonce that a majority of the stores shows in unsealed objects.
     pub fn leader(&self) -> Option<Nonce> {
         let nonces = (0..self.parts.len()).filter_map(|store| self.followed(store)?.seen.nonce);
         let nonces: Vec<Nonce> = nonces.collect();
@@ -136,8 +137,8 @@ impl Across {
         nonces.iter().find(|nonce| held(nonce) >= self.majority()).copied()
     }
 
-    /// Returns true if the holder of the newest epoch has ended it. An attempt that was abandoned
-    /// at one store is no holder if another attempt won the others.
+    /// Returns true if the holder of the newest epoch has ended it. If another attempt holds a
+    /// majority, an attempt that was abandoned at one store does not count as the holder.
     pub fn is_given_back(&self) -> bool {
         let leader = self.leader();
         self.parts.iter().any(|part| match part.known {
@@ -196,7 +197,7 @@ impl Across {
         }
     }
 
-    /// Takes an input. An input that does not fit the state changes nothing.
+    /// Handles an input. An input that does not fit the state changes nothing.
     pub fn handle(&mut self, input: AcrossInput) -> Option<AcrossEvent> {
         let event = match input {
             AcrossInput::Listed { store, page, marker } => {
@@ -257,7 +258,7 @@ impl Across {
         None
     }
 
-    /// Takes the answer to a request other than LIST.
+    /// Handles the answer to a request other than LIST.
     fn answered(&mut self, store: usize, answer: Answer) -> Option<AcrossEvent> {
         let part = &mut self.parts[store];
         match std::mem::replace(&mut part.doing, Doing::Idle) {
@@ -270,13 +271,14 @@ impl Across {
             Doing::Place { epoch } => self.placed(store, epoch, &answer),
             Doing::Create { epoch, write } => self.created(store, epoch, write, answer),
             Doing::ReadOwn { epoch, nonce } => return self.read_own(store, epoch, nonce, answer),
-            // The seal of an ended attempt is best effort.
+            // If the seal of an abandoned attempt fails, it is not repeated, because the object
+            // lapses.
             Doing::GiveUp { .. } => {}
         }
         None
     }
 
-    /// Takes a page of a listing.
+    /// Handles a page of a listing.
     fn listed(&mut self, store: usize, page: Listing, marker: Option<Marker>) {
         let part = &mut self.parts[store];
         match std::mem::replace(&mut part.doing, Doing::Idle) {
@@ -288,7 +290,8 @@ impl Across {
         }
     }
 
-    /// Takes the marker of a LIST. Returns false if the store does not count.
+    /// Compares the marker and the greatest epoch of a LIST with all that is known. Returns false
+    /// if the store does not count.
     fn count(&mut self, store: usize, marker: Option<Marker>, greatest: Option<Epoch>) -> bool {
         let Some(Marker { generation, notes }) = marker else {
             return self.distrust(store, StoreFault::NoMarker);
@@ -323,7 +326,8 @@ impl Across {
     fn distrust(&mut self, store: usize, fault: StoreFault) -> bool {
         let part = &mut self.parts[store];
         part.fault = Some(fault);
-        // The contents stay, so that their greatest epoch still must be shown.
+        // The store counts again only if it shows at least the same greatest epoch, so this epoch
+        // is kept.
         let contents = part.contents;
         part.void();
         part.contents = contents;
@@ -364,7 +368,7 @@ impl Across {
         }
     }
 
-    /// Seals the own objects of ended attempts at idle stores.
+    /// Seals the objects of this process's ended attempts at idle stores.
     fn schedule_seals(&mut self) {
         for part in &mut self.parts {
             if part.doing == Doing::Idle && matches!(part.own, Own::Created { .. }) {

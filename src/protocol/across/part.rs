@@ -19,13 +19,13 @@ pub(super) struct Part {
     pub(super) fault: Option<StoreFault>,
     /// The newest epoch at this store.
     pub(super) known: Known,
-    /// True if a LIST that was sent after the seal of the newest epoch was seen here showed the
-    /// marker (Q2).
+    /// True if this process saw the seal of the newest epoch here, and a LIST that it sent
+    /// afterwards showed the marker (Q2).
     pub(super) marked: bool,
     /// The epoch that this process creates or leads.
     pub(super) own: Own,
-    /// The greatest heartbeat that this process sent to this store in its epoch. A replaced store
-    /// does not lower the number, so no two bodies are equal.
+    /// The greatest heartbeat that this process sent to this store in its epoch. A replacement of
+    /// the store does not lower this number, so no two bodies are equal.
     pub(super) sent: u64,
 }
 
@@ -56,7 +56,8 @@ pub(super) enum Known {
     },
 }
 
-/// The request under way at one store. An idle store that is led sends the leader's requests.
+/// The request under way at one store. If this process leads, `Idle` stands for the requests of the
+/// leader's machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Doing {
     Idle,
@@ -67,7 +68,8 @@ pub(super) enum Doing {
         search: Search,
         marker: Option<Marker>,
     },
-    /// LIST after the own epoch. The creates at the stores of `after` were done before this LIST.
+    /// LIST after this process's epoch. The creates at the stores in `after` were done before this
+    /// LIST was sent.
     Confirm {
         beyond: SuccessorSearch,
         after: StoreSet,
@@ -91,7 +93,7 @@ pub(super) enum Doing {
         epoch: Epoch,
         nonce: Nonce,
     },
-    /// Seals the own object of an attempt that has ended.
+    /// Seals the object of an ended attempt of this process.
     GiveUp {
         held: HeldEpoch,
     },
@@ -102,12 +104,12 @@ pub(super) enum Doing {
 pub(super) enum Own {
     /// No create is known to have succeeded.
     Free,
-    /// The create succeeded. `after` names the stores with creates that were done before the last
-    /// LIST that showed no greater epoch.
+    /// The create succeeded. `after` is `Some` once a LIST has shown no greater epoch. It contains
+    /// the stores with creates that were done before that LIST was sent.
     Created { held: HeldEpoch, after: Option<StoreSet> },
     /// The create counts, and the leader renews here.
     Leading(LeadingState),
-    /// The epoch cannot be held here. `ended` is true if the object is sealed.
+    /// This process cannot hold its epoch here. `ended` is true if the object is sealed.
     Lost { ended: bool },
 }
 
@@ -144,8 +146,8 @@ impl Part {
         self.marked = false;
     }
 
-    /// Forgets all that was known of the contents (Q6). An own epoch that does not count yet is
-    /// forgotten too.
+    /// Forgets all that was known of the contents (Q6), and also a create of this process that does
+    /// not count yet.
     pub(super) fn void(&mut self) {
         self.forget();
         self.contents = None;
@@ -199,7 +201,7 @@ impl Part {
         self.marked && matches!(self.known, Known::Sealed { waits: false, .. })
     }
 
-    /// Returns whether this store allows to close the newest epoch (Q4).
+    /// Returns whether the newest epoch is sealed or lapsed at this store (Q4).
     pub(super) fn allows_closing(&self) -> bool {
         match &self.known {
             Known::Unread => false,
@@ -208,7 +210,7 @@ impl Part {
         }
     }
 
-    /// Takes a reading of the newest epoch.
+    /// Notes a reading of the newest epoch.
     pub(super) fn read(&mut self, sighting: Sighting) {
         let Seen { nonce, ended, .. } = sighting.seen;
         let same_nonce = match &self.known {
@@ -235,13 +237,13 @@ impl Part {
         };
     }
 
-    /// Takes the answer that the store has no object of the newest epoch.
+    /// Notes that the store has no object of the newest epoch.
     pub(super) fn read_absent(&mut self) {
         match self.known {
             Known::Absent { .. } => {}
             Known::Unread => self.known = Known::Absent { lapsed: false },
-            // The object was here. It was compacted, so a greater epoch exists, or the store was
-            // wiped. The next LIST decides.
+            // The object existed. Either it was compacted, and a greater epoch exists, or the store
+            // was wiped. The next LIST shows which is true.
             Known::Unsealed { .. } | Known::Sealed { .. } => {
                 self.forget();
                 self.listed = false;
@@ -249,7 +251,7 @@ impl Part {
         }
     }
 
-    /// Forgets that the create at a store was done before a LIST at this store.
+    /// Removes a store from `after`, because its create was repeated.
     pub(super) fn forget_create(&mut self, store: usize) {
         if let Doing::Confirm { after, .. } = &mut self.doing {
             after.remove(store);

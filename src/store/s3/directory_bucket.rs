@@ -45,7 +45,8 @@ impl S3Store {
         Ok(client.renewed.as_ref().unwrap_or(first).clone())
     }
 
-    /// Returns true if this refusal concerns the session, so the next request needs another one.
+    /// Returns true if this refusal shows that the session has ended. The next request then gets a
+    /// new session.
     pub(super) fn session_ended(&self, code: &str) -> bool {
         let ended = self.is_directory_bucket() && SESSION_ENDED.contains(&code);
         unpoisoned(self.session_client.lock()).refused |= ended;

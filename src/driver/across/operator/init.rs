@@ -10,7 +10,7 @@ use crate::driver::{Context, Operator};
 use crate::error::{Error, ErrorKind};
 use crate::record::keys::{SetId, SetKey};
 
-/// The work that the listings ask for.
+/// The markers that the listings show as missing, or the reason to stop.
 enum Plan {
     /// Each store has its marker.
     Complete,
@@ -21,7 +21,7 @@ enum Plan {
 }
 
 /// Creates the missing markers, lists all stores again, and checks them. If another call has
-/// created markers of another set meanwhile, deletes the own markers.
+/// created markers of another set meanwhile, deletes the markers that this call created.
 pub(crate) async fn init(across: &AcrossContext) -> Result<(), Error> {
     let fresh = SetId(across.stores[0].process.unique() as u64);
     let (set, missing) = match plan(&View::of(across).await, fresh)? {

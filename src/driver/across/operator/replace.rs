@@ -60,8 +60,8 @@ fn check(across: &AcrossContext, store: usize, validity: Duration) -> Result<(),
     Ok(())
 }
 
-/// Refuses contents of another election. The first epoch of a candidate that does not know of the
-/// loss is no foreign object.
+/// Refuses contents of another election. Epoch objects alone are not refused, because a candidate
+/// that does not know of the loss may have created them.
 async fn refuse_foreign(
     across: &AcrossContext,
     set: SetId,
@@ -110,7 +110,7 @@ impl Replacement<'_> {
         Ok(replacement)
     }
 
-    /// Returns the other stores that count. An error if they are fewer than a majority.
+    /// Returns the other stores that count, or an error if they are fewer than a majority.
     fn that_count(&self, view: &View<'_>) -> Result<Vec<usize>, Error> {
         let (mut count, mut failures) = (Vec::new(), Vec::new());
         for other in (0..self.across.stores.len()).filter(|other| *other != self.store) {
@@ -154,12 +154,13 @@ impl Replacement<'_> {
         Ok(true)
     }
 
-    /// Takes the steps 2 to 4: the newest epoch, its object, the marker.
+    /// Carries out the steps 2 to 4: finds the newest epoch, and writes its object, the notes and
+    /// the marker.
     async fn complete(mut self, validity: Duration) -> Result<ReplacedStore, Error> {
         let Replacement { across, set, store, generation, .. } = self;
         let view = View::of(across).await;
         let count = self.that_count(&view)?;
-        // Only a store with a note of this run is listed after the note.
+        // A listing counts only if its store had the note of this run before (step 2).
         let count = count.into_iter().filter(|other| self.others.contains(other)).collect();
         self.others = self.majority_or(count, &[])?;
         let contents = view.stores[store].as_ref().map_err(Clone::clone)?;
@@ -171,7 +172,8 @@ impl Replacement<'_> {
         if let Some(epoch) = epoch {
             seal(cx, epoch, validity).await?;
         }
-        // The notes of other stores must outlive the contents that are replaced.
+        // The old contents also had notes about the other stores. The new contents must have these
+        // notes, too.
         for other in (0..across.stores.len()).filter(|other| *other != store) {
             let noted = view.answered().map(|(_, contents)| contents.noted(set, other)).max();
             let known = view.generation(set, other).unwrap_or(1).max(noted.unwrap_or(0));

@@ -37,14 +37,15 @@ impl StorePart {
         self.retry_at = pause.map(|pause| now.saturating_add(pause));
     }
 
-    /// Returns true if a call that does not wait gives the store up.
+    /// Returns true if a call that does not wait gives up this store.
     pub(in crate::driver::across) fn fails_once(&self) -> bool {
         self.is_given_up
             || self.pauses >= PAUSES_BEFORE_GIVING_UP
             || self.link.requests.have_failed(FAILURES_BEFORE_GIVING_UP)
     }
 
-    /// Returns the failure of the store. A store without a failed request contradicts itself.
+    /// Returns the failure of the store. If no request has failed, the store was given up because
+    /// its answers contradict each other.
     pub(in crate::driver::across) fn why_given_up(&self) -> Error {
         self.failure.clone().unwrap_or_else(|| {
             let why = "refuses writes whose conditions hold, or does not find objects that it \
