@@ -2,7 +2,7 @@
 # Runs a command with s3s-fs, an S3 server in Rust on a folder. Several racing conditional writes
 # can succeed, so elections must refuse this store. Builds the server under target/.
 #
-#   scripts/servers/s3s-fs.sh -- cargo test --test stores only_races_show_it -- --ignored
+#   scripts/servers/s3s-fs.sh -- cargo test --test stores only_races_detect_the_fault -- --ignored
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_posts_two_fields_are_a_lock() {
+    fn the_two_fields_of_the_post_are_a_lock() {
         let (token, record) = parse(r#"{"expires_at": 1740151473.206179, "token": 1}"#).unwrap();
         assert_eq!(token, Epoch::FIRST);
         assert_eq!(record.expires_at, Some(1_740_151_473.206_179));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_field_is_named() {
+    fn the_error_names_a_missing_field() {
         let why = |body| parse(body).unwrap_err().to_string();
         assert!(why(r#"{"expires_at":1.5}"#).contains("`token` is missing"));
         assert!(why(r#"{"token":1}"#).contains("`expires_at` is missing"));

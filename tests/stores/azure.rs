@@ -94,7 +94,7 @@ async fn elections_and_a_compactor_run_on_azure() {
 
 #[tokio::test]
 #[ignore = "scripts/servers/azurite.sh -- cargo test --test stores azure -- --ignored"]
-async fn a_missing_container_is_named() {
+async fn the_error_names_a_missing_container() {
     let store = AnyObjectStore::azure_from_env("no-such-container").unwrap();
     let etag = ETag::new("\"x\"");
     for error in [

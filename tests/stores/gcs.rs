@@ -341,7 +341,7 @@ async fn regression_an_immutable_container_is_a_permanent_error() {
 }
 
 #[tokio::test]
-async fn regression_an_archived_blob_is_named() {
+async fn regression_the_error_names_an_archived_blob() {
     let server = GcsServer::start();
     let store = server.store();
     done(store.create(KEY, "one".into()).await);

@@ -71,8 +71,8 @@ async fn the_store_is_accepted() {
 /// several concurrent writers win. The races of the conformance suite detect this behaviour, but
 /// the store check of elections does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "needs a server: scripts/servers/s3s-fs.sh -- cargo test --test stores only_races_show_it -- --ignored"]
-async fn only_races_show_it() {
+#[ignore = "needs a server: scripts/servers/s3s-fs.sh -- cargo test --test stores only_races_detect_the_fault -- --ignored"]
+async fn only_races_detect_the_fault() {
     let (store, can) = environment::server();
     let attempt = election(&store, &environment::prefix("taken"), "a").try_campaign().await;
     assert!(matches!(attempt, Ok(CampaignOutcome::Elected(_))), "{attempt:?}");

@@ -84,7 +84,7 @@ fn environment(url: String, bundle: &str) -> Vec<(&'static str, String)> {
 }
 
 fn create(env: &[(&'static str, String)]) -> String {
-    let output = child("s3_store::environment::a_create_in_the_environment", env);
+    let output = child("s3_store::environment::a_create_in_a_bucket_of_the_environment", env);
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).expect("text")
 }
@@ -131,7 +131,7 @@ fn regression_the_ca_bundle_of_the_profile_is_trusted() {
 }
 
 #[test]
-fn an_invalid_ca_bundle_is_named_and_no_request_is_sent() {
+fn the_error_names_an_invalid_ca_bundle_and_no_request_is_sent() {
     let (url, offered) = server();
     let dir = tempfile::tempdir().expect("a directory");
     let empty = dir.path().join("empty.pem");

@@ -140,7 +140,7 @@ fn a_url_is_shown_as_given() {
 }
 
 #[test]
-fn a_missing_part_is_named() {
+fn the_error_names_a_missing_part_of_a_url() {
     for text in ["", "jobs/app", "/var/lib/app", "./x"] {
         assert!(refused(text).contains("no scheme"), "{text}");
     }
@@ -150,7 +150,7 @@ fn a_missing_part_is_named() {
 }
 
 #[test]
-fn other_schemes_are_named() {
+fn the_error_names_an_unknown_scheme() {
     assert!(refused("gcs://b/p").contains("write gs://BUCKET/PREFIX"));
     assert!(refused("abfss://b@a.dfs.core.windows.net/p").contains("write az://CONTAINER"));
     assert!(refused("https://minio:9000/b").contains("AWS_ENDPOINT_URL"));
@@ -182,7 +182,7 @@ fn a_relative_path_is_never_treated_as_absolute() {
 }
 
 #[test]
-fn regression_an_access_point_is_named_by_its_arn() {
+fn regression_an_access_point_is_given_by_its_arn() {
     let arn = "arn:aws:s3:eu-west-1:111122223333:accesspoint/jobs-1";
     assert_eq!(place(&format!("s3://{arn}/app/leader")), s3(arn, "app/leader"));
     assert_eq!(place(&format!("s3://{arn}")), s3(arn, ""));
@@ -200,7 +200,7 @@ fn regression_an_access_point_is_named_by_its_arn() {
 }
 
 #[tokio::test]
-async fn a_store_is_opened_with_its_prefix_or_its_feature_is_named() {
+async fn a_url_opens_its_store_or_the_error_names_the_missing_feature() {
     let error = open("nowhere").await.expect_err("no scheme");
     assert_eq!(error.kind(), StoreErrorKind::Invalid);
     assert!(error.to_string().contains("s3://BUCKET/PREFIX"), "{error}");

@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regression_a_misspelt_variable_is_named_with_the_nearest_setting() {
+    fn regression_the_warning_names_the_setting_nearest_to_a_misspelt_variable() {
         for (wrong, nearest) in [
             ("TENURE_VALIDTY", "TENURE_VALIDITY"),
             ("TENURE_STORE_URL", "TENURE_STORE"),

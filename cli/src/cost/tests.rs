@@ -72,7 +72,7 @@ fn each(lines: &[&str], check: impl AsyncFn(&str) + Sync) {
 /// table contained requests that no process sends: renewals of a dead leader, and attempts of all
 /// candidates to seal its epoch.
 #[test]
-fn regression_the_sum_of_an_election_is_within_two_percent() {
+fn regression_the_estimate_of_an_election_errs_by_at_most_two_percent() {
     let lines = [
         "--elections-per-day 24",
         "--elections-per-day 24 --layout single-object --observers 2",
@@ -125,7 +125,7 @@ fn regression_the_sum_of_an_election_is_within_two_percent() {
 
 /// In the counted hour the compactor runs, and a member dies and another one joins.
 #[test]
-fn the_sum_of_a_group_is_within_two_percent() {
+fn the_estimate_of_a_group_errs_by_at_most_two_percent() {
     let lines = [
         "--elections-per-day 24",
         "--elections-per-day 24 --validity 60s",

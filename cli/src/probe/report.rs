@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn regression_a_cost_shows_its_digits() {
+    fn regression_a_small_cost_shows_two_digits() {
         let shown = |usd: f64| dollars(usd);
         assert_eq!([0.0, 1.234, 0.0113].map(shown), ["$0.000", "$1.234", "$0.011"]);
         assert_eq!(

@@ -78,7 +78,7 @@ async fn regression_a_store_that_does_not_delete_is_inconclusive() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ignored_conditions_are_named() {
+async fn the_report_names_ignored_conditions() {
     let creates = faulty(|store| store.on(Call::Create).always().fault(Fault::IgnoreCondition));
     let creates = creates.await;
     assert_eq!((creates.report.verdict, creates.report.exit_code()), (Verdict::Unsafe, 70));
@@ -94,7 +94,7 @@ async fn ignored_conditions_are_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_condition_that_is_never_met_is_named() {
+async fn the_report_names_a_condition_that_is_never_met() {
     let probed = faulty(|store| store.on(Call::Replace).always().fault(Fault::Refuse)).await;
     assert_eq!(probed.report.verdict, Verdict::Unsafe);
     assert!(probed.broken().contains(&"replace"), "{:?}", probed.broken());

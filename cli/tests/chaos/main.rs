@@ -8,7 +8,7 @@
 //! cargo test --test chaos -- --nocapture
 //! CHAOS_SECONDS=600 cargo test --test chaos on_a_server_with_faults -- --nocapture
 //! scripts/servers/faketime.sh -- cargo test --test chaos stepped -- --ignored --nocapture
-//! scripts/servers/ceph.sh -- cargo test --test chaos that_is_not_ours -- --ignored --nocapture
+//! scripts/servers/ceph.sh -- cargo test --test chaos on_the_server -- --ignored --nocapture
 //! ```
 //!
 //! `CHAOS_SEED` selects the faults. The times of the faults also depend on the machine.
@@ -72,8 +72,8 @@ fn on_a_disk_that_fails() {
 /// The server is the one that the environment names. On Ceph, the test also kills OSDs and
 /// gateways.
 #[test]
-#[ignore = "needs a server: scripts/servers/ceph.sh -- cargo test --test chaos that_is_not_ours -- --ignored"]
-fn on_a_server_that_is_not_ours() {
+#[ignore = "needs a server: scripts/servers/ceph.sh -- cargo test --test chaos on_the_server -- --ignored"]
+fn on_the_server_of_the_environment() {
     chaos(Backend::environment(), 120);
 }
 

@@ -46,7 +46,7 @@ fn a_stopped_server_gives_up_its_leadership() {
 }
 
 #[test]
-fn a_deaf_command_is_killed_after_the_grace() {
+fn a_command_that_ignores_sigterm_is_killed_after_the_grace() {
     let scene = Scene::new(TENURE);
     let check = format!("file:{}", scene.path("alive").display());
     let health = ["--app-health", &check, "--app-health-deadline", "1s", "--grace", "1s"];

@@ -29,7 +29,7 @@ async fn each_step_costs_what_the_rules_say() {
     assert!((2..=3).contains(&put), "a resignation: {put}");
     let second = node(2).campaign().await.unwrap();
     wait(secs(1)).await;
-    // A majority decides, so the third store may be asked or not.
+    // A majority is sufficient, so the requests to the third store may be missing.
     let [list, get, put] = requests(&scene);
     assert!((8..=9).contains(&list) && (2..=3).contains(&get), "{list} LIST, {get} GET");
     assert_eq!(put, 3, "a takeover after a resignation by a new process");

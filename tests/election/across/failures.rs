@@ -107,7 +107,7 @@ async fn a_store_that_others_have_closed_is_lost_until_the_next_leadership() {
     let scene = Scene::new(3).await;
     let leadership = scene.node(1).campaign().await.unwrap();
     wait(secs(1)).await;
-    // A placeholder in one store, as a candidate leaves it that saw the object as absent.
+    // A placeholder in one store. A candidate creates it if it does not find the object there.
     let key = "app/lock-0000000001.json".to_owned();
     scene.stores[2].delete(vec![key.clone()]).await.unwrap();
     let body = r#"{"expired":true,"format":2,"ended":"lapsed"}"#;
@@ -121,9 +121,10 @@ async fn a_store_that_others_have_closed_is_lost_until_the_next_leadership() {
     assert!(next.stores().iter().all(|it| it.state == HoldState::Held), "{:?}", next.stores());
 }
 
-/// An attempt that lost the race for the epoch is sealed as abandoned at its one store.
+/// An attempt that lost the race for the epoch is sealed as abandoned at the only store that it
+/// won.
 #[tokio::test(start_paused = true)]
-async fn regression_an_observer_sees_the_leader_beside_an_attempt_that_gave_up() {
+async fn regression_an_abandoned_attempt_does_not_hide_the_leader_from_observers() {
     let scene = Scene::new(3).await;
     let leadership = scene.node(1).campaign().await.unwrap();
     wait(secs(1)).await;

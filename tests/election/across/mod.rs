@@ -41,7 +41,7 @@ async fn a_follower_takes_over_after_a_crash() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_leads_on_while_a_minority_is_down() {
+async fn a_leader_keeps_its_lease_while_a_minority_is_down() {
     let scene = Scene::new(3).await;
     let leadership = scene.node(1).campaign().await.unwrap();
     wait(secs(5)).await;

@@ -85,7 +85,7 @@ async fn regression_a_follower_closes_no_store_that_the_leader_can_join_later() 
 
 /// An attempt dies after its first create, so its epoch is absent at the other stores.
 #[tokio::test(start_paused = true)]
-async fn regression_repeated_short_calls_take_over_from_half_an_attempt() {
+async fn regression_repeated_calls_of_try_campaign_end_an_unfinished_attempt() {
     let scene = Scene::new(3).await;
     let view = scene.view();
     for store in &view.stores[1..] {
@@ -142,7 +142,7 @@ async fn regression_a_vacancy_is_unknown_once_a_majority_is_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_a_store_that_answers_in_vain_gets_few_requests() {
+async fn regression_a_store_that_refuses_or_does_not_count_gets_few_requests() {
     let scene = Scene::new(3).await;
     let marker = "app/lock-set-00000000000000ab-2of3-0000000001.json";
     scene.stores[1].delete(vec![marker.to_owned()]).await.unwrap();
@@ -160,7 +160,7 @@ async fn regression_a_store_that_answers_in_vain_gets_few_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_a_failed_listing_beside_a_wiped_store_is_repeated() {
+async fn regression_a_failed_listing_is_repeated_although_another_store_is_wiped() {
     let scene = Scene::new(3).await;
     let marker = "app/lock-set-00000000000000ab-2of3-0000000001.json";
     scene.stores[1].delete(vec![marker.to_owned()]).await.unwrap();

@@ -30,7 +30,7 @@ impl Scene {
         Scene { stores: (0..stores).map(store).collect(), clock: TestClock::new() }
     }
 
-    /// Returns the same objects with separate faults, as another process reaches the stores.
+    /// Returns the connections of another process: the same objects with separate faults.
     pub fn view(&self) -> Scene {
         let store = |it: &Arc<FaultStore>| Arc::new(FaultStore::new(it.inner().clone()));
         Scene { stores: self.stores.iter().map(store).collect(), clock: self.clock.clone() }

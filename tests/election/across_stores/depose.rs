@@ -63,7 +63,7 @@ async fn a_majority_of_seals_suffices() {
         let deposed = depose(&scene.operator(), dead).await.unwrap();
         assert!(matches!(deposed, Deposed::Sealed { .. }), "{deposed:?}");
         assert_eq!(ends(&scene, 1).await[1], "-");
-        // A second call seals the rest.
+        // A second call seals the epoch at the other stores.
         scene.stores[1].heal();
         let deposed = depose(&scene.operator(), dead).await.unwrap();
         assert!(matches!(deposed, Deposed::Sealed { .. }), "{deposed:?}");
@@ -72,7 +72,7 @@ async fn a_majority_of_seals_suffices() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fewer_seals_than_a_majority_are_an_error_with_their_number() {
+async fn the_error_of_a_minority_of_seals_contains_their_number() {
     let scene = Scene::with_set(3).await;
     scene.leads(1, &[0, 1, 2]).await;
     scene.stores[0].on(Call::Replace).always().fault(Fault::Denied);
@@ -99,7 +99,7 @@ async fn a_missing_object_becomes_a_placeholder_if_a_majority_needs_it() {
     let Deposed::Sealed { leader, .. } = deposed else { panic!("{deposed:?}") };
     assert_eq!(leader.name(), "a");
     assert_eq!(ends(&scene, 4).await, ["lapsed", "deposed", "lapsed"]);
-    // Two of three are sealed without it.
+    // The two existing objects are a majority, so the missing object needs no placeholder.
     let scene = Scene::with_set(3).await;
     scene.leads(4, &[0, 1]).await;
     scene.operator().depose(None).await.unwrap();
@@ -179,7 +179,7 @@ async fn a_supervisor_resigns_at_all_stores() {
     scene.leads(5, &[0, 1]).await;
     scene.wipe(2).await;
     assert_eq!(resign(None).await.unwrap(), Resigned::Sealed);
-    // One seal is not enough.
+    // One seal is not a majority.
     scene.leads(5, &[0, 1, 2]).await;
     scene.stores[0].always(Fault::Hang);
     scene.stores[1].on(Call::Replace).always().fault(Fault::FailBefore);

@@ -8,7 +8,7 @@ use tenure_testkit::write_faults::WRITE_FAULTS;
 
 use super::scene::{Scene, unsealed};
 
-/// Returns the set of the markers, or the reason why the stores are no complete set.
+/// Returns the set of the markers, or the reason why the stores are not a complete set.
 async fn set(scene: &Scene) -> Result<String, String> {
     let mut sets = Vec::new();
     for store in 0..scene.stores.len() {
@@ -57,7 +57,7 @@ async fn a_prefix_in_use_is_refused_and_nothing_is_written() {
         assert!(!error.may_have_happened());
         assert_eq!([scene.keys(0).await.len(), scene.keys(1).await.len()], [0, 1]);
     }
-    // Objects of other uses are not in the way.
+    // Objects that do not belong to an election do not prevent the call.
     let scene = Scene::new(3);
     scene.put(0, "app/data.json", &unsealed(1)).await;
     scene.operator().init_stores().await.unwrap();
@@ -172,7 +172,7 @@ async fn concurrent_calls_leave_one_set() {
 
 /// A crash between the markers and the check leaves two sets. The error names the keys to delete.
 #[tokio::test(start_paused = true)]
-async fn the_markers_of_two_sets_are_named() {
+async fn the_error_names_the_markers_of_two_sets() {
     let scene = Scene::with_set(3).await;
     let foreign = "app/lock-set-00000000000000ab-2of3-0000000001.json";
     scene.put(1, foreign, &unsealed(1)).await;

@@ -11,7 +11,7 @@ use tenure_testkit::world::{VALIDITY, elect, key};
 
 use super::scene::{Scene, unsealed};
 
-/// Asserts that the leader leads on with two stores, and the next leader with three.
+/// Asserts that the leader keeps its lease with two stores, and that the next leader has three.
 async fn assert_replaced(scene: &Scene, leadership: tenure::Leadership) {
     wait(secs(60)).await;
     assert!(leadership.check().is_ok());
@@ -28,7 +28,7 @@ async fn assert_replaced(scene: &Scene, leadership: tenure::Leadership) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_leads_on_while_a_lost_store_is_replaced() {
+async fn a_leader_keeps_its_lease_while_a_lost_store_is_replaced() {
     for store in 0..3 {
         let scene = Scene::with_set(3).await;
         let leadership = scene.elect("a").await;
@@ -41,7 +41,7 @@ async fn a_leader_leads_on_while_a_lost_store_is_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_leads_on_while_a_store_moves() {
+async fn a_leader_keeps_its_lease_while_a_store_moves() {
     for store in 0..3 {
         let mut scene = Scene::with_set(3).await;
         let leadership = scene.elect("a").await;

@@ -31,7 +31,7 @@ async fn a_candidate_of_one_store_refuses_a_store_of_a_set() {
             assert!(text.contains("name all its stores") && text.contains("lock-set-"), "{text}");
         }
     }
-    // A note alone is enough.
+    // A note alone also causes the refusal.
     let scene = Scene::with_set(3).await;
     scene.wipe(0).await;
     scene.put(0, "app/lock-set-00000000000000ab-note-2-0000000001.json", &unsealed(1)).await;

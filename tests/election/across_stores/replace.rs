@@ -94,7 +94,7 @@ async fn a_lost_store_gets_the_newest_epoch_and_a_marker() {
         let new = [Call::List, Call::List, Call::Get, Call::Create, Call::Create];
         assert_eq!(scene.stores[2].take_calls(), new);
         assert_eq!(scene.stores[0].take_calls(), [Call::List, Call::Create, Call::List]);
-        // Another loss has another generation.
+        // A second replacement raises the generation again.
         scene.wipe(2).await;
         let outcome = scene.operator().replace_store(2, VALIDITY).await.unwrap();
         assert!(replaced(3, Some(3))(&outcome), "{outcome:?}");

@@ -39,7 +39,7 @@ async fn the_state_depends_on_a_majority() {
     assert_eq!(state(&scene).await, SetState::Electing);
     scene.leads(2, &[0, 1]).await;
     assert!(matches!(state(&scene).await, SetState::Leader(_)));
-    // One seal is not the end, and two are.
+    // One seal does not end the epoch, but two seals do.
     let sealed = json!({ "expired": true, "ended": "resigned", "nonce": null, "format": 2 });
     scene.put(0, &key(2), &sealed).await;
     assert_eq!(state(&scene).await, SetState::Electing);
@@ -94,7 +94,7 @@ async fn an_unreadable_record_is_the_error_of_its_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn new_stores_name_the_call_that_creates_the_markers() {
+async fn the_status_of_new_stores_names_the_call_that_creates_the_markers() {
     let scene = Scene::new(3);
     let set = scene.operator().store_set().await.unwrap();
     assert_eq!(set.state, SetState::NoMajority);

@@ -16,7 +16,7 @@ use super::scene::Scene;
 
 const CANDIDATES: usize = 3;
 
-/// The store that one candidate has at one index. An operator changes the settings of the
+/// The store that one candidate uses at one index. An operator changes the settings of the
 /// candidates one after another.
 #[derive(Debug, Clone)]
 struct Way(Arc<Mutex<FaultStore>>);

@@ -27,7 +27,7 @@ async fn put_checks(world: &World, body: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_unsafe_behaviour_is_named() {
+async fn the_error_names_each_unsafe_behaviour() {
     for (call, fault, words) in [
         (Call::Create, Fault::IgnoreCondition, "it ignores If-None-Match"),
         (Call::Replace, Fault::IgnoreCondition, "it ignores If-Match"),

@@ -168,7 +168,7 @@ async fn the_root_may_be_a_link_and_is_described_as_a_url() {
 }
 
 #[tokio::test]
-async fn a_file_of_another_type_is_named() {
+async fn the_error_names_a_file_of_another_type() {
     let (dir, store) = store();
     fs::create_dir_all(dir.path().join("folder/sub")).expect("made");
     nix::unistd::mkfifo(&dir.path().join("pipe"), Mode::S_IRWXU).expect("made");

@@ -30,7 +30,7 @@ pub fn keys() -> [(&'static str, String); 2] {
 }
 
 #[test]
-fn regression_a_missing_region_is_named() {
+fn regression_the_error_names_a_missing_region() {
     let proxy = Proxy::start("400 Bad Request", &[]);
     let [id, key] = keys();
     let output = reading_child(&[id, key, ("HTTPS_PROXY", proxy.url())]);

@@ -286,7 +286,7 @@ async fn every_read_is_one_consistent_request() {
 }
 
 #[tokio::test]
-async fn a_refused_replacement_costs_a_read_only_without_a_shown_item() {
+async fn a_refused_replacement_reads_the_item_unless_the_refusal_contains_it() {
     let (server, store) = start();
     let etag = done(store.create(KEY, body("one")).await);
     let now = done(store.replace(KEY, body("two"), etag.clone()).await);

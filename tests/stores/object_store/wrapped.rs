@@ -243,7 +243,7 @@ async fn a_page_of_a_thousand_keys_is_full() {
 }
 
 #[tokio::test]
-async fn an_undeleted_key_is_named_and_only_undeleted_keys_are_an_error() {
+async fn a_deletion_returns_the_undeleted_keys_and_fails_if_no_key_was_deleted() {
     let store = taken(Wrapped::new(Way::Keeps)).await;
     let failed = store.delete(vec!["a".to_owned(), "kept".to_owned()]).await.unwrap();
     let [(key, why)] = failed.as_slice() else { panic!("{failed:?}") };

@@ -45,14 +45,14 @@ async fn checksums_are_sent_if_the_environment_requires_them() {
 }
 
 #[tokio::test]
-async fn missing_settings_are_named() {
+async fn the_error_names_missing_settings() {
     let server = S3Server::start().await;
     let without = |name: &str| {
         let env = server.env().into_iter().filter(|(key, _)| !key.starts_with(name));
         env.collect::<Vec<_>>()
     };
     let error = |env: &[(&'static str, String)]| {
-        let output = child("s3_store::environment::the_error_of_the_environment", env);
+        let output = child("s3_store::environment::a_list_in_a_bucket_of_the_environment", env);
         String::from_utf8(output.stdout).unwrap()
     };
     let no_credentials = error(&without("AWS_ACCESS_KEY_ID"));
@@ -110,7 +110,8 @@ fn regression_requests_arrive_below_the_path_of_the_endpoint() {
                 ("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE".to_owned()),
                 ("AWS_SECRET_ACCESS_KEY", "secret".to_owned()),
             ];
-            let output = child("s3_store::environment::a_create_in_the_environment", &env);
+            let output =
+                child("s3_store::environment::a_create_in_a_bucket_of_the_environment", &env);
             assert!(output.status.success(), "{endpoint}: {output:?}");
             assert_eq!(proxy.requests(), [format!("PUT {url}?x-id=PutObject")], "{endpoint}");
         }
@@ -172,7 +173,7 @@ async fn basic_calls_in_a_bucket_of_the_environment() {
 
 /// Prints the error of a listing.
 #[tokio::test]
-async fn the_error_of_the_environment() {
+async fn a_list_in_a_bucket_of_the_environment() {
     let Ok(bucket) = std::env::var("TENURE_TEST_S3_BUCKET") else { return };
     match S3Store::from_env(bucket).await.list("", "", 1).await {
         Ok(_) => println!("no error"),
@@ -182,7 +183,7 @@ async fn the_error_of_the_environment() {
 
 /// Creates an object, and prints the outcome.
 #[tokio::test]
-async fn a_create_in_the_environment() {
+async fn a_create_in_a_bucket_of_the_environment() {
     let Ok(bucket) = std::env::var("TENURE_TEST_S3_BUCKET") else { return };
     println!("{:?}", S3Store::from_env(bucket).await.create("app/key", body("one")).await);
 }

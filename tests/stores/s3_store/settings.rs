@@ -86,7 +86,7 @@ async fn every_form_of_a_filter_is_read() {
 }
 
 #[tokio::test]
-async fn a_missing_permission_to_read_the_settings_is_named() {
+async fn the_error_names_a_missing_permission_to_read_the_settings() {
     let server = S3Server::start().await;
     server.add_user("AKIACANDIDATE", SECRET, &[Op::Bucket]);
     let client = server.client_as("AKIACANDIDATE", SECRET);

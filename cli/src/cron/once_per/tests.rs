@@ -163,7 +163,7 @@ async fn a_lost_lease_completes_no_period() {
 
 /// Counts the requests of a job in one period. The numbers are also in docs/how-to/cron.md.
 #[tokio::test]
-async fn requests_of_a_period() {
+async fn a_period_costs_the_documented_requests() {
     use Call::{Create, Get, Replace};
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
     let (leadership, mut signals) = leader().await;

@@ -343,7 +343,7 @@ fn regression_a_foreign_record_shows_at_most_30_short_rows() {
 /// Before the fix, `tenure history` used the length of the newest period for all gaps. After a
 /// change to shorter periods, it showed missed periods that had never existed.
 #[test]
-fn regression_a_shorter_period_makes_no_earlier_one_missed() {
+fn regression_a_shorter_period_adds_no_missed_periods() {
     let mut record = None::<PeriodRecord>;
     for (hour, length, missed) in [(0, 24, 0), (24, 24, 0), (72, 24, 1), (97, 1, 0), (99, 1, 1)] {
         let own = Period { start: s(hour * HOUR), length: s(length * HOUR) };

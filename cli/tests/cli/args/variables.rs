@@ -37,7 +37,7 @@ fn regression_an_ambiguous_store_url_is_refused() {
 }
 
 #[test]
-fn regression_a_misspelt_variable_is_named() {
+fn regression_the_warning_names_a_misspelt_variable() {
     let bench = Bench::new();
     let url = bench.url();
     let wrong = [("TENURE_VALIDTY", "60s"), ("TENURE_STORE", &*url)];

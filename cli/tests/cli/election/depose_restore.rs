@@ -106,7 +106,7 @@ fn a_restored_election_continues_above_the_epoch() {
 /// Before the fix, a restore to epoch 10 reported that epochs continue, although a restore to epoch
 /// 20 was unfinished and no leader could be elected.
 #[test]
-fn regression_an_unfinished_restore_to_a_greater_epoch_is_named() {
+fn regression_the_error_names_an_unfinished_restore_to_a_greater_epoch() {
     let held = r#"{"expired":false,"nonce":"00000000000000000000000000000001","heartbeat":1,
         "ended":"restored","data":{"restored_above":0,"wait_ms":0}}"#;
     let bench = Bench::new();

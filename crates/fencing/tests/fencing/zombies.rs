@@ -79,7 +79,7 @@ impl Layer for LineIsMetadata {
 /// If the epoch were in the object's metadata, a claim would not change the ETag, and the
 /// `If-Match` of the zombie would succeed.
 #[tokio::test]
-async fn broken_epoch_in_metadata_outside_the_etag() {
+async fn broken_object_that_keeps_its_epoch_in_metadata() {
     let store = LineIsMetadata(MemoryStore::new(), Default::default());
     let store: Arc<dyn Store> = Arc::new(Layered(store));
     let object = object_of(&store);

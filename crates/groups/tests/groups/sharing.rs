@@ -206,7 +206,7 @@ async fn a_rolling_restart_moves_no_partition() {
 /// The member's work on one partition stops long before its work on the other partition. Until all
 /// work of the member has stopped, no new assignment is written.
 #[tokio::test(start_paused = true)]
-async fn a_leave_to_return_releases_no_partition_before_the_session_is_resigned() {
+async fn leave_for_releases_no_partition_before_the_session_is_resigned() {
     let fleet = Fleet::new(4);
     let a = fleet.member("a").await;
     balanced(&[&a], 4, secs(20)).await;

@@ -1,5 +1,5 @@
-//! Breaks each rule outside the machine. The checker must then find a violation of the invariant
-//! that the rule protects (`tenure::protocol::across`).
+//! Each test breaks one rule by changes outside the machine. The checker must then find a violation
+//! of the invariant that the rule protects (`tenure::protocol::across`).
 
 use stateright::{Checker, Model};
 
@@ -48,7 +48,7 @@ fn broken_candidate_that_counts_one_sealed_store() {
 }
 
 #[test]
-fn broken_candidate_that_seals_by_the_timers_of_others() {
+fn broken_candidate_that_seals_by_the_timers_of_other_stores() {
     caught(Broken::TimersOfOthers, led(NONE), "I8");
 }
 
@@ -58,12 +58,12 @@ fn broken_candidate_that_counts_creates_without_an_answer() {
 }
 
 #[test]
-fn broken_lease_that_is_the_greatest() {
+fn broken_leader_that_uses_the_longest_lease() {
     caught(Broken::GreatestLease, led(NONE), "I8");
 }
 
 #[test]
-fn broken_candidate_that_places_no_placeholder() {
+fn broken_candidate_that_creates_no_placeholder() {
     caught(Broken::NoPlaceholder, free(Budget { crashes: 1, ..NONE }), "live");
 }
 
@@ -88,37 +88,37 @@ fn caught_on_path(broken: Broken, invariant: &str, setting: &Setting, path: &[Ac
     }
 }
 
-/// The action in which the process sends its next request to this store.
+/// Returns the action in which the process sends its next request to this store.
 fn serve(who: usize, store: usize) -> Action {
     Action::Serve(who, store, None, Serving::Once)
 }
 
-/// The process is served at these stores, one after the other.
+/// Returns the actions in which the process sends one request to each of these stores.
 fn serves<const N: usize>(who: usize, stores: [usize; N]) -> impl Iterator<Item = Action> {
     stores.into_iter().map(move |store| serve(who, store))
 }
 
 const STORES: [usize; 3] = [0, 1, 2];
 
-/// The steps of a replacement: two notes, the LISTs, the epoch and the marker.
+/// Returns the steps of a replacement: two notes, the LISTs, the epoch and the marker.
 fn replaced(store: usize) -> impl Iterator<Item = Action> {
     std::iter::once(Action::Wipe(store)).chain(vec![Action::Replace; 5])
 }
 
-/// A setting without honest clocks, for a path.
+/// Returns a setting in which clocks may be wrong, for the test of one path.
 fn any_clocks(last_epoch: u8) -> Setting {
     let budget = Budget { gives_up: 1, replacements: 1, compactions: 2, ..NONE };
     Setting { last_epoch, honest: false, ..free(budget) }
 }
 
-/// Both candidates list all stores, and begin an attempt for epoch 1.
+/// Returns the actions in which both candidates list all stores, and begin an attempt for epoch 1.
 fn both_begin() -> Vec<Action> {
     let lists = serves(0, STORES).chain(serves(1, STORES));
     lists.chain([Action::Begin(0), Action::Begin(1)]).collect()
 }
 
-/// The first candidate has created at stores 0 and 1. The contents of store 1 are lost, and the
-/// second candidate creates there and at store 2. Then store 1 is replaced.
+/// The first candidate has created epoch 1 at stores 0 and 1. The contents of store 1 are lost, and
+/// the second candidate creates epoch 1 there and at store 2. Then store 1 is replaced.
 #[test]
 fn broken_candidate_that_ignores_a_new_generation() {
     let mut path = both_begin();
@@ -142,10 +142,10 @@ fn broken_candidate_that_lists_before_the_last_create() {
 }
 
 /// The second candidate seals epoch 1 at store 0, before store 0 loses its contents. The first
-/// candidate creates epoch 1 in the new contents, and is elected. Only the note at store 2 tells
+/// candidate creates epoch 1 in the new contents, and is elected. Only the note at store 2 shows
 /// the second candidate that epoch 1 is not closed.
 #[test]
-fn broken_candidate_that_closes_an_epoch_in_lost_contents() {
+fn broken_candidate_that_counts_a_seal_in_lost_contents() {
     let mut path: Vec<Action> = serves(0, STORES).chain([Action::Begin(0), serve(0, 0)]).collect();
     path.extend(serves(1, STORES).chain(serves(1, STORES)));
     path.extend([Action::Lapsed(1, 0), Action::Lapsed(1, 2), serve(1, 0), serve(1, 0)]);
@@ -172,7 +172,7 @@ fn broken_candidate_that_keeps_the_lists_before_a_repeated_create() {
 
 /// Store 2 loses epochs 1 and 2 after the third candidate has seen epoch 1 there.
 #[test]
-fn broken_candidate_that_accepts_a_lesser_greatest_epoch() {
+fn broken_candidate_that_ignores_a_decrease_of_the_greatest_epoch() {
     let mut path: Vec<Action> = serves(1, STORES).chain(serves(1, STORES)).collect();
     path.extend(serves(2, STORES).chain(STORES.map(|store| Action::Lapsed(1, store))));
     path.extend(serves(1, STORES).chain(serves(2, [0, 1, 2, 0, 1])));

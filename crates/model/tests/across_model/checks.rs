@@ -34,8 +34,9 @@ impl Game {
         }
     }
 
-    /// Returns whether each majority of the stores can elect a process that starts now, and, in a
-    /// walk, each other process. The others have stopped, and a replacement is completed first.
+    /// Returns whether each majority of the stores can elect a process that starts now, if all
+    /// other processes have stopped. In a walk, each other process must also be electable in this
+    /// way. A replacement that is under way is not checked.
     pub fn is_live(&self, world: &World) -> bool {
         if world.replacing.is_some()
             || world.sites[..self.setting.stores].iter().any(|site| site.generation == 0)
@@ -70,13 +71,13 @@ pub fn properties(setting: &Setting) -> Vec<Property<Game>> {
     let all: Vec<Property<Game>> = vec![
         // An epoch is granted to at most one attempt.
         Property::<Game>::always("I1", |_, world| holds(world, "I1")),
-        // If the first LIST or the last necessary create of a grant comes after another grant, its
-        // epoch is greater.
+        // If the first LIST of a grant, or the last create that it needs, comes after another
+        // grant, the later grant has a greater epoch.
         Property::<Game>::always("I2", |_, world| holds(world, "I2")),
         // No lease counts from a renewal that was sent after a greater epoch was granted.
         Property::<Game>::always("I5", |_, world| holds(world, "I5")),
-        // No candidate seals an object as lapsed, before its timers have ended at a majority. Only
-        // random walks check it.
+        // No candidate seals an object as lapsed before its timers have ended at a majority. Only
+        // random walks check this property.
         Property::<Game>::always("Q4", |_, world| holds(world, "Q4")),
         // At most one process believes that it leads.
         Property::<Game>::always("I8", |_, world| holds(world, "I8")),

@@ -12,7 +12,7 @@ use super::store::{Write, small};
 use super::world::{Game, World};
 
 impl Game {
-    /// Returns the answer to a LIST, as a broken process takes it.
+    /// Returns the answer to a LIST, with the changes of a broken process.
     pub fn listed(
         &self,
         world: &mut World,
@@ -73,7 +73,7 @@ impl Game {
         listing
     }
 
-    /// Returns the answer to a GET, as a broken process takes it.
+    /// Returns the answer to a GET, with the changes of a broken process.
     pub fn meddle(
         &self,
         world: &mut World,
@@ -107,7 +107,8 @@ impl Game {
         Answer::Found { sighting, touched }
     }
 
-    /// A broken process keeps the epoch that it has sealed, or forgets a LIST before its create.
+    /// Some broken processes keep the body of an epoch that they have sealed, or forget the LIST
+    /// that they have kept once their create is done.
     pub fn keeps(&self, world: &mut World, who: usize, store: usize, write: Write, to: &Answer) {
         if !matches!(to, Answer::Done { .. }) {
             return;

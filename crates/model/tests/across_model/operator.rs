@@ -7,7 +7,7 @@ use super::store::{Body, OPERATOR};
 use super::world::{Game, Replacing, World};
 
 impl Game {
-    /// The contents of a store are lost, and their replacement begins.
+    /// Deletes the contents of a store, and begins their replacement.
     pub fn loses(&self, world: &mut World, store: usize, deposes: bool) {
         let generation = world.sites[store].generation + 1;
         world.sites[store].wipe();

@@ -15,7 +15,7 @@ pub struct Process {
     pub machine: Across,
     pub leads: bool,
     /// The writes of the current nonce: the store, the heartbeat, and the greatest epoch that was
-    /// granted before the sending.
+    /// granted before the write was sent.
     pub sent: Vec<(usize, u8, Number)>,
     /// For each store, the greatest heartbeat of an ended lease. Used with honest clocks.
     pub ended: [u8; MAX_STORES],
@@ -27,8 +27,8 @@ pub struct Process {
     pub waited: [Vec<(NonceNumber, u8)>; MAX_STORES],
     /// True if the process reaches the old contents of a moved store.
     pub stale: bool,
-    /// The epoch that was sealed or lapsed when this process last saw it. Only random walks set the
-    /// next two fields.
+    /// The epoch that was sealed or lapsed when this process last saw it. Only random walks set
+    /// this field and the next one.
     pub closable: [Option<Number>; MAX_STORES],
     /// The last epoch that its holder has ended.
     pub resigned: Option<Number>,
@@ -132,15 +132,15 @@ impl Process {
         closable >= majority || self.resigned == Some(epoch)
     }
 
-    /// Returns the greatest epoch that was granted before the sending of the writes that count at a
-    /// majority.
+    /// Returns the greatest epoch that was granted before the process sent the writes that count at
+    /// a majority.
     pub fn granted_before(&self, stores: usize, majority: usize) -> Number {
         let mut before: Vec<Number> = (0..stores).filter_map(|it| self.sent_after(it)).collect();
         before.sort_unstable();
         before.get(majority - 1).copied().unwrap_or(0)
     }
 
-    /// Returns the greatest epoch that was granted before the sending of the write that counts at
+    /// Returns the greatest epoch that was granted before the process sent the write that counts at
     /// this store.
     fn sent_after(&self, store: usize) -> Option<Number> {
         let heartbeat = self.machine.counted(store)?;

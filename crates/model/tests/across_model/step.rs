@@ -123,7 +123,7 @@ impl Game {
             };
             self.serve(world, who, store, Serving::Once);
         }
-        // A store without a marker is listed again and again.
+        // The limit of 100 is necessary, because a store without a marker is listed repeatedly.
     }
 
     pub fn majority(&self) -> usize {

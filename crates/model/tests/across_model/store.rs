@@ -32,7 +32,7 @@ const ENDS: [EpochEnd; 5] = [
     EpochEnd::GivenUp,
 ];
 
-/// A record without its name.
+/// The part of a record that the model needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Body {
     pub nonce: NonceNumber,

@@ -55,8 +55,8 @@ pub enum Action {
     /// The process takes the input, if any, and sends its next request to this store. The store
     /// applies and answers it.
     Serve(usize, usize, Option<Due>, Serving),
-    /// The same, but the outcome of the request is unknown, and a write stays in transit. Also: the
-    /// answer in transit is lost.
+    /// Like `Serve`, but the outcome of the request is unknown, and a write stays in transit. If an
+    /// answer was in transit, it is lost.
     GivesUp(usize, usize, Option<Due>),
     /// The answer in transit from this store arrives.
     Deliver(usize, usize),
@@ -77,8 +77,7 @@ pub enum Action {
     Compact(usize),
     /// The contents of the store are lost.
     Wipe(usize),
-    /// The contents of the store move. Only the processes of this set of bits reach the old
-    /// contents.
+    /// The contents of the store move. Only the processes in this bit set reach the old contents.
     Move(usize, u8),
     /// The next step of the replacement.
     Replace,
@@ -345,7 +344,7 @@ impl World {
     }
 }
 
-/// Returns whether the request is the LIST after the own epoch.
+/// Returns whether the request is the LIST after the epoch of this process.
 pub fn confirms(process: &Process, request: &AcrossRequest) -> bool {
     let AcrossRequest::Plain(Request::List(after)) = request else { return false };
     process

@@ -16,7 +16,7 @@ use super::world::{Who, World};
 /// The facts that the checkers use.
 #[derive(Debug, Default)]
 pub struct Book {
-    /// The stores that each candidate's epoch has been created in.
+    /// The stores in which each candidate has created each epoch.
     created: BTreeMap<(u64, String), BTreeSet<usize>>,
     grants: Vec<Grant>,
     leads: Vec<Lead>,
@@ -38,7 +38,8 @@ pub struct Lead {
     pub who: Who,
     lease: Lease,
     validity: Duration,
-    /// The latest end of the lease on the boot clock, once a greater epoch was granted (I5').
+    /// The latest permitted end of the lease on the boot clock. Set when a greater epoch is granted
+    /// (I5').
     latest_end: Option<Duration>,
 }
 
@@ -95,7 +96,7 @@ pub fn granted(world: &World, who: Who, began: Duration, lease: Lease, validity:
 /// Checks at this instant that at most one running process believes that it leads (I8), and that no
 /// lease counts from a renewal after a greater grant (I5').
 pub fn one_leader(world: &World) {
-    // A check of a lease may wake tasks, so the state is not locked meanwhile.
+    // A check of a lease may wake tasks, so the state must not be locked during the check.
     let leads = running(world);
     let (leading, over): (Vec<_>, Vec<_>) =
         leads.into_iter().partition(|lead| lead.lease.check().is_ok());
@@ -155,7 +156,7 @@ fn leader(world: &World) -> Option<(Who, u64)> {
 }
 
 /// Checks that a process leads in time after the last fault, and that it stays the leader. Returns
-/// the time until the last grant, as a part of its bound.
+/// the time until the last grant, divided by its bound.
 pub async fn calm(world: &Arc<World>) -> Option<f64> {
     let (began, validity) = (now(), world.plan.longest_validity());
     world.note(Who(0), || "CALM".to_owned());
@@ -178,8 +179,8 @@ pub async fn calm(world: &Arc<World>) -> Option<f64> {
     Some(last.saturating_sub(began).div_duration_f64(bound))
 }
 
-/// Returns the bound on the time until a process leads. A lease or the wait at new contents, then
-/// the wait of an attempt that failed, and some pauses and polls.
+/// Returns the bound on the time until a process leads. The bound is the sum of a lease or the wait
+/// at new contents, the wait after a failed attempt, and some pauses and polls.
 fn bound(world: &World) -> Duration {
     let plan = &world.plan;
     plan.longest_validity().mul_f64(1.0 + plan.drift) * 4 + Duration::from_secs(5)

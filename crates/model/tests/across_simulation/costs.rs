@@ -46,7 +46,7 @@ async fn steps(world: Arc<World>) -> Option<f64> {
     world.costs(one, "renewal", [0, 0, 3]);
     world.requests(two);
     sleep(validity).await;
-    // Each poll counts from the answer before, so five or fewer come to each store.
+    // Each poll interval begins with the previous answer, so each store gets at most five polls.
     let [list, get, put] = world.requests(two);
     if [list, put] != [0, 0] || !(12..=15).contains(&get) {
         world.fail("costs", format!("five polls: {list} LIST, {get} GET, {put} PUT"));
@@ -77,7 +77,7 @@ async fn steps(world: Arc<World>) -> Option<f64> {
     sleep(validity / 10).await;
     let [list, get, put] = world.requests(one);
     println!("takeover after a lapse: {list} LIST, {get} GET, {put} PUT");
-    // A majority decides, so the third store may be asked later.
+    // A majority is sufficient, so the requests to the third store may come later.
     if !(5..=6).contains(&list) || !(5..=6).contains(&put) {
         world.fail("costs", format!("takeover after a lapse: {list} LIST, {put} PUT"));
     }

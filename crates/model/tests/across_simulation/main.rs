@@ -69,7 +69,7 @@ fn a_seed_has_one_timeline() {
 // Each of the following tests breaks one part of the system, and asserts that a checker reports it.
 
 #[test]
-fn broken_lease_that_is_the_greatest_is_caught() {
+fn broken_leader_that_uses_the_longest_lease_is_caught() {
     caught(Broken::GreatestLease, 200, &["I8", "I5'"]);
 }
 
@@ -89,7 +89,7 @@ fn broken_replacement_without_a_wait_is_caught() {
 }
 
 #[test]
-fn broken_store_that_creates_again_is_caught() {
+fn broken_store_that_creates_an_existing_object_is_caught() {
     caught(Broken::StoreCreatesAgain, 100, &["I1", "I2", "I8"]);
 }
 

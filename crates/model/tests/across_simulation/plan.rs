@@ -91,7 +91,7 @@ pub struct Network {
     pub unavailable: f64,
     /// Probability that one of the testkit's write faults affects a write.
     pub spoiled: f64,
-    /// Probability that a process stops around a request.
+    /// Probability that a process stops before or after a request.
     pub stop_here: f64,
 }
 
@@ -139,7 +139,7 @@ impl Plan {
         plan
     }
 
-    /// Makes the faults more frequent that reveal the broken part.
+    /// Raises the frequency of the faults that reveal the broken part.
     fn favour(&mut self, broken: Broken) {
         match broken {
             Broken::ClockStopsInSuspend => self.faults.suspend += 6,

@@ -129,7 +129,7 @@ impl World {
             if !may || !state.chance(self.plan.network.stop_here) {
                 return;
             }
-            state.count("stops around a request");
+            state.count("stops at a request");
             state.machines[who.0].stopped = true;
             let duration = state.part(self.plan.longest_validity() * 3);
             (state.machines[who.0].gates.clone(), duration)

@@ -72,7 +72,7 @@ pub struct Outcome {
     pub counts: BTreeMap<&'static str, u64>,
     pub violation: Option<Violation>,
     pub trace: String,
-    /// Time from the last fault until the last grant, as a part of its bound.
+    /// Time from the last fault until the last grant, divided by its bound.
     pub recovered: Option<f64>,
 }
 

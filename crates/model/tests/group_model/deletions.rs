@@ -66,7 +66,7 @@ fn a_group_is_restored() {
 /// Only the leaving member has read assignment 2. If its seal does not show this assignment,
 /// another member can create assignment 2 again.
 #[test]
-fn broken_seal_that_forgets() {
+fn broken_seal_that_drops_the_greatest_assignment() {
     let budget = Budget { wipes: 1, leaves: 1, ..CALM };
     broken(Broken::SealsForget, deleted(2, 2, budget), "G1");
 }
@@ -74,7 +74,7 @@ fn broken_seal_that_forgets() {
 /// All sessions are deleted, but the process that joins again has read assignment 2. If the process
 /// forgets this assignment, it can create assignment 2 again.
 #[test]
-fn broken_process_that_forgets() {
+fn broken_process_that_forgets_the_greatest_assignment() {
     let budget = Budget { losses: 1, ends: 1, crashes: 1, ..CALM };
     broken(Broken::Forgets, Group { remembers: true, ..deleted(1, 2, budget) }, "G1");
 }
@@ -122,7 +122,7 @@ fn broken_compactor_that_deletes_evidence() {
 /// An operator restores the group, and the first assignment of the restore gets the number of the
 /// deleted assignment. A member still owns its partitions by the deleted assignment.
 #[test]
-fn broken_restoring_below_the_greatest_assignment() {
+fn broken_restore_below_the_greatest_assignment() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, leaves: 1, ..CALM };
     broken(Broken::RestoresBelow, deleted(2, 4, budget), "G5");
 }
@@ -130,7 +130,7 @@ fn broken_restoring_below_the_greatest_assignment() {
 /// If the restore deposes no session, the former owner renews its lease during the wait. After the
 /// wait it still believes that it owns its partitions.
 #[test]
-fn broken_restoring_without_a_sweep() {
+fn broken_restore_that_deposes_no_session() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, leaves: 1, ..CALM };
     broken(Broken::NoSweep, deleted(2, 5, budget), "G5");
 }
@@ -138,7 +138,7 @@ fn broken_restoring_without_a_sweep() {
 /// If the restore never creates its second assignment, members can never assign a partition again
 /// (D12).
 #[test]
-fn broken_restoring_that_never_releases() {
+fn broken_restore_that_never_ends_its_hold() {
     let budget = Budget { wipes: 1, restores: 1, crashes: 1, ahead: 1, ..CALM };
     missed(Broken::NeverReleases, repaired(1, 5, budget));
 }
@@ -146,7 +146,7 @@ fn broken_restoring_that_never_releases() {
 /// The first assignment of a restore is the hold (D9). If members plan from the hold, they grant
 /// partitions although the former owner has not read the hold and still works.
 #[test]
-fn broken_restoring_with_a_hold_that_members_plan_from() {
+fn broken_restore_with_a_hold_that_does_not_stop_plans() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, ..CALM };
     broken(Broken::HoldsNothing, deleted(2, 4, budget), "G5");
 }
@@ -154,7 +154,7 @@ fn broken_restoring_with_a_hold_that_members_plan_from() {
 /// Deposed members believe that they own their partitions until their leases end. So the restore
 /// must wait for the end of these leases.
 #[test]
-fn broken_restoring_without_a_wait() {
+fn broken_restore_that_does_not_wait_for_leases() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, ..CALM };
     broken(Broken::NoWaitForOwners, deleted(2, 5, budget), "G5");
 }

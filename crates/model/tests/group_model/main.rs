@@ -194,7 +194,7 @@ fn broken(broken: Broken, group: Group, invariant: &'static str) {
 /// If members ignore the token of a release, a late release by a former owner takes the partition
 /// from its current owner.
 #[test]
-fn broken_release_of_any_token() {
+fn broken_release_that_counts_with_any_token() {
     let budget = Budget { gives: 1, ..CALM };
     broken(Broken::AnyToken, group(1, 1, 6, budget), "G4");
 }
@@ -202,7 +202,7 @@ fn broken_release_of_any_token() {
 /// If members do not seal a lapsed session, its member may renew the session after another member
 /// has noticed the lapse.
 #[test]
-fn broken_lapse_without_a_seal() {
+fn broken_planner_that_does_not_seal_a_lapsed_session() {
     let budget = Budget { ahead: 1, ..CALM };
     broken(Broken::NoSeal, group(2, 1, 4, Budget { ends: 1, ..budget }), "G4");
 }
@@ -210,7 +210,7 @@ fn broken_lapse_without_a_seal() {
 /// A deposed member may continue its work until it learns of its deposition. So the next owner must
 /// wait for the end of that member's lease.
 #[test]
-fn broken_deposition_without_a_wait() {
+fn broken_planner_that_does_not_wait_for_a_deposed_session() {
     let budget = Budget { depositions: 1, ..CALM };
     broken(Broken::NoWaitForDeposed, group(2, 1, 4, budget), "G5");
 }
@@ -218,7 +218,7 @@ fn broken_deposition_without_a_wait() {
 /// A member may continue its work until it learns that its session was deleted. So the next owner
 /// must wait for the end of that member's lease.
 #[test]
-fn broken_vanished_session_without_a_wait() {
+fn broken_planner_that_does_not_wait_for_a_deleted_session() {
     let budget = Budget { vanish: 1, ahead: 1, ..CALM };
     broken(Broken::NoWaitForGone, group(2, 1, 4, budget), "G5");
 }

@@ -61,7 +61,7 @@ fn a_seed_has_one_timeline() {
 // Each of the following tests breaks one part of the system, and asserts that a checker reports it.
 
 #[test]
-fn broken_store_that_creates_again_is_caught() {
+fn broken_store_that_creates_an_existing_object_is_caught() {
     caught(Broken::CreatesAgain, 100, &["G1", "G5", "R1", "R2", "GS1"]);
 }
 
@@ -91,7 +91,7 @@ fn broken_compactor_that_deletes_the_newest_is_caught() {
 }
 
 #[test]
-fn broken_clock_that_runs_is_caught() {
+fn broken_clock_that_runs_fast_is_caught() {
     caught(Broken::ClockRuns, 100, &["G6"]);
 }
 
@@ -123,7 +123,7 @@ fn broken_expiry_without_evidence_is_caught() {
 }
 
 #[test]
-fn broken_seal_that_forgets_is_caught() {
+fn broken_seal_that_drops_the_greatest_assignment_is_caught() {
     caught(Broken::SealsForget, 400, &["D2"]);
 }
 

@@ -84,7 +84,7 @@ fn tracing_does_not_change_the_timeline() {
 // errors, two processes lead at the same time, or a process leads for too long.
 
 #[test]
-fn broken_lease_from_the_answer_is_caught() {
+fn broken_lease_that_counts_from_the_answer_is_caught() {
     caught(Broken::LeaseFromAnswer, 20, &["I7"]);
     // The broken leader's lease is too long by one round trip. The test makes round trips longer,
     // so that the leases of two leaders overlap.
@@ -93,7 +93,7 @@ fn broken_lease_from_the_answer_is_caught() {
 }
 
 #[test]
-fn broken_timer_from_the_request_is_caught() {
+fn broken_timer_that_counts_from_the_request_is_caught() {
     caught(Broken::TimerFromRequest, 100, &["I8"]);
 }
 
@@ -133,7 +133,7 @@ fn broken_clock_that_has_no_raw_source_is_caught() {
 // The following tests show that every other checker can fail.
 
 #[test]
-fn broken_leadership_that_is_dropped_but_kept_is_caught() {
+fn broken_application_that_keeps_a_dropped_leadership_is_caught() {
     caught(Broken::DroppedButKept, 20, &["dropped"]);
 }
 
@@ -153,7 +153,7 @@ fn broken_candidate_that_ignores_the_takeover_delay_is_caught() {
 }
 
 #[test]
-fn broken_store_that_creates_again_is_caught() {
+fn broken_store_that_creates_an_existing_object_is_caught() {
     caught(Broken::StoreCreatesAgain, 20, &["I1"]);
     caught(Broken::StoreCreatesAgain, 20, &["I2"]);
 }
@@ -192,7 +192,7 @@ fn broken_store_that_refuses_seals_is_caught() {
 }
 
 #[test]
-fn broken_clock_that_runs_is_caught() {
+fn broken_clock_that_runs_fast_is_caught() {
     caught(Broken::ClockRuns, 100, &["stability"]);
     caught(Broken::ClockRuns, 100, &["I8"]);
 }
@@ -220,7 +220,7 @@ fn broken_credentials_are_caught() {
 }
 
 #[test]
-fn broken_resource_that_forgets_is_caught() {
+fn broken_resource_that_accepts_any_token_is_caught() {
     caught(Broken::ResourceForgets, 100, &["fencing"]);
 }
 

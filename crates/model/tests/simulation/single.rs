@@ -32,13 +32,13 @@ fn broken_takeover_without_waiting_for_the_lapse_is_caught() {
 }
 
 #[test]
-fn broken_lease_from_the_answer_is_caught_on_a_single_object() {
+fn broken_lease_that_counts_from_the_answer_is_caught_on_a_single_object() {
     caught(Broken::LeaseFromAnswer, 20, &["I7"]);
     caught(Broken::LeaseFromAnswer, 100, &["I8"]);
 }
 
 #[test]
-fn broken_timer_from_the_request_is_caught_on_a_single_object() {
+fn broken_timer_that_counts_from_the_request_is_caught_on_a_single_object() {
     caught(Broken::TimerFromRequest, 100, &["I8"]);
 }
 
@@ -73,7 +73,7 @@ fn broken_store_that_replaces_blindly_is_caught_on_a_single_object() {
 }
 
 #[test]
-fn broken_clock_that_runs_is_caught_on_a_single_object() {
+fn broken_clock_that_runs_fast_is_caught_on_a_single_object() {
     caught(Broken::ClockRuns, 20, &["I8"]);
 }
 
@@ -83,7 +83,7 @@ fn broken_clock_that_has_no_raw_source_is_caught_on_a_single_object() {
 }
 
 #[test]
-fn broken_leadership_that_is_dropped_but_kept_is_caught_on_a_single_object() {
+fn broken_application_that_keeps_a_dropped_leadership_is_caught_on_a_single_object() {
     caught(Broken::DroppedButKept, 20, &["dropped"]);
 }
 

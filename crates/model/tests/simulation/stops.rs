@@ -17,7 +17,7 @@ impl World {
             if !self.draws_stop(&mut state, who, self.plan.network.stop_here) {
                 return;
             }
-            state.count("stops around a request");
+            state.count("stops at a request");
             self.stop(&mut state, who, place)
         };
         pass(&gate).await;

@@ -53,7 +53,7 @@ const HAPPENED: [&str; 47] = [
     "runs with one name for two",
     "slow requests",
     "stops anywhere",
-    "stops around a request",
+    "stops at a request",
     "succeeded without waiting",
     "suspends",
     "takeovers",

@@ -10,7 +10,7 @@ fn noted(store: usize, generation: u32) -> AcrossInput {
 }
 
 #[test]
-fn a_note_voids_the_older_contents() {
+fn a_note_voids_a_create_in_older_contents() {
     let mut stores = Stores::new(3);
     let mut candidate = Across::new(3, false);
     stores.up[2] = false;
@@ -70,7 +70,7 @@ fn regression_an_attempt_continues_after_a_replacement() {
 /// Before the fix, a LIST after the own epoch cleared the fault, and the candidate created its
 /// epoch at a store that had lost a greater one. Two processes were granted one epoch.
 #[test]
-fn regression_a_fall_of_the_greatest_epoch_is_kept() {
+fn regression_a_store_never_counts_again_after_its_greatest_epoch_fell() {
     let mut stores = Stores::new(3);
     stores.elect(1);
     let mut candidate = Across::new(3, false);
@@ -89,7 +89,7 @@ fn regression_a_fall_of_the_greatest_epoch_is_kept() {
 }
 
 /// Before the fix, each candidate waited for the first store, although that store was down. Then
-/// each won another store, and waited for the end of its lease.
+/// each candidate won a different store, and waited for the end of its lease.
 #[test]
 fn regression_the_first_create_is_at_a_store_that_answers() {
     let mut stores = Stores::new(3);
@@ -122,7 +122,7 @@ fn regression_the_first_create_is_at_a_store_that_answers() {
 /// Before the fix, a join that met a sealed object reported nothing. A resignation then waited for
 /// the end of the lease.
 #[test]
-fn regression_a_join_that_is_lost_is_reported() {
+fn regression_the_loss_of_a_store_during_its_join_is_reported() {
     let mut stores = Stores::new(3);
     stores.up[2] = false;
     let mut leader = stores.elect(1);
@@ -160,7 +160,7 @@ fn an_absent_object_lapses_like_any_other() {
 
 /// A store that answers 304 to a read without a condition makes the machine pause (E19).
 #[test]
-fn a_needless_304_makes_no_busy_loop() {
+fn an_unexpected_304_causes_no_busy_loop() {
     let mut stores = Stores::new(3);
     stores.elect(1);
     let mut follower = Across::new(3, false);

@@ -42,7 +42,7 @@ impl Stores {
         Stores { objects, generations, up, lists: 0, gets: 0, puts: 0, rounds: 0 }
     }
 
-    /// Returns rounds, LISTs, GETs and PUTs since the last call.
+    /// Returns the numbers of rounds, LISTs, GETs and PUTs since the last call.
     fn cost(&mut self) -> [usize; 4] {
         let cost = [self.rounds, self.lists, self.gets, self.puts];
         (self.rounds, self.lists, self.gets, self.puts) = (0, 0, 0, 0);
@@ -163,7 +163,7 @@ fn put(
     Answer::Done { etag: object.etag() }
 }
 
-/// Takes the input at each store.
+/// Passes an input for each store to the machine.
 fn at_all(machine: &mut Across, input: impl Fn(usize) -> AcrossInput) {
     for store in 0..machine.parts.len() {
         machine.handle(input(store));
@@ -174,7 +174,7 @@ fn counted(machine: &Across) -> Vec<Option<u64>> {
     machine.stores().map(|store| machine.counted(store)).collect()
 }
 
-/// The costs of the module: rounds, LISTs, GETs and PUTs.
+/// The costs in the table of the module: rounds, LISTs, GETs and PUTs.
 #[test]
 fn each_step_has_the_cost_of_the_table() {
     let mut stores = Stores::new(3);
@@ -260,7 +260,7 @@ fn a_leader_joins_a_store_that_was_down() {
 }
 
 #[test]
-fn a_lost_store_degrades_and_a_lost_majority_ends() {
+fn a_lost_store_is_reported_and_a_lost_majority_ends_the_leadership() {
     let mut stores = Stores::new(3);
     let mut leader = stores.elect(1);
     for (store, lost) in [(0, false), (1, true)] {

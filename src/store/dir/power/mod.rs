@@ -146,7 +146,7 @@ fn regression_a_refusal_implies_that_the_object_is_on_the_disk() {
 }
 
 #[test]
-fn regression_a_listed_rename_of_a_killed_process_is_on_the_disk() {
+fn regression_a_listed_object_of_a_killed_process_is_on_the_disk() {
     let scene = Scene::new();
     scene.folders(&[Fate::Dies]);
     assert!(scene.put("a", "one", None).is_none(), "the process dies");

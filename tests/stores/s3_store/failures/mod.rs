@@ -183,7 +183,7 @@ async fn an_object_with_markup_is_an_object() {
 }
 
 #[tokio::test]
-async fn an_unconditional_read_is_never_not_modified() {
+async fn an_unconditional_read_never_returns_not_modified() {
     let (server, store) = start().await;
     server.fault(ServerFault::Answer(304, "")).on(Op::Get);
     let read = store.get(KEY, None, MAX).await;
@@ -290,7 +290,7 @@ fn regression_a_dropped_server_accepts_no_connection_while_processes_start() {
 /// Before the fix, a read of an archived object failed with an error that recommended "check the
 /// credentials".
 #[tokio::test]
-async fn regression_an_archived_object_is_named() {
+async fn regression_the_error_names_an_archived_object() {
     let (server, store) = start().await;
     done(store.create(KEY, body("one")).await);
     server.fault(ServerFault::Answer(403, "InvalidObjectState")).on(Op::Get);

@@ -18,7 +18,7 @@ async fn every_call_fails(fault: ServerFault, kind: StoreErrorKind, words: &[&st
 }
 
 #[tokio::test]
-async fn a_missing_bucket_is_no_such_store() {
+async fn the_error_of_a_missing_bucket_is_no_such_store() {
     let (server, _) = start().await;
     let store = server.store("no-such-bucket");
     let (kind, no) = (StoreErrorKind::NoSuchStore, Determinacy::Determinate);
@@ -32,7 +32,7 @@ async fn a_missing_bucket_is_no_such_store() {
 }
 
 #[tokio::test]
-async fn a_foreign_404_is_no_such_store_and_never_a_missing_key() {
+async fn the_404_of_a_web_server_is_no_such_store_and_never_a_missing_key() {
     every_call_fails(
         ServerFault::Answer(404, "404 page not found"),
         StoreErrorKind::NoSuchStore,
@@ -42,7 +42,7 @@ async fn a_foreign_404_is_no_such_store_and_never_a_missing_key() {
 }
 
 #[tokio::test]
-async fn a_wrong_name_and_a_wrong_region_are_no_such_store_with_any_status() {
+async fn the_error_of_a_wrong_name_or_region_is_no_such_store() {
     let kind = StoreErrorKind::NoSuchStore;
     let words = ["400 InvalidBucketName", "check the bucket's name"];
     every_call_fails(ServerFault::Answer(400, "InvalidBucketName"), kind, &words).await;
@@ -53,7 +53,7 @@ async fn a_wrong_name_and_a_wrong_region_are_no_such_store_with_any_status() {
 }
 
 #[tokio::test]
-async fn an_error_without_a_code_is_named_by_its_status() {
+async fn the_message_of_an_error_without_a_code_contains_its_status() {
     let (server, store) = start().await;
     server.fault(ServerFault::Answer(403, ""));
     let error = store.list("app/", "", 1).await.expect_err("denied");
@@ -70,7 +70,7 @@ async fn the_error_of_a_wrong_region_names_the_right_region() {
 }
 
 #[tokio::test]
-async fn a_wrong_clock_is_named() {
+async fn the_error_names_a_wrong_clock() {
     let fault = ServerFault::Answer(403, "RequestTimeTooSkewed");
     every_call_fails(fault, StoreErrorKind::AccessDenied, &["clock", "15 minutes"]).await;
 }
@@ -94,7 +94,7 @@ async fn refused_credentials_are_access_denied() {
 }
 
 #[tokio::test]
-async fn a_missing_permission_is_named() {
+async fn the_error_names_a_missing_permission() {
     let server = S3Server::start().await;
     server.put_raw(KEY, "one");
     let etag = || ETag::new("\"0123\"");

@@ -202,7 +202,7 @@ fn broken_a_grant_is_reported_before_it_is_recorded() {
 }
 
 #[test]
-fn broken_a_partition_is_taken_before_check_fails() {
+fn broken_check_succeeds_after_a_partition_is_taken() {
     let taken = assignment(2, [Some((OTHER, 2, false)), None]);
     let assignments = [assignment(1, [owned(1), None]), taken];
     caught(

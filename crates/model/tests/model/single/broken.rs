@@ -60,7 +60,7 @@ fn single_broken_candidate_that_treats_409_as_refused() {
 }
 
 #[test]
-fn single_broken_sdk_retry_before_a_machine_that_forgets_itself() {
+fn single_broken_candidate_that_does_not_recognise_its_own_write() {
     let faults = Budget { untrue_refusals: 1, ..Budget::CALM };
     caught("an SDK's retry", SingleBroken::ForgetsItself, faults, &["own", "honest"]);
 }

@@ -113,7 +113,7 @@ fn single_an_sdk_that_resends_is_tolerated() {
 /// A peer that follows the If-Match post (docs/how-to/upgrade.md) writes by compare-and-swap. So
 /// all properties hold even if the peer's belief that it leads counts as a grant.
 #[test]
-fn single_a_peer_of_the_post_takes_part() {
+fn single_a_peer_that_follows_the_post_takes_part() {
     let faults = Budget { foreign_creates: 2, gives_up: bound(0, 1), ..Budget::CALM };
     explore(SingleSetting::new("a peer of the post", faults));
 }

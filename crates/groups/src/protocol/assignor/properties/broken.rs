@@ -110,19 +110,19 @@ fn is_caught(broken: Broken, kind: Kind, check: Check) {
 }
 
 #[test]
-fn broken_holders_that_keep_the_ceiling_are_not_balanced() {
+fn broken_a_holder_keeps_more_than_its_part() {
     is_caught(Broken::KeepsTheCeiling, LARGE, within_one);
     is_caught(Broken::KeepsTheCeiling, SMALL, least_squares);
 }
 
 #[test]
-fn broken_without_weights_counts_are_out_of_proportion() {
+fn broken_a_plan_ignores_the_weights() {
     is_caught(Broken::IgnoresWeights, LARGE.weighted(), within_one);
     is_caught(Broken::IgnoresWeights, SMALL.weighted(), balanced);
 }
 
 #[test]
-fn broken_a_fresh_plan_moves_too_much() {
+fn broken_a_plan_ignores_the_current_holders() {
     is_caught(Broken::Afresh, SMALL, fewest_moves);
     is_caught(Broken::Afresh, SMALL.marked(), nothing_moves_in_vain);
     is_caught(Broken::Afresh, LARGE, join);
@@ -132,7 +132,7 @@ fn broken_a_fresh_plan_moves_too_much() {
 }
 
 #[test]
-fn broken_a_hash_map_gives_another_plan() {
+fn broken_a_plan_depends_on_the_order_of_a_hash_map() {
     is_caught(Broken::HashOrder, LARGE, deterministic);
 }
 
@@ -142,7 +142,7 @@ fn broken_an_avoided_seat_gets_the_share() {
 }
 
 #[test]
-fn broken_a_share_that_another_seat_may_have_gets_no_seat() {
+fn broken_a_share_is_left_without_a_seat_although_one_is_allowed() {
     is_caught(Broken::GivesUp, SMALL.marked(), lawful);
 }
 
@@ -153,7 +153,7 @@ fn broken_marked_shares_do_not_count() {
 }
 
 #[test]
-fn broken_without_chains_counts_stay_unbalanced() {
+fn broken_a_plan_makes_no_chains_of_moves() {
     is_caught(Broken::WithoutChains, SMALL.marked(), least_squares);
     is_caught(Broken::WithoutChains, SMALL.marked(), balanced);
 }
