@@ -56,8 +56,8 @@ pub(super) enum Known {
     },
 }
 
-/// The request under way at one store. If this process leads, `Idle` stands for the requests of the
-/// leader's machine.
+/// The request under way at one store. While this process leads, an `Idle` store sends the requests
+/// of the leader's machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Doing {
     Idle,
