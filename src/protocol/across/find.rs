@@ -158,10 +158,16 @@ impl Across {
 
     pub(super) fn read(&mut self, store: usize, epoch: Epoch, answer: Answer) {
         let is_newest = Some(epoch) == self.newest;
+        let knew_end = !self.ended_nonces().is_empty();
         let part = &mut self.parts[store];
         match answer {
             Answer::Found { .. } | Answer::NotModified | Answer::Missing if !is_newest => {}
-            Answer::Found { sighting, .. } => part.read(sighting),
+            Answer::Found { sighting, .. } => {
+                part.read(sighting);
+                if !knew_end {
+                    self.read_after_end(epoch);
+                }
+            }
             Answer::NotModified if part.known != Known::Unread => {}
             Answer::Missing => part.read_absent(),
             // Without an answer, the object at this store does not lapse. So no follower closes an
@@ -170,6 +176,20 @@ impl Across {
                 part.doing = Doing::Pause(Box::new(Doing::Read { epoch, unless: None }));
             }
             _ => part.doing = Doing::pause(),
+        }
+    }
+
+    /// Reads the other stores again if the holder has ended the epoch. It seals all its objects at
+    /// about the same time, so the stores would refuse most seals with the known ETags.
+    fn read_after_end(&mut self, epoch: Epoch) {
+        let ended = self.ended_nonces();
+        for part in &mut self.parts {
+            if let (Doing::Idle, Known::Unsealed { sighting, lapsed: false }) =
+                (&part.doing, &part.known)
+                && ended.contains(&sighting.seen.nonce)
+            {
+                part.doing = Doing::Read { epoch, unless: Some(sighting.etag.clone()) };
+            }
         }
     }
 
