@@ -375,8 +375,9 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
         self.remove_epoch_file();
         let now = Process::system().now();
+        // The alarm keeps the deadline of the lease. With the earlier deadline, it could kill a guard
+        // that is only slow, and then nothing would resign the epoch.
         self.timer.end_now(now);
-        self.set_alarm();
         let left = in_ms(self.timer.until_kill(now));
         self.look();
         if !self.killed {
