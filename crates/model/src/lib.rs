@@ -6,4 +6,5 @@ pub mod fuzzing;
 pub mod gate;
 pub mod hashed_arc;
 pub mod seeds;
+pub mod sim;
 pub mod time;

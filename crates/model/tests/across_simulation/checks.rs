@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::Value;
 use tenure::{Leader, Lease};
+use tenure_model::sim::suite::Recovery;
 use tenure_model::time::{now, sleep};
 
 use super::bucket::epoch_of;
@@ -156,8 +157,8 @@ fn leader(world: &World) -> Option<(Who, u64)> {
 }
 
 /// Checks that a process leads in time after the last fault, and that it stays the leader. Returns
-/// the time until the last grant, divided by its bound.
-pub async fn calm(world: &Arc<World>) -> Option<f64> {
+/// the time until the last grant, and its bound.
+pub async fn calm(world: &Arc<World>) -> Option<Recovery> {
     let (began, validity) = (now(), world.plan.longest_validity());
     world.note(Who(0), || "CALM".to_owned());
     let bound = bound(world);
@@ -176,7 +177,7 @@ pub async fn calm(world: &Arc<World>) -> Option<f64> {
     if seen != Some(first.1) {
         world.fail("observer", format!("{seen:?} is observed while {first:?} leads"));
     }
-    Some(last.saturating_sub(began).div_duration_f64(bound))
+    Some(Recovery { took: last.saturating_sub(began), bound })
 }
 
 /// Returns the bound on the time until a process leads. The bound is the sum of a lease or the wait

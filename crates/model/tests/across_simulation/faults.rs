@@ -7,7 +7,9 @@ use tenure_model::clock::Power;
 use tenure_model::faults::Fault;
 use tenure_model::time::{now, sleep};
 
-use super::bucket::{Bucket, Reply, Request};
+use tenure_model::sim::connection::{Reply, Request};
+
+use super::bucket::Bucket;
 use super::checks;
 use super::network::{Kind, Trouble};
 use super::plan::Broken;

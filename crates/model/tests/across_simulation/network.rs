@@ -5,8 +5,8 @@ use std::time::Duration;
 use tenure::store::Determinacy;
 use tenure_testkit::write_faults::{WRITE_FAULTS, WriteCourse};
 
-use super::bucket::Request;
 use super::world::{State, Who, World};
+use tenure_model::sim::connection::Request;
 
 /// A fault that lasts. It affects the requests of one process to one store, all requests of one
 /// process, or all requests to one store.
@@ -86,7 +86,7 @@ impl Course {
             page_limit: if state.faults { state.rng.usize(1..=plan.page_max) } else { 1_000 },
             counted: state.faults,
         };
-        let is_write = matches!(request, Request::Create { .. } | Request::Replace { .. });
+        let is_write = request.is_write();
         if state.faults {
             course.draw_faults(state, world, request, is_write);
         }

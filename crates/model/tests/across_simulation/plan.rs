@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tenure_model::faults::Frequencies;
+use tenure_model::sim::suite::{self, Outcome};
 
 /// The part of the system that is broken on purpose.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Broken {
+    #[default]
     Nothing,
     /// A store creates an object although it exists.
     StoreCreatesAgain,
@@ -65,6 +67,31 @@ pub struct Plan {
     pub every: Duration,
     /// Duration of the faults.
     pub length: Duration,
+}
+
+impl suite::Plan for Plan {
+    type Broken = Broken;
+    type Drawing = ();
+
+    fn draw(seed: u64, broken: Broken) -> Plan {
+        Plan::draw(seed, broken)
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn with(self, broken: Broken, only: &'static [&'static str]) -> Plan {
+        Plan { broken, only, ..self }
+    }
+
+    fn traced(self) -> Plan {
+        Plan { traced: true, ..self }
+    }
+
+    fn run(self) -> Outcome<Plan> {
+        super::world::run(self)
+    }
 }
 
 /// The settings of one candidate.

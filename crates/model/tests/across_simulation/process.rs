@@ -7,10 +7,10 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use tenure::{
     CampaignOutcome, Compactor, Election, ElectionBuilder, ErrorKind, Leadership, Observation,
-    Process,
 };
 use tenure_model::clock::SimClock;
-use tenure_model::gate::{Gate, Pausable, TaskEnd};
+use tenure_model::gate::Gate;
+use tenure_model::sim::{machine, process, spawn};
 use tenure_model::time::{now, sleep};
 
 use super::checks;
@@ -33,13 +33,6 @@ pub struct Operator {
     pub election: Election,
 }
 
-fn clock(world: &World, rate: u64) -> Arc<SimClock> {
-    let mut state = world.state();
-    let boot = Duration::from_millis(state.rng.u64(0..10_000_000));
-    let wall = Duration::from_millis(1_800_000_000_000 + state.rng.u64(0..200_000_000));
-    SimClock::new(boot, wall, rate)
-}
-
 fn join(world: &World, clock: &Arc<SimClock>) -> Who {
     let mut state = world.state();
     let who = Who(state.machines.len());
@@ -49,25 +42,9 @@ fn join(world: &World, clock: &Arc<SimClock>) -> Who {
         alive: true,
         stopped: false,
         is_wrong: false,
-        requests: [0; 3],
         renewed: None,
     });
     who
-}
-
-fn spawn(
-    world: &Arc<World>,
-    who: Who,
-    gate: usize,
-    task: impl Future<Output = ()> + Send + 'static,
-) {
-    let gate = Arc::clone(&world.state().machines[who.0].gates[gate]);
-    let world = Arc::clone(world);
-    tokio::spawn(async move {
-        if let TaskEnd::Panicked(message) = Pausable::new(gate, task).await {
-            world.fail("panic", format!("{who}: {message}"));
-        }
-    });
 }
 
 fn builder(world: &Arc<World>, who: Who, name: &str) -> ElectionBuilder {
@@ -81,9 +58,8 @@ fn builder_of(
     name: &str,
 ) -> ElectionBuilder {
     let clock = Arc::clone(&world.state().machines[who.0].clock);
-    let process = Process::system().with_clock(clock).with_entropy(Arc::clone(world) as Arc<_>);
     let its_world = Arc::clone(world);
-    let process = process.with_spawner(move |task| spawn(&its_world, who, 1, task));
+    let process = process(world, &clock).with_spawner(move |task| spawn(&its_world, who, 1, task));
     Election::across(stores, "app")
         .name(name)
         .process(process)
@@ -93,7 +69,7 @@ fn builder_of(
 }
 
 pub fn start(world: &Arc<World>, number: usize) -> Slot {
-    let clock = clock(world, world.plan.candidates[number].rate);
+    let clock = machine(&**world, world.plan.candidates[number].rate);
     let who = start_on(world, number, &clock);
     Slot { number, clock, who }
 }
@@ -102,24 +78,14 @@ pub fn start(world: &Arc<World>, number: usize) -> Slot {
 pub fn start_on(world: &Arc<World>, number: usize, clock: &Arc<SimClock>) -> Who {
     let who = join(world, clock);
     let knobs = world.plan.candidates[number].clone();
-    let election = candidate(world, who, &knobs);
-    spawn(world, who, 0, live(Arc::clone(world), who, election, knobs));
-    who
-}
-
-fn candidate(world: &Arc<World>, who: Who, knobs: &Knobs) -> Election {
-    builder(world, who, &knobs.name)
+    let election = builder(world, who, &knobs.name)
         .validity(knobs.validity)
         .poll_interval(knobs.poll)
         .resign_on_drop(knobs.resign_on_drop)
         .build()
-        .expect("the knobs lie within their bounds")
-}
-
-/// Adds a candidate for a test that drives its election itself.
-pub fn by_hand(world: &Arc<World>, number: usize) -> (Who, Election) {
-    let who = join(world, &clock(world, 1_000_000));
-    (who, candidate(world, who, &world.plan.candidates[number]))
+        .expect("the knobs lie within their bounds");
+    spawn(world, who, 0, live(Arc::clone(world), who, election, knobs));
+    who
 }
 
 async fn live(world: Arc<World>, who: Who, election: Election, knobs: Knobs) {
@@ -184,7 +150,7 @@ async fn lead(world: &World, who: Who, leadership: Leadership, began: Duration, 
 }
 
 pub fn start_observer(world: &Arc<World>) -> Who {
-    let who = join(world, &clock(world, 1_000_000));
+    let who = join(world, &machine(&**world, 1_000_000));
     let election = builder(world, who, "observer").build().expect("the settings are valid");
     let its_world = Arc::clone(world);
     spawn(world, who, 0, async move {
@@ -207,7 +173,7 @@ pub fn start_observer(world: &Arc<World>) -> Who {
 }
 
 pub fn start_compactor(world: &Arc<World>, store: usize) {
-    let who = join(world, &clock(world, 1_000_000));
+    let who = join(world, &machine(&**world, 1_000_000));
     let keep = world.state().rng.usize(1..=3);
     let compactor = Compactor::builder(SimStore::new(world, who, store), "app")
         .keep_epochs(keep)
@@ -229,7 +195,7 @@ pub fn start_compactor(world: &Arc<World>, store: usize) {
 
 /// Starts a process with a wrong list of stores. It must be refused.
 pub fn start_wrong(world: &Arc<World>, wrong: Wrong) {
-    let who = join(world, &clock(world, 1_000_000));
+    let who = join(world, &machine(&**world, 1_000_000));
     world.state().machines[who.0].is_wrong = true;
     let mut stores = store::all(world, who);
     match wrong {
@@ -256,7 +222,7 @@ pub fn start_wrong(world: &Arc<World>, wrong: Wrong) {
 }
 
 pub fn operator(world: &Arc<World>) -> Operator {
-    let who = join(world, &clock(world, 1_000_000));
+    let who = join(world, &machine(&**world, 1_000_000));
     let election = builder(world, who, "operator").build().expect("the settings are valid");
     Operator { who, election }
 }

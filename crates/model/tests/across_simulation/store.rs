@@ -5,17 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use tenure::Store;
-use tenure::store::{
-    Determinacy, ETag, Entry, GetOutcome, Page, PutOutcome, StoreError, StoreErrorKind,
-};
+use tenure::store::{Determinacy, ETag, Entry, PutOutcome, StoreError, StoreErrorKind};
 use tenure_model::gate::pass;
+use tenure_model::sim::connection::{Answer, Calls, Connection, Reply, Request};
 use tenure_model::time::{now, sleep};
 use tenure_testkit::write_faults::{WriteAnswer, WriteCourse};
 use tokio::sync::oneshot;
 
-use super::bucket::{Reply, Request, epoch_of, parse};
+use super::bucket::{epoch_of, parse};
 use super::checks;
 use super::network::{Answered, Course};
 use super::plan::Broken;
@@ -28,8 +26,8 @@ pub struct SimStore {
 }
 
 impl SimStore {
-    pub fn new(world: &Arc<World>, who: Who, store: usize) -> Arc<SimStore> {
-        Arc::new(SimStore { world: Arc::clone(world), who, store })
+    pub fn new(world: &Arc<World>, who: Who, store: usize) -> Arc<Connection<SimStore>> {
+        Arc::new(Connection(SimStore { world: Arc::clone(world), who, store }))
     }
 }
 
@@ -45,8 +43,9 @@ fn renewed(request: &Request) -> Option<u64> {
     parse(bytes).filter(|body| !body.sealed).and_then(|_| epoch_of(key))
 }
 
-impl SimStore {
-    async fn call(&self, request: Request) -> Result<Reply, StoreError> {
+#[async_trait]
+impl Calls for SimStore {
+    async fn call(&self, request: Request) -> Answer {
         let (world, who) = (&self.world, self.who);
         world.sending(who, &request);
         world.stop_here(who).await;
@@ -74,13 +73,11 @@ impl SimStore {
         self.world.note(who, || format!("<- {}: {answer:?}", self.store));
         answer
     }
+}
 
+impl SimStore {
     /// Reports a renewal as done if another store has accepted a renewal.
-    async fn believe(
-        &self,
-        epoch: u64,
-        answer: impl Future<Output = Result<Reply, StoreError>>,
-    ) -> Result<Reply, StoreError> {
+    async fn believe(&self, epoch: u64, answer: impl Future<Output = Answer>) -> Answer {
         let longest = self.world.plan.validity / 10;
         let answer = tokio::select! {
             biased;
@@ -105,17 +102,7 @@ impl SimStore {
 
 impl World {
     fn sending(&self, who: Who, request: &Request) {
-        let mut state = self.state();
-        let machine = &mut state.machines[who.0];
-        let kind = match request {
-            Request::List { .. } => 0,
-            Request::Get { .. } => 1,
-            Request::Create { .. } | Request::Replace { .. } => 2,
-            Request::Delete { .. } => return,
-        };
-        machine.requests[kind] += 1;
-        if kind == 2 && machine.is_wrong {
-            drop(state);
+        if request.is_write() && self.state().machines[who.0].is_wrong {
             self.fail("order", format!("{who} has a wrong list and sends {}", describe(request)));
         }
     }
@@ -159,7 +146,7 @@ struct Carrier {
     contents: u32,
 }
 
-type Sender = oneshot::Sender<Result<Reply, StoreError>>;
+type Sender = oneshot::Sender<Answer>;
 
 impl Carrier {
     async fn carry(mut self, answer: Sender) {
@@ -289,57 +276,5 @@ pub fn describe(request: &Request) -> String {
 impl fmt::Debug for SimStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SimStore({}, {})", self.who, self.store)
-    }
-}
-
-fn wrong(reply: &Reply) -> ! {
-    unreachable!("the reply does not match the request: {reply:?}")
-}
-
-#[async_trait]
-impl Store for SimStore {
-    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
-        let (prefix, after) = (prefix.to_owned(), after.to_owned());
-        match self.call(Request::List { prefix, after, limit }).await? {
-            Reply::Page(page) => Ok(page),
-            reply => wrong(&reply),
-        }
-    }
-
-    async fn get(
-        &self,
-        key: &str,
-        unless: Option<ETag>,
-        max_len: usize,
-    ) -> Result<GetOutcome, StoreError> {
-        match self.call(Request::Get { key: key.to_owned(), unless, max_len }).await? {
-            Reply::Got(outcome) => Ok(outcome),
-            reply => wrong(&reply),
-        }
-    }
-
-    async fn create(&self, key: &str, bytes: Bytes) -> Result<PutOutcome, StoreError> {
-        match self.call(Request::Create { key: key.to_owned(), bytes }).await? {
-            Reply::Put(outcome) => Ok(outcome),
-            reply => wrong(&reply),
-        }
-    }
-
-    async fn replace(&self, key: &str, bytes: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
-        match self.call(Request::Replace { key: key.to_owned(), bytes, etag }).await? {
-            Reply::Put(outcome) => Ok(outcome),
-            reply => wrong(&reply),
-        }
-    }
-
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
-        match self.call(Request::Delete { keys }).await? {
-            Reply::Deleted(_) => Ok(Vec::new()),
-            reply => wrong(&reply),
-        }
-    }
-
-    fn describe(&self) -> String {
-        format!("store {}", self.store + 1)
     }
 }

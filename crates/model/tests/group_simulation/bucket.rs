@@ -7,6 +7,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 use tenure::Epoch;
 use tenure::store::{ETag, Entry, GetOutcome, Object, Page, PutOutcome};
+use tenure_model::sim::connection::{Reply, Request};
 
 use super::checks::epoch_of;
 use super::plan::Broken;
@@ -15,23 +16,6 @@ use super::plan::Broken;
 pub struct Bucket {
     pub objects: BTreeMap<String, (Bytes, ETag)>,
     writes: u64,
-}
-
-#[derive(Debug, Clone)]
-pub enum Request {
-    List { prefix: String, after: String, limit: usize },
-    Get { key: String, unless: Option<ETag> },
-    Create { key: String, body: Bytes },
-    Replace { key: String, body: Bytes, etag: ETag },
-    Delete { keys: Vec<String> },
-}
-
-#[derive(Debug)]
-pub enum Reply {
-    Listed(Page),
-    Got(GetOutcome),
-    Put(PutOutcome),
-    Deleted,
 }
 
 impl Bucket {
@@ -53,30 +37,30 @@ impl Bucket {
                     entries.push(if tagless { entry } else { entry.with_etag(etag.clone()) });
                 }
                 let truncated = found.next().is_some();
-                Reply::Listed(Page::new(entries, truncated))
+                Reply::Page(Page::new(entries, truncated))
             }
-            Request::Get { key, unless } => Reply::Got(match self.objects.get(key) {
+            Request::Get { key, unless, .. } => Reply::Got(match self.objects.get(key) {
                 None => GetOutcome::NotFound,
                 Some((_, etag)) if Some(etag) == unless.as_ref() => GetOutcome::NotModified,
                 Some((body, etag)) => GetOutcome::Found(Object::new(body.clone(), etag.clone())),
             }),
-            Request::Create { key, body } => Reply::Put({
+            Request::Create { key, bytes } => Reply::Put({
                 if self.objects.contains_key(key) && broken != Broken::CreatesAgain {
                     PutOutcome::PreconditionFailed
                 } else {
-                    self.put(key, body.clone())
+                    self.put(key, bytes.clone())
                 }
             }),
-            Request::Replace { key, body, etag } => Reply::Put(match self.objects.get(key) {
+            Request::Replace { key, bytes, etag } => Reply::Put(match self.objects.get(key) {
                 None => PutOutcome::NotFound,
                 Some((_, now)) if now != etag && broken != Broken::ReplacesBlindly => {
                     PutOutcome::PreconditionFailed
                 }
-                Some(_) => self.put(key, body.clone()),
+                Some(_) => self.put(key, bytes.clone()),
             }),
             Request::Delete { keys } => {
                 keys.iter().for_each(|key| drop(self.objects.remove(key)));
-                Reply::Deleted
+                Reply::Deleted(keys.len())
             }
         }
     }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use tenure::Epoch;
 use tenure_groups::protocol::Assignment;
 use tenure_groups::{Group, GroupRestored};
+use tenure_model::sim::spawn;
 use tenure_model::time::{now, sleep};
 
 use super::checks::epoch_of;
 use super::fault_effects::kill;
 use super::plan::Broken;
-use super::process::{Slot, spawn, start_on};
+use super::process::{Slot, start_on};
 use super::world::{Who, World};
 
 /// The objects that other programs delete in one fault.
@@ -97,7 +98,7 @@ pub fn delete_session(world: &World) {
     let key = &sessions[state.rng.usize(..sessions.len())];
     if let Some((body, _)) = state.bucket.objects.remove(key) {
         state.book.vanished(key, &body);
-        *state.counts.entry("sessions deleted").or_default() += 1;
+        state.count("sessions deleted");
     }
 }
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 use tenure_groups::{Group, Marks};
 use tenure_model::clock::Power;
 use tenure_model::faults::{Fault, draw_slew};
+use tenure_model::sim::connection::Request;
 use tenure_model::time::{now, sleep};
 use tenure_testkit::fault_store as testkit;
 
-use super::bucket::Request;
 use super::checks::{self, assignment_key, epoch_of};
 use super::deletions::{delete_assignments, delete_session, repair, restore_for_a_while};
 use super::plan::Broken;
@@ -310,7 +310,7 @@ fn unread(world: &World, stays: &Slot) -> Option<u64> {
     let whose = Whose::Key(checks::session_key(its?.session.id));
     let reads =
         Some(if state.rng.bool() { testkit::Fault::FailBefore } else { testkit::Fault::Hang });
-    *state.counts.entry("deaths with an unreadable session").or_default() += 1;
+    state.count("deaths with an unreadable session");
     Some(state.add_trouble(Trouble { whose, reads, lists: None, writes: None }))
 }
 

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tenure_model::faults::Frequencies;
+use tenure_model::sim::suite::{self, Outcome};
 
 /// A broken variant of the simulation: the part of the system that is wrong on purpose.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Broken {
+    #[default]
     Nothing,
     /// The store ignores `If-None-Match: *`.
     CreatesAgain,
@@ -46,6 +48,8 @@ pub struct Plan {
     pub seed: u64,
     pub broken: Broken,
     pub traced: bool,
+    /// Names of the active checkers. An empty list means all checkers.
+    pub only: &'static [&'static str],
     pub members: usize,
     pub partitions: u32,
     pub validity: Duration,
@@ -77,6 +81,31 @@ pub struct Plan {
     /// True if the settings of the members differ. The validity, the poll interval and the
     /// rebalance delay of a member are then at most the values in this plan.
     pub mixed: bool,
+}
+
+impl suite::Plan for Plan {
+    type Broken = Broken;
+    type Drawing = ();
+
+    fn draw(seed: u64, broken: Broken) -> Plan {
+        Plan::draw(seed, broken)
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn with(self, broken: Broken, only: &'static [&'static str]) -> Plan {
+        Plan { broken, only, ..self }
+    }
+
+    fn traced(self) -> Plan {
+        Plan { traced: true, ..self }
+    }
+
+    fn run(self) -> Outcome<Plan> {
+        super::world::run(self)
+    }
 }
 
 impl Plan {
@@ -133,6 +162,7 @@ impl Plan {
             seed,
             broken,
             traced: false,
+            only: &[],
             members: rng.usize(2..=8),
             partitions: rng.u32(1..=40),
             validity,

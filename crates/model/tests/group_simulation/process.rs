@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::{Compactor, ErrorKind, Process};
+use tenure::{Compactor, ErrorKind};
 use tenure_groups::{Group, GroupCompactor, Partition};
 use tenure_model::clock::SimClock;
-use tenure_model::gate::{Gate, Pausable, TaskEnd};
+use tenure_model::gate::Gate;
+use tenure_model::sim::connection::Connection;
+use tenure_model::sim::{self, spawn};
 use tenure_model::time::{now, sleep};
 
 use super::checks;
@@ -21,21 +23,6 @@ pub struct Slot {
     pub clock: Arc<SimClock>,
     pub who: Who,
     pub group: Group,
-}
-
-pub fn spawn(
-    world: &Arc<World>,
-    who: Who,
-    gate: usize,
-    task: impl Future<Output = ()> + Send + 'static,
-) {
-    let gate = Arc::clone(&world.state().machines[who.0].gates[gate]);
-    let world = Arc::clone(world);
-    tokio::spawn(async move {
-        if let TaskEnd::Panicked(message) = Pausable::new(gate, task).await {
-            world.fail("panic", format!("{who}: {message}"));
-        }
-    });
 }
 
 pub fn machine(world: &World, number: usize) -> Arc<SimClock> {
@@ -64,12 +51,11 @@ fn join(world: &World, is_member: bool) -> Who {
 }
 
 fn group(world: &Arc<World>, who: Who, name: &str, clock: &Arc<SimClock>) -> Group {
-    let process = Process::system().with_clock(Arc::clone(clock) as Arc<_>);
-    let process = process.with_entropy(Arc::clone(world) as Arc<_>);
     let its_world = Arc::clone(world);
-    let process = process.with_spawner(move |task| spawn(&its_world, who, 1, task));
+    let process =
+        sim::process(world, clock).with_spawner(move |task| spawn(&its_world, who, 1, task));
     let plan = &world.plan;
-    let store = Arc::new(SimStore { world: Arc::clone(world), who });
+    let store = Arc::new(Connection(SimStore { world: Arc::clone(world), who }));
     // After a request to stop, work needs up to an eighth of the longest validity. The library
     // reserves a quarter of a member's validity for the stop. So the shortest validity must be at
     // least half of the longest validity. A factor of 0.6 is sufficient.
@@ -187,7 +173,7 @@ async fn work(world: Arc<World>, who: Who, partition: Partition) -> Worked {
 /// phase.
 pub fn start_compactor(world: &Arc<World>) {
     let who = join(world, false);
-    let store = Arc::new(SimStore { world: Arc::clone(world), who });
+    let store = Arc::new(Connection(SimStore { world: Arc::clone(world), who }));
     let settings = Compactor::builder(store, "app").keep_epochs(1);
     let settings = settings.min_age(Duration::ZERO).request_timeout(world.plan.validity);
     let compactor = GroupCompactor::new(settings).expect("the settings are valid");

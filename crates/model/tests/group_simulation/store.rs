@@ -6,19 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use tenure::Store;
 use tenure::store::{Determinacy, ETag, GetOutcome, Page, PutOutcome, StoreError, StoreErrorKind};
+use tenure_model::sim::connection::{Answer, Calls, Reply, Request};
 use tenure_model::time::{now, sleep};
 use tenure_testkit::write_faults::{WRITE_FAULTS, WriteAnswer, WriteCourse};
 use tokio::sync::oneshot;
 
-use super::bucket::{Reply, Request};
 use super::checks::{self, epoch_of};
 use super::plan::Broken;
 use super::world::{Who, World};
-
-type Answer = Result<Reply, StoreError>;
 
 pub struct SimStore {
     pub world: Arc<World>,
@@ -85,14 +81,14 @@ impl SimStore {
         let mut chance = |probability: f64| state.rng.f64() < probability;
         if chance(plan.late) {
             course.there += plan.validity.mul_f64(4.0 * state.rng.f64());
-            *state.counts.entry("requests applied late").or_default() += 1;
+            state.count("requests applied late");
         } else if chance(plan.twice) {
             course.again = Some(plan.validity.mul_f64(3.0 * state.rng.f64()));
-            *state.counts.entry("requests applied twice").or_default() += 1;
+            state.count("requests applied twice");
         } else if chance(plan.lost) || outage {
             course.answered = Ok(false);
             course.applied = state.rng.bool();
-            *state.counts.entry("answers lost").or_default() += 1;
+            state.count("answers lost");
         } else if chance(plan.failing) {
             course.applied = state.rng.bool();
             let fate = if course.applied || state.rng.bool() {
@@ -101,21 +97,26 @@ impl SimStore {
                 Determinacy::Determinate
             };
             course.answered = Err(fate);
-            *state.counts.entry("requests failed").or_default() += 1;
+            state.count("requests failed");
         }
-        let writes = matches!(request, Request::Create { .. } | Request::Replace { .. });
-        if writes && plan.spoiled > 0.0 && state.rng.f64() < plan.spoiled {
+        if request.is_write() && plan.spoiled > 0.0 && state.rng.f64() < plan.spoiled {
             let spoiled = WriteCourse::of(WRITE_FAULTS[state.rng.usize(..WRITE_FAULTS.len())]);
             course.again = spoiled.applied;
             course.spoiled = Some(spoiled);
-            *state.counts.entry("writes spoiled").or_default() += 1;
+            state.count("writes spoiled");
         }
         let arrives = now() + course.there + course.again.unwrap_or_default();
         state.held_up_until = state.held_up_until.max(arrives);
         course
     }
+}
 
-    async fn call(&self, request: Request) -> Answer {
+#[async_trait]
+impl Calls for SimStore {
+    async fn call(&self, mut request: Request) -> Answer {
+        if let Request::List { limit, .. } = &mut request {
+            *limit = self.world.plan.page.min(*limit);
+        }
         let course = self.course(&request);
         self.world.note(self.who, || format!("-> {}", brief(&request)));
         let (answer, answered) = oneshot::channel();
@@ -162,7 +163,7 @@ impl SimStore {
                 Ok(Reply::Got(GetOutcome::NotFound))
             }
             (Broken::FailedListIsEmpty, Request::List { .. }, Err(_)) => {
-                Ok(Reply::Listed(Page::new(Vec::new(), false)))
+                Ok(Reply::Page(Page::new(Vec::new(), false)))
             }
             (Broken::UnreadStopsRound, Request::List { prefix, .. }, _)
                 if prefix.ends_with("members/") && self.is_in_trouble() =>
@@ -257,8 +258,8 @@ fn apply(world: &Arc<World>, who: Who, request: &Request) -> Reply {
     let forgets = world.plan.broken == Broken::SealsForget;
     let request = &if forgets { without_what_was_seen(request) } else { request.clone() };
     let broken = world.plan.broken;
-    if let (Request::Replace { body, .. }, Broken::SealsRefused) = (request, broken) {
-        let text = String::from_utf8_lossy(body);
+    if let (Request::Replace { bytes, .. }, Broken::SealsRefused) = (request, broken) {
+        let text = String::from_utf8_lossy(bytes);
         if text.contains("\"ended\": \"lapsed\"") {
             return Reply::Put(PutOutcome::PreconditionFailed);
         }
@@ -270,7 +271,7 @@ fn apply(world: &Arc<World>, who: Who, request: &Request) -> Reply {
     world.note(who, || format!("   applied {}: {reply:.60?}", brief(request)));
     if let (
         Reply::Put(PutOutcome::Done { .. }),
-        Request::Create { key, body } | Request::Replace { key, body, .. },
+        Request::Create { key, bytes: body } | Request::Replace { key, bytes: body, .. },
     ) = (&reply, request)
     {
         checks::written(world, who, key, body);
@@ -282,12 +283,12 @@ fn apply(world: &Arc<World>, who: Who, request: &Request) -> Reply {
 /// lacks the session's data, which contain the greatest assignment that the member has seen.
 fn without_what_was_seen(request: &Request) -> Request {
     let mut request = request.clone();
-    if let Request::Replace { body, .. } = &mut request
-        && let Ok(mut record) = serde_json::from_slice::<serde_json::Value>(body)
+    if let Request::Replace { bytes, .. } = &mut request
+        && let Ok(mut record) = serde_json::from_slice::<serde_json::Value>(bytes)
         && record["ended"].is_string()
     {
         record["data"] = serde_json::Value::Null;
-        *body = record.to_string().into();
+        *bytes = record.to_string().into();
     }
     request
 }
@@ -296,58 +297,11 @@ fn brief(request: &Request) -> String {
     match request {
         Request::List { prefix, after, .. } => format!("LIST {prefix} after {after}"),
         Request::Get { key, .. } => format!("GET {key}"),
-        Request::Create { key, body } => {
-            format!("CREATE {key} {}", String::from_utf8_lossy(body).trim_end())
+        Request::Create { key, bytes } => {
+            format!("CREATE {key} {}", String::from_utf8_lossy(bytes).trim_end())
         }
         Request::Replace { key, etag, .. } => format!("REPLACE {key} of {etag:?}"),
         Request::Delete { keys } => format!("DELETE {keys:?}"),
-    }
-}
-
-#[async_trait]
-impl Store for SimStore {
-    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
-        let (prefix, after) = (prefix.to_owned(), after.to_owned());
-        let limit = limit.min(self.world.plan.page);
-        match self.call(Request::List { prefix, after, limit }).await? {
-            Reply::Listed(page) => Ok(page),
-            reply => unreachable!("the answer to a LIST must be a page, got {reply:?}"),
-        }
-    }
-
-    async fn get(
-        &self,
-        key: &str,
-        unless: Option<ETag>,
-        _: usize,
-    ) -> Result<GetOutcome, StoreError> {
-        match self.call(Request::Get { key: key.to_owned(), unless }).await? {
-            Reply::Got(outcome) => Ok(outcome),
-            reply => unreachable!("unexpected answer to a GET: {reply:?}"),
-        }
-    }
-
-    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
-        match self.call(Request::Create { key: key.to_owned(), body }).await? {
-            Reply::Put(outcome) => Ok(outcome),
-            reply => unreachable!("unexpected answer to a PUT: {reply:?}"),
-        }
-    }
-
-    async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
-        match self.call(Request::Replace { key: key.to_owned(), body, etag }).await? {
-            Reply::Put(outcome) => Ok(outcome),
-            reply => unreachable!("unexpected answer to a PUT: {reply:?}"),
-        }
-    }
-
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
-        self.call(Request::Delete { keys }).await?;
-        Ok(Vec::new())
-    }
-
-    fn describe(&self) -> String {
-        "sim://".to_owned()
     }
 }
 

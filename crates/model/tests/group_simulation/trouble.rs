@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::store::Determinacy;
+use tenure_model::sim::connection::Request;
 use tenure_model::time::sleep;
 use tenure_testkit::fault_store::Fault;
 use tenure_testkit::write_faults::{WRITE_FAULTS, WriteCourse};
 
-use super::bucket::Request;
 use super::checks::{assignment_key, epoch_of};
 use super::store::Course;
 use super::world::{Who, World};
@@ -41,7 +41,7 @@ impl Trouble {
     pub fn change(&self, who: Who, request: &Request, course: &mut Course) {
         let met = match &self.whose {
             Whose::Process(process) => *process == who,
-            Whose::Key(key) => request.key() == Some(key),
+            Whose::Key(key) => self::key(request) == Some(key),
         };
         let fault = match request {
             Request::List { .. } => self.lists,
@@ -50,7 +50,7 @@ impl Trouble {
             Request::Delete { .. } => None,
         };
         let Some(fault) = fault.filter(|_| met) else { return };
-        if let Request::Create { .. } | Request::Replace { .. } = request {
+        if request.is_write() {
             let spoiled = WriteCourse::of(fault);
             course.again = spoiled.applied;
             course.spoiled = Some(spoiled);
@@ -82,7 +82,7 @@ pub fn begin(world: &Arc<World>, who: Who) {
         let lists = some(4, &READ_FAULTS);
         let trouble = Trouble { whose, reads, lists, writes };
         let what = if of_a_key { "troubles of a key" } else { "troubles of a process" };
-        *state.counts.entry(what).or_default() += 1;
+        state.count(what);
         (state.add_trouble(trouble.clone()), trouble)
     };
     world.note(who, || format!("TROUBLE for {duration:.3?}: {trouble:?}"));
@@ -109,12 +109,11 @@ fn a_key(state: &mut super::world::State) -> String {
     keys.swap_remove(state.rng.usize(..keys.len()))
 }
 
-impl Request {
-    fn key(&self) -> Option<&String> {
-        match self {
-            Request::Get { key, .. } | Request::Create { key, .. } => Some(key),
-            Request::Replace { key, .. } => Some(key),
-            Request::List { .. } | Request::Delete { .. } => None,
+fn key(request: &Request) -> Option<&String> {
+    match request {
+        Request::Get { key, .. } | Request::Create { key, .. } | Request::Replace { key, .. } => {
+            Some(key)
         }
+        Request::List { .. } | Request::Delete { .. } => None,
     }
 }

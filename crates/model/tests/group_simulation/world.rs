@@ -1,14 +1,15 @@
 //! The shared state of one run: the processes, the bucket, the random numbers and the checks.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use tenure::{Entropy, Epoch};
+use tenure::Epoch;
 use tenure_groups::Partition;
 use tenure_model::gate::Gate;
-use tenure_model::time::{self, now};
+pub use tenure_model::sim::Who;
+use tenure_model::sim::suite::Outcome;
+use tenure_model::sim::{Common, in_paused_time};
 use tokio::sync::Notify;
 
 use super::bucket::Bucket;
@@ -47,16 +48,6 @@ pub const ALL_HAPPEN: [&str; 26] = [
     "writes spoiled",
 ];
 
-/// The number of a process. A restarted process gets another number.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Who(pub usize);
-
-impl fmt::Display for Who {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "p{}", self.0)
-    }
-}
-
 #[derive(Debug)]
 pub struct World {
     pub plan: Plan,
@@ -65,34 +56,13 @@ pub struct World {
     over: Notify,
 }
 
-/// A violation of an invariant.
-#[derive(Debug, Clone)]
-pub struct Violation {
-    pub checker: &'static str,
-    pub what: String,
-    pub at: Duration,
-}
-
-/// The result of a run.
-#[derive(Debug)]
-pub struct Outcome {
-    pub seed: u64,
-    pub plan: Plan,
-    pub counts: BTreeMap<&'static str, u64>,
-    pub violation: Option<Violation>,
-    pub trace: String,
-}
-
 #[derive(Debug)]
 pub struct State {
-    pub rng: fastrand::Rng,
-    pub trace: String,
-    pub counts: BTreeMap<&'static str, u64>,
+    pub common: Common,
     pub bucket: Bucket,
     pub book: Book,
     pub machines: Vec<Machine>,
     pub handles: Vec<Handle>,
-    pub faults: bool,
     /// The current faults of single objects and processes. In the calm phase, only the function
     /// `unread` adds such a fault.
     pub troubles: BTreeMap<u64, Trouble>,
@@ -102,9 +72,9 @@ pub struct State {
     numbers: u64,
     /// The time at which the last delayed request reaches the bucket.
     pub held_up_until: Duration,
-    pub violation: Option<Violation>,
-    pub uniques: u64,
 }
+
+tenure_model::simulated_world!();
 
 /// The state that the simulation keeps for each process.
 #[derive(Debug, Clone)]
@@ -146,14 +116,8 @@ pub struct Handle {
 }
 
 /// Runs one seed.
-pub fn run(plan: Plan) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .expect("a runtime without IO can be built");
-    let world = runtime.block_on(async {
-        time::start();
+pub fn run(plan: Plan) -> Outcome<Plan> {
+    let world = in_paused_time(async {
         let world = World::new(plan.clone());
         tokio::select! {
             biased;
@@ -162,15 +126,9 @@ pub fn run(plan: Plan) -> Outcome {
         }
         world
     });
-    drop(runtime);
-    let mut state = world.state();
-    Outcome {
-        seed: plan.seed,
-        plan,
-        counts: std::mem::take(&mut state.counts),
-        violation: state.violation.take(),
-        trace: std::mem::take(&mut state.trace),
-    }
+    let Common { counts, violation, trace, .. } =
+        std::mem::replace(&mut world.state().common, Common::new(0, &[]));
+    Outcome { plan, counts, violation, trace, recovered: None, drawing: () }
 }
 
 /// Runs the phase with faults, and then the calm phase.
@@ -194,45 +152,17 @@ impl World {
     fn new(plan: Plan) -> Arc<World> {
         let state = State {
             // The XOR makes this generator differ from the generator of the plan.
-            rng: fastrand::Rng::with_seed(plan.seed ^ 0x5eed_0000_0000_0000),
-            trace: String::new(),
-            counts: BTreeMap::new(),
+            common: Common::new(plan.seed ^ 0x5eed_0000_0000_0000, plan.only),
             bucket: Bucket::default(),
             book: Book::default(),
             machines: Vec::new(),
             handles: Vec::new(),
-            faults: true,
             troubles: BTreeMap::new(),
             under_way: BTreeMap::new(),
             numbers: 0,
             held_up_until: Duration::ZERO,
-            violation: None,
-            uniques: 0,
         };
         Arc::new(World { plan, state: Mutex::new(state), over: Notify::new() })
-    }
-
-    pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    pub fn note(&self, who: Who, what: impl FnOnce() -> String) {
-        if self.plan.traced {
-            let line = format!("{:>12.3?} {who} {}\n", now(), what());
-            self.state().trace.push_str(&line);
-        }
-    }
-
-    pub fn fail(&self, checker: &'static str, what: String) {
-        let mut state = self.state();
-        let at = now();
-        state.violation.get_or_insert(Violation { checker, what, at });
-        drop(state);
-        self.over.notify_one();
-    }
-
-    pub fn count(&self, what: &'static str) {
-        *self.state().counts.entry(what).or_default() += 1;
     }
 
     /// Records that a compactor or an operator begins a call of the library.
@@ -247,14 +177,6 @@ impl World {
     /// Returns whether other programs have deleted assignments in this run.
     pub fn has_lost(&self) -> bool {
         self.state().book.deleted.is_some()
-    }
-
-    pub fn part(&self, of: Duration) -> Duration {
-        of.mul_f64(self.state().rng.f64())
-    }
-
-    pub fn chance(&self, probability: f64) -> bool {
-        self.state().rng.f64() < probability
     }
 
     /// Returns each handle of a running process, with its partition, if `of` returns true for the
@@ -274,18 +196,5 @@ impl World {
         let owned =
             self.running(|_| true).into_iter().filter(|(_, partition)| partition.check().is_ok());
         owned.map(|(handle, _)| (handle.number, handle.who)).collect()
-    }
-}
-
-/// Gives the library random numbers that the seed determines.
-impl Entropy for World {
-    fn unique(&self) -> u128 {
-        let mut state = self.state();
-        state.uniques += 1;
-        (u128::from(state.rng.u64(..)) << 64) | u128::from(state.uniques)
-    }
-
-    fn fraction(&self) -> f64 {
-        self.state().rng.f64()
     }
 }

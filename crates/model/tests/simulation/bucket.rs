@@ -9,6 +9,7 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use tenure::store::{ETag, Entry, GetOutcome, Object, Page, PutOutcome};
+use tenure_model::sim::connection::{Reply, Request};
 
 use super::plan::Broken;
 
@@ -47,24 +48,6 @@ pub struct Stored {
     pub etag: ETag,
     pub modified: Duration,
     pub body: Option<Body>,
-}
-
-#[derive(Debug, Clone)]
-pub enum Request {
-    List { prefix: String, after: String, limit: usize },
-    Get { key: String, unless: Option<ETag>, max_len: usize },
-    Create { key: String, bytes: Bytes },
-    Replace { key: String, bytes: Bytes, etag: ETag },
-    Delete { keys: Vec<String> },
-}
-
-#[derive(Debug, Clone)]
-pub enum Reply {
-    Page(Page),
-    Got(GetOutcome),
-    Put(PutOutcome),
-    /// Number of deleted keys. The store deletes the keys in the order of the request.
-    Deleted(usize),
 }
 
 #[derive(Debug, Clone, Default)]

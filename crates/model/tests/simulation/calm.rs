@@ -6,24 +6,18 @@ use std::time::Duration;
 
 use tenure::Layout;
 use tenure_model::clock::MOST_SLEWED;
+use tenure_model::sim::suite::Recovery;
 use tenure_model::time::{now, sleep};
 
 use super::member::Member;
 use super::plan::{Knobs, Plan};
 use super::world::World;
 
-/// The time from the last fault until a process leads, and the bound on this time.
-#[derive(Debug, Clone, Copy)]
-pub struct Recovery {
-    pub took: Duration,
-    pub bound: Duration,
-}
-
 /// Ends the faults and waits for a leader. This wait checks liveness.
 pub async fn calm(world: &Arc<World>) -> Option<Recovery> {
     end_faults(world).await;
     let began = now();
-    world.state().trace.line(began, "-", "CALM");
+    world.state().line("-", "CALM");
     if world.plan.foreign && world.plan.layout == Layout::SingleObject {
         // The time until a candidate leads has no bound if a peer follows the If-Match post
         // (docs/how-to/upgrade.md). When the peer dies, its wall clock may be arbitrarily far

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use roxmltree::Document;
 use tenure_history::drawing::{BandKind, Interval};
+use tenure_model::sim::suite::run_all;
 
+use crate::sim::Outcome;
 use crate::sim::picture::save;
 use crate::sim::plan::{Broken, Plan};
-use crate::sim::{Outcome, run_all};
 
 fn failure(broken: Broken) -> Outcome {
     let only: &[&str] = &["I8"];

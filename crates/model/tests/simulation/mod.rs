@@ -5,6 +5,7 @@ pub mod bucket;
 pub mod calls;
 pub mod calm;
 pub mod checkers;
+pub mod events;
 pub mod fault_effects;
 pub mod member;
 pub mod network;
@@ -15,48 +16,26 @@ pub mod process;
 pub mod spoil;
 pub mod stops;
 pub mod store;
-pub mod summary;
-pub mod trace;
 pub mod words;
 pub mod world;
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use calm::{Recovery, calm, end_faults};
+use calm::{calm, end_faults};
 use fault_effects::{Slot, inject, kill, slew};
 use plan::{Broken, Plan};
 use tenure::Layout;
-use tenure_history::drawing::Drawing;
-use tenure_model::seeds;
+use tenure_model::sim::suite::{self, Recovery};
+use tenure_model::sim::{Common, in_paused_time};
 use tenure_model::time::now;
-use world::{Counts, Violation, World};
+use world::World;
 
-/// The result of a run.
-#[derive(Debug)]
-pub struct Outcome {
-    pub seed: u64,
-    pub counts: Counts,
-    pub violation: Option<Violation>,
-    /// Drawing of the leaderships, from each grant until the leader no longer believes that it
-    /// leads. Present only after a failure.
-    pub drawing: Option<Drawing>,
-    pub trace: String,
-    pub plan: Plan,
-    /// Time from the last fault until a process leads.
-    pub recovered: Option<Recovery>,
-}
+pub type Outcome = suite::Outcome<Plan>;
 
 /// Runs one seed.
 pub fn run(plan: Plan) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .expect("a runtime without IO can be built");
-    let seed = plan.seed;
-    let (world, recovered) = runtime.block_on(async {
+    let (world, recovered) = in_paused_time(async {
         let world = World::new(plan.clone());
         let recovered = tokio::select! {
             biased;
@@ -65,18 +44,11 @@ pub fn run(plan: Plan) -> Outcome {
         };
         (world, recovered)
     });
-    drop(runtime);
     let mut state = world.state();
-    let drawing = picture::of_failure(seed, &state);
-    Outcome {
-        seed,
-        drawing,
-        counts: std::mem::take(&mut state.counts),
-        violation: state.violation.take(),
-        trace: state.trace.text().to_owned(),
-        plan,
-        recovered,
-    }
+    let drawing = picture::of_failure(plan.seed, &state);
+    let Common { counts, violation, trace, .. } =
+        std::mem::replace(&mut state.common, Common::new(0, &[]));
+    Outcome { plan, counts, violation, trace, recovered, drawing }
 }
 
 /// Runs the phase with faults and then the calm phase.
@@ -154,9 +126,4 @@ fn count_settings(world: &World) {
         ("runs with one name for two", twins > 1),
     ];
     settings.iter().filter(|(_, is)| *is).for_each(|(what, _)| world.count(what));
-}
-
-/// Runs these seeds on all cores, up to the first failing seed.
-pub fn run_all(seeds: Range<u64>, plan: impl Fn(u64) -> Plan + Sync) -> Vec<Outcome> {
-    seeds::run_all(seeds, |seed| run(plan(seed)), |outcome| outcome.violation.is_some())
 }

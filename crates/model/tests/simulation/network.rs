@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use tenure::store::Determinacy;
+use tenure_model::sim::connection::Request;
 use tenure_model::time::now;
 use tenure_testkit::write_faults::{WRITE_FAULTS, WriteCourse};
 
-use super::bucket::Request;
 use super::member::Outage;
 use super::world::{State, Who, World};
 
@@ -85,9 +85,7 @@ impl Course {
         if state.chance(network.request_lost) {
             no(&mut course, Answered::Never);
             state.count("requests lost");
-        } else if state.chance(network.conflict)
-            && matches!(request, Request::Create { .. } | Request::Replace { .. })
-        {
+        } else if state.chance(network.conflict) && request.is_write() {
             no(&mut course, Answered::With("409 conflict", Determinacy::Indeterminate));
             state.count("409");
         } else if state.chance(network.unavailable_before) {

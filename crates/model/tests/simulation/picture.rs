@@ -34,7 +34,7 @@ pub fn of_failure(seed: u64, state: &State) -> Option<Drawing> {
     drawing.subtitle.clone_from(&violation.what);
     drawing.intervals = state.book.leads.iter().filter(shown).map(interval).collect();
     drawing.find_bands();
-    drawing.notes.push(Note::new(at, violation.checker.as_str()));
+    drawing.notes.push(Note::new(at, violation.checker));
     Some(drawing)
 }
 
@@ -50,7 +50,7 @@ fn mark(lead: &Lead) -> Mark {
 /// Writes the drawing of a failure to Cargo's directory for test files, and returns the path.
 pub fn save(outcome: &Outcome) -> PathBuf {
     let layout = format!("{:?}", outcome.plan.layout).to_lowercase();
-    let name = format!("simulation-{layout}-seed-{}.svg", outcome.seed);
+    let name = format!("simulation-{layout}-seed-{}.svg", outcome.plan.seed);
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let drawing = outcome.drawing.as_ref().expect("a failure is drawn");
     std::fs::write(&path, drawing.svg()).expect("the target directory can be written");

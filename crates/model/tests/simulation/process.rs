@@ -6,7 +6,9 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use tenure::{Compactor, Election, ErrorKind, Observation, Process};
 use tenure_model::clock::SimClock;
-use tenure_model::gate::{Gate, Pausable, TaskEnd};
+use tenure_model::gate::Gate;
+use tenure_model::sim;
+use tenure_model::sim::connection::Connection;
 use tenure_model::time::sleep;
 
 use super::application::Candidate;
@@ -37,10 +39,7 @@ pub fn join(world: &Arc<World>, label: &str, clock: Arc<SimClock>) -> Who {
 
 /// Creates a machine that has been up for a while, with an arbitrary wall clock.
 pub fn machine(world: &World, rate: u64) -> Arc<SimClock> {
-    let mut state = world.state();
-    let boot = Duration::from_millis(state.rng.u64(0..10_000_000));
-    let wall = Duration::from_millis(1_800_000_000_000 + state.rng.u64(0..200_000_000));
-    let clock = SimClock::new(boot, wall, rate);
+    let clock = sim::machine(world, rate);
     if world.plan.broken == Broken::RawRepeatsBoot {
         clock.repeat_boot();
     }
@@ -53,19 +52,12 @@ pub fn spawn(
     gate: usize,
     task: impl Future<Output = ()> + Send + 'static,
 ) {
-    let gate = Arc::clone(&world.state().members[who.0].gates[gate]);
-    let task = world.interruptible(who, task);
-    let world = Arc::clone(world);
-    tokio::spawn(async move {
-        if let TaskEnd::Panicked(message) = Pausable::new(gate, task).await {
-            world.fail("panic", format!("{who}: {message}"));
-        }
-    });
+    sim::spawn(world, who, gate, world.interruptible(who, task));
 }
 
 fn process(world: &Arc<World>, who: Who) -> Process {
     let clock = Arc::clone(&world.state().members[who.0].clock);
-    let process = Process::system().with_clock(clock).with_entropy(Arc::clone(world) as Arc<_>);
+    let process = sim::process(world, &clock);
     let world = Arc::clone(world);
     // The library spawns tasks only for leaders. So each spawned task is marked as the task of a
     // leader.
@@ -74,8 +66,8 @@ fn process(world: &Arc<World>, who: Who) -> Process {
 
 /// Creates the election of an operator. A deposition counts as a fault, so each call of the
 /// operator must end soon after the faults. The settings have short timeouts for this purpose.
-pub fn operators(store: Arc<SimStore>) -> Election {
-    let (world, who) = (Arc::clone(&store.world), store.who);
+pub fn operators(store: Arc<Connection<SimStore>>) -> Election {
+    let (world, who) = (Arc::clone(&store.0.world), store.0.who);
     let builder = Election::builder(store, "app").layout(world.plan.layout).name("operator");
     let builder = builder.validity(world.plan.longest_validity() / 4);
     builder.process(process(&world, who)).build().expect("the settings are valid")
@@ -85,8 +77,8 @@ fn election(world: &Arc<World>, who: Who, knobs: &Knobs) -> Election {
     election_at(SimStore::new(world, who), knobs)
 }
 
-fn election_at(store: Arc<SimStore>, knobs: &Knobs) -> Election {
-    let (world, who) = (Arc::clone(&store.world), store.who);
+fn election_at(store: Arc<Connection<SimStore>>, knobs: &Knobs) -> Election {
+    let (world, who) = (Arc::clone(&store.0.world), store.0.who);
     let mut builder = Election::builder(store, "app")
         .layout(world.plan.layout)
         .process(process(&world, who))
@@ -168,12 +160,12 @@ pub fn start_observer(world: &Arc<World>, knobs: &Knobs) -> Who {
 
 /// Creates a new `Election` for every observation. So no observation remembers an epoch of an
 /// earlier observation.
-async fn watch_anew(store: Arc<SimStore>, knobs: Knobs) {
+async fn watch_anew(store: Arc<Connection<SimStore>>, knobs: Knobs) {
     loop {
         if let Some(Ok(Observation::Leader(leader))) =
             election_at(Arc::clone(&store), &knobs).observe().next().await
         {
-            store.world.observed(store.who, "watch", leader.epoch.get());
+            store.0.world.observed(store.0.who, "watch", leader.epoch.get());
         }
         sleep(knobs.poll).await;
     }

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use tenure::store::{Determinacy, ETag, GetOutcome, Page, PutOutcome, StoreError, StoreErrorKind};
 use tenure_model::time::now;
 
-use super::bucket::{Body, Reply, Request, parse};
+use tenure_model::sim::connection::{Reply, Request};
+
+use super::bucket::{Body, parse};
 use super::plan::Broken;
 use super::store::SimStore;
 

@@ -7,16 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use tenure::Store;
-use tenure::store::{
-    Determinacy, ETag, GetOutcome, Object, Page, PutOutcome, StoreError, StoreErrorKind,
-};
+use tenure::store::{Determinacy, GetOutcome, Object, PutOutcome, StoreError, StoreErrorKind};
+use tenure_model::sim::connection::{Answer, Calls, Connection, Reply, Request};
 use tenure_model::time::{now, sleep};
 use tenure_testkit::write_faults::{WriteAnswer, WriteCourse};
 use tokio::sync::oneshot;
 
-use super::bucket::{PREFIX, Reply, Request, epoch_in, epoch_of, key_of, parse};
+use super::bucket::{PREFIX, epoch_in, epoch_of, key_of, parse};
 use super::checkers::{Event, Seen, Write, WriteId};
 use super::network::{Answered, Course};
 use super::peers::depose;
@@ -46,8 +43,9 @@ struct Carried {
 }
 
 impl SimStore {
-    pub fn new(world: &Arc<World>, who: Who) -> Arc<SimStore> {
-        Arc::new(SimStore { world: Arc::clone(world), who, cache: Mutex::default() })
+    pub fn new(world: &Arc<World>, who: Who) -> Arc<Connection<SimStore>> {
+        let world = Arc::clone(world);
+        Arc::new(Connection(SimStore { world, who, cache: Mutex::default() }))
     }
 
     /// Waits until a broken leader abandons this request. Never returns for other requests and
@@ -59,49 +57,6 @@ impl SimStore {
             }
             _ => std::future::pending().await,
         }
-    }
-
-    async fn call(&self, request: Request) -> Result<Reply, StoreError> {
-        let started = now();
-        let leads = LEADS.try_with(|()| ()).is_ok();
-        if leads {
-            let event = Event::LeaderSends { who: self.who };
-            self.world.see_in(&mut self.world.state(), &event);
-        }
-        let write = self.sending(&request);
-        self.world.stop_here(self.who, "before sending").await;
-        let course = Course::draw(&mut self.world.state(), self.who, &self.world, &request);
-        self.world.state().in_flight += u64::from(course.counted);
-        self.world.note(self.who, || format!("-> {}", describe(&request)));
-        let (sender, receiver) = oneshot::channel();
-        let carrier = Carrier {
-            world: Arc::clone(&self.world),
-            who: self.who,
-            request: request.clone(),
-            write,
-            course,
-        };
-        tokio::spawn(carrier.carry(sender));
-        let answer = async {
-            match receiver.await {
-                Ok(answer) => answer,
-                // The request is lost, and no answer ever arrives.
-                Err(_) => std::future::pending().await,
-            }
-        };
-        let given_up = self.gives_up(&request, leads);
-        let answer = tokio::select! {
-            biased;
-            answer = answer => answer,
-            () = given_up => Err(given_up_early()),
-        };
-        self.world.stop_here(self.who, "before reading the answer").await;
-        let answer = answer.map(|carried| {
-            self.received(&request, &carried);
-            carried.reply
-        });
-        self.world.note(self.who, || format!("<- {}", describe_answer(&request, &answer)));
-        self.spoil(&request, answer, now() - started)
     }
 
     /// Records a write and the readings of the sender's clocks just before the request is sent.
@@ -146,6 +101,52 @@ impl SimStore {
             let page = Seen { who: self.who, after: after.clone(), step, newest };
             self.world.state().book.received(page);
         }
+    }
+}
+
+#[async_trait]
+impl Calls for SimStore {
+    async fn call(&self, request: Request) -> Answer {
+        let started = now();
+        let leads = LEADS.try_with(|()| ()).is_ok();
+        if leads {
+            let event = Event::LeaderSends { who: self.who };
+            self.world.see_in(&mut self.world.state(), &event);
+        }
+        let write = self.sending(&request);
+        self.world.stop_here(self.who, "before sending").await;
+        let course = Course::draw(&mut self.world.state(), self.who, &self.world, &request);
+        self.world.state().in_flight += u64::from(course.counted);
+        self.world.note(self.who, || format!("-> {}", describe(&request)));
+        let (sender, receiver) = oneshot::channel();
+        let carrier = Carrier {
+            world: Arc::clone(&self.world),
+            who: self.who,
+            request: request.clone(),
+            write,
+            course,
+        };
+        tokio::spawn(carrier.carry(sender));
+        let answer = async {
+            match receiver.await {
+                Ok(answer) => answer,
+                // The request is lost, and no answer ever arrives.
+                Err(_) => std::future::pending().await,
+            }
+        };
+        let given_up = self.gives_up(&request, leads);
+        let answer = tokio::select! {
+            biased;
+            answer = answer => answer,
+            () = given_up => Err(given_up_early()),
+        };
+        self.world.stop_here(self.who, "before reading the answer").await;
+        let answer = answer.map(|carried| {
+            self.received(&request, &carried);
+            carried.reply
+        });
+        self.world.note(self.who, || format!("<- {}", describe_answer(&request, &answer)));
+        self.spoil(&request, answer, now() - started)
     }
 }
 
@@ -296,60 +297,4 @@ impl fmt::Debug for SimStore {
 /// Implements [`Broken::ReadsGivenUp`].
 fn given_up_early() -> StoreError {
     StoreError::new(StoreErrorKind::Transient, Determinacy::Indeterminate, "given up early")
-}
-
-fn wrong(reply: &Reply) -> ! {
-    unreachable!("the reply does not match the request: {reply:?}")
-}
-
-#[async_trait]
-impl Store for SimStore {
-    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
-        let (prefix, after) = (prefix.to_owned(), after.to_owned());
-        match self.call(Request::List { prefix, after, limit }).await? {
-            Reply::Page(page) => Ok(page),
-            reply => wrong(&reply),
-        }
-    }
-
-    async fn get(
-        &self,
-        key: &str,
-        unless: Option<ETag>,
-        max_len: usize,
-    ) -> Result<GetOutcome, StoreError> {
-        match self.call(Request::Get { key: key.to_owned(), unless, max_len }).await? {
-            Reply::Got(outcome) => Ok(outcome),
-            reply => wrong(&reply),
-        }
-    }
-
-    async fn create(&self, key: &str, bytes: Bytes) -> Result<PutOutcome, StoreError> {
-        match self.call(Request::Create { key: key.to_owned(), bytes }).await? {
-            Reply::Put(outcome) => Ok(outcome),
-            reply => wrong(&reply),
-        }
-    }
-
-    async fn replace(&self, key: &str, bytes: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
-        match self.call(Request::Replace { key: key.to_owned(), bytes, etag }).await? {
-            Reply::Put(outcome) => Ok(outcome),
-            reply => wrong(&reply),
-        }
-    }
-
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
-        match self.call(Request::Delete { keys: keys.clone() }).await? {
-            Reply::Deleted(deleted) => {
-                let busy =
-                    StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, "busy");
-                Ok(keys.into_iter().skip(deleted).map(|key| (key, busy.clone())).collect())
-            }
-            reply => wrong(&reply),
-        }
-    }
-
-    fn describe(&self) -> String {
-        "the simulated store".to_owned()
-    }
 }

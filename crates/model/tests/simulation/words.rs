@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use tenure::store::{GetOutcome, PutOutcome, StoreError};
 
-use super::bucket::{Reply, Request, epoch_of, parse};
+use tenure_model::sim::connection::{Reply, Request};
+
+use super::bucket::{epoch_of, parse};
 
 pub fn describe(request: &Request) -> String {
     let body = |bytes: &Bytes| match parse(bytes) {

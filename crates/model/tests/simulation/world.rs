@@ -1,29 +1,21 @@
 //! The shared state of one run: the processes, the bucket, the random numbers and the checkers.
 
-use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::Write as _;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tenure::{Entropy, Layout, Leadership, Moment};
-use tenure_model::time::{self, now, sleep};
+use tenure::{Layout, Leadership, Moment};
+use tenure_model::gate::Gate;
+use tenure_model::sim::Common;
+pub use tenure_model::sim::Who;
+use tenure_model::time::{now, sleep};
 use tokio::sync::Notify;
 
 use super::bucket::Bucket;
 use super::checkers::{Book, Checker, Event, Grant, Lead, LeadId, View, checkers};
 use super::member::Member;
 use super::plan::{Broken, Plan};
-use super::trace::Trace;
-
-/// A process, from its start to its end. A restarted process has another number.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Who(pub usize);
-
-impl fmt::Display for Who {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "p{}", self.0)
-    }
-}
 
 #[derive(Debug)]
 pub struct World {
@@ -37,36 +29,20 @@ pub struct World {
     pub led: Notify,
 }
 
-/// A violation of an invariant.
-#[derive(Debug, Clone)]
-pub struct Violation {
-    pub checker: String,
-    pub what: String,
-    pub at: Duration,
-}
-
-/// Number of occurrences of each event, by its name.
-pub type Counts = BTreeMap<&'static str, u64>;
-
 #[derive(Debug)]
 pub struct State {
-    pub rng: fastrand::Rng,
-    pub trace: Trace,
-    pub counts: Counts,
+    pub common: Common,
+    traced: bool,
     pub bucket: Bucket,
     pub book: Book,
     checkers: Vec<Box<dyn Checker>>,
     pub members: Vec<Member>,
-    /// True during the phase with faults, and false in the calm phase.
-    pub faults: bool,
     /// Number of requests that may still take effect.
     pub in_flight: u64,
     pub last_token: Option<Duration>,
     pub resource: Resources,
     /// An operator that deposes the holder of the next epoch as soon as the epoch is created.
     pub lurking: Option<Who>,
-    pub violation: Option<Violation>,
-    pub uniques: u64,
 }
 
 /// The resources that leaders write.
@@ -78,23 +54,18 @@ pub struct Resources {
 
 impl World {
     pub fn new(plan: Plan) -> Arc<World> {
-        time::start();
         let state = State {
             // The XOR makes this generator differ from the generator of the plan.
-            rng: fastrand::Rng::with_seed(plan.seed ^ 0x5eed_0000_0000_0000),
-            trace: Trace::new(plan.traced),
-            counts: Counts::new(),
+            common: Common::new(plan.seed ^ 0x5eed_0000_0000_0000, plan.only),
+            traced: plan.traced,
             bucket: Bucket::default(),
             book: Book::default(),
             checkers: checkers(&plan),
             members: Vec::new(),
-            faults: true,
             in_flight: 0,
             last_token: None,
             resource: Resources::default(),
             lurking: None,
-            violation: None,
-            uniques: 0,
         };
         let (over, calm, led) = (Notify::new(), Notify::new(), Notify::new());
         Arc::new(World { plan, state: Mutex::new(state), over, calm, led })
@@ -146,13 +117,13 @@ impl World {
         if state.violation.is_some() {
             return;
         }
-        let State { checkers, book, bucket, members, .. } = state;
+        let State { common, checkers, book, bucket, members, .. } = state;
         let clock = |who: Who| -> Moment { members[who.0].clock.truth() };
         let knobs = |who: Who| members[who.0].slot.map(|slot| &self.plan.candidates[slot]);
         let view = View { plan: &self.plan, book, bucket, clock: &clock, knobs: &knobs };
         let mut found = None;
         for checker in checkers {
-            let counts = self.counts(checker.name());
+            let counts = common.is_active(checker.name());
             if let (true, Err(what)) = (counts, checker.see(event, &view)) {
                 found.get_or_insert((checker.name(), what));
             }
@@ -164,19 +135,13 @@ impl World {
         }
     }
 
-    fn counts(&self, checker: &str) -> bool {
-        self.plan.only.is_empty() || self.plan.only.contains(&checker)
-    }
-
-    pub fn fail(&self, checker: &str, what: String) {
+    pub fn fail(&self, checker: &'static str, what: String) {
         self.fail_in(&mut self.state(), checker, what);
     }
 
-    fn fail_in(&self, state: &mut State, checker: &str, what: String) {
-        if state.violation.is_none() && self.counts(checker) {
-            let at = now();
-            state.trace.line(at, "CHECKER", &format!("{checker}: {what}"));
-            state.violation = Some(Violation { checker: checker.to_owned(), what, at });
+    fn fail_in(&self, state: &mut State, checker: &'static str, what: String) {
+        if state.common.fail(checker, what.clone()) {
+            state.line("CHECKER", &format!("{checker}: {what}"));
             self.over.notify_one();
         }
     }
@@ -303,24 +268,35 @@ impl World {
     }
 }
 
-/// Gives random numbers to the library.
-impl Entropy for World {
-    fn unique(&self) -> u128 {
-        let mut state = self.state();
-        state.uniques += 1;
-        (u128::from(state.rng.u64(..)) << 64) | u128::from(state.uniques)
+impl tenure_model::sim::World for World {
+    fn common<T>(&self, use_it: impl FnOnce(&mut Common) -> T) -> T {
+        use_it(&mut self.state().common)
     }
 
-    fn fraction(&self) -> f64 {
-        self.state().rng.f64()
+    fn gate(&self, who: Who, number: usize) -> Arc<Gate> {
+        Arc::clone(&self.state().members[who.0].gates[number])
+    }
+
+    fn fail(&self, checker: &'static str, what: String) {
+        World::fail(self, checker, what);
+    }
+}
+
+impl Deref for State {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.common
+    }
+}
+
+impl DerefMut for State {
+    fn deref_mut(&mut self) -> &mut Common {
+        &mut self.common
     }
 }
 
 impl State {
-    pub fn count(&mut self, what: &'static str) {
-        *self.counts.entry(what).or_default() += 1;
-    }
-
     /// Counts a takeover (S1 in docs/design/protocol.md) if the previous leader is dead or still
     /// believes that it leads. Otherwise counts a succession without a wait (S2) if the lease of
     /// the previous leader had time left. The summary requires that each has occurred.
@@ -336,22 +312,20 @@ impl State {
     }
 
     pub fn note(&mut self, who: Who, what: &str) {
-        let State { trace, members, .. } = self;
-        trace.line(now(), &members[who.0].label, what);
+        if self.traced {
+            let label = self.members[who.0].label.clone();
+            self.line(&label, what);
+        }
     }
 
-    pub fn chance(&mut self, probability: f64) -> bool {
-        probability > 0.0 && self.rng.f64() < probability
-    }
-
-    /// Returns a random part of `most`.
-    pub fn part(&mut self, most: Duration) -> Duration {
-        most.mul_f64(self.rng.f64())
-    }
-
-    /// Returns a random duration up to `most`. Most durations are short, and some are long.
-    pub fn tail(&mut self, most: Duration) -> Duration {
-        most.mul_f64(self.rng.f64().powi(3))
+    /// Adds a line to the timeline, if the plan enables it. By default it does not, because the
+    /// formatting of the lines takes longer than the simulation.
+    pub fn line(&mut self, label: &str, event: &str) {
+        if self.traced {
+            let (seconds, millis) = (now().as_secs(), now().subsec_millis());
+            // Writing to a String cannot fail.
+            let _ = writeln!(self.trace, "{seconds:>5}.{millis:03} {label:<9} {event}");
+        }
     }
 }
 

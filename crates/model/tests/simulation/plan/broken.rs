@@ -1,8 +1,9 @@
 //! The deliberately broken variants. A check must catch each of them.
 
 /// The part of a process or of the simulation that is deliberately wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Broken {
+    #[default]
     Nothing,
     /// A leader counts its lease from the answer to a write, and not from the time when it sent the
     /// write.

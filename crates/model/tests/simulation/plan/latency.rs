@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::sim::bucket::Request;
+use tenure_model::sim::connection::Request;
 
 /// The additional latency of round trips during a phase.
 #[derive(Debug, Clone)]

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tenure::Layout;
+use tenure_history::drawing::Drawing;
 use tenure_model::faults::Frequencies;
+use tenure_model::sim::suite;
 
 pub use broken::Broken;
 pub use latency::Phase;
@@ -63,6 +65,37 @@ pub struct Plan {
     pub every: Duration,
     /// Duration of the faults.
     pub length: Duration,
+}
+
+impl suite::Plan for Plan {
+    type Broken = Broken;
+    /// The leaderships, from each grant until the leader no longer believes that it leads. Present
+    /// only after a failure.
+    type Drawing = Option<Drawing>;
+
+    fn draw(seed: u64, broken: Broken) -> Plan {
+        Plan::draw(seed, broken)
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn with(self, broken: Broken, only: &'static [&'static str]) -> Plan {
+        Plan { broken, only, ..self }
+    }
+
+    fn traced(self) -> Plan {
+        Plan { traced: true, ..self }
+    }
+
+    fn run(self) -> super::Outcome {
+        super::run(self)
+    }
+
+    fn save(outcome: &super::Outcome) -> String {
+        format!("; {} shows the leaders", super::picture::save(outcome).display())
+    }
 }
 
 /// The settings of one candidate.
