@@ -213,7 +213,7 @@ async fn followed_at_the_lapse(
 }
 
 #[tokio::test(start_paused = true)]
-async fn polls_only_at_the_lapse_cost_one_get_per_validity() {
+async fn a_follower_that_polls_only_at_the_lapse_sends_one_get_per_validity() {
     for layout in LAYOUTS {
         let (world, a, follow) = followed_at_the_lapse(layout).await;
         wait(VALIDITY * 20).await;

@@ -12,8 +12,8 @@ pub struct Power {
     pub missed: f64,
 }
 
-/// The report shows for three faults the probability that the races miss the fault. Each entry is
-/// the number of races in which one of these faults shows once on average.
+/// The report shows the probability that the races miss a fault, for three faults of different
+/// frequency. Each entry is the average number of races in which a fault occurs once.
 const ONE_IN: [u32; 3] = [10, 100, 1_000];
 
 pub fn power(races: u32) -> Vec<Power> {

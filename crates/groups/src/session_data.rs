@@ -111,7 +111,7 @@ fn ranges(releases: &[(Release, Duration)]) -> Vec<Ranges> {
 }
 
 /// Reads the `data` of a session. Returns `None` if the session has no data, because only the
-/// create of the session was written. Also returns `None` for data that no member has written.
+/// create of the session was written. Also returns `None` for data in a form that no member writes.
 pub fn decode(data: &Value) -> Option<(SessionData, Said)> {
     let Fields { releases, looks, seen, leaving, weight, member } =
         Fields::deserialize(data).ok().filter(|_| data.is_object())?;

@@ -375,9 +375,9 @@ impl fmt::Debug for S3Store {
     }
 }
 
-/// Returns true if a server with Object Lock requires a checksum: "Content-MD5 OR x-amz-checksum-
-/// HTTP header is required …". The first write to a custom endpoint has no checksum, because the
-/// SDK then omits checksums.
+/// Returns true if the error comes from a server with Object Lock that requires a checksum:
+/// "Content-MD5 OR x-amz-checksum- HTTP header is required …". The first write to a custom endpoint
+/// has no checksum, because the SDK then omits checksums.
 fn wants_a_checksum(error: &StoreError) -> bool {
     error.kind() == StoreErrorKind::Invalid
         && error.determinacy() == Determinacy::Determinate

@@ -161,8 +161,8 @@ fn back(from: DateTime<Utc>, age: Duration) -> Option<DateTime<Utc>> {
     from.checked_sub_signed(TimeDelta::from_std(age).ok()?)
 }
 
-/// Returns the ranges of missing assignments. They lie between two assignments in `read`, or if
-/// `first` is given, before the first assignment in `read`.
+/// Returns the ranges of missing assignments. Each range is between two assignments in `read`. If
+/// `first` is given, a range may also be before the first assignment in `read`.
 fn missing(first: Option<Epoch>, read: &[Epoch]) -> Vec<RangeInclusive<Epoch>> {
     let range = |from: u64, until: u64| {
         Some(Epoch::new(from)?..=Epoch::new(until)?).filter(|_| from <= until)

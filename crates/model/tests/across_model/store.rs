@@ -107,7 +107,8 @@ pub enum Write {
         epoch: Number,
         body: Body,
     },
-    /// Overwrites the body `tag`. Without `tag`, overwrites any body (a broken renewal).
+    /// Overwrites the body with the ETag `tag`. Without `tag`, overwrites any body (a broken
+    /// renewal).
     Replace {
         epoch: Number,
         tag: Option<Body>,
