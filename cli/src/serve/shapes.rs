@@ -22,10 +22,10 @@ use crate::output::print::json_line;
 #[derive(Debug, Clone, Serialize)]
 pub struct Leader {
     name: String,
-    /// The time at which `name` was known. This is the current time if this candidate leads, and
-    /// the time of the store's last answer if another process leads. If the store has not answered
-    /// yet, this is the start of the Unix epoch, a time that all clients can parse and that marks
-    /// the empty name as old.
+    /// The time at which `name` was last known to lead. This is the current time if this candidate
+    /// leads, and the time of the store's last answer if another process leads. If the store has
+    /// not answered yet, this is the start of the Unix epoch, a time that all clients can parse and
+    /// that marks the empty name as old.
     last_update: String,
 }
 

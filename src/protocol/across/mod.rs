@@ -374,7 +374,7 @@ impl Across {
             if part.doing == Doing::Idle && matches!(part.own, Own::Created { .. }) {
                 let own = std::mem::replace(&mut part.own, Own::Free);
                 let Own::Created { held, .. } = own else {
-                    unreachable!("the own epoch is created")
+                    unreachable!("the epoch of this process is created")
                 };
                 part.doing = Doing::GiveUp { held };
             }

@@ -28,7 +28,7 @@ fn written(start: DateTime<Utc>, seconds: i64) -> DateTime<Utc> {
 fn write(bench: &Bench, epoch: u64, written: DateTime<Utc>, body: &str) {
     bench.epoch(epoch, body);
     let path = bench.path("store").join(format!("lock-{epoch:010}.json"));
-    let file = File::options().write(true).open(path).expect("the drawing was written");
+    let file = File::options().write(true).open(path).expect("the object exists");
     file.set_modified(written.into()).expect("a file system with dates");
 }
 

@@ -139,7 +139,7 @@ pub fn caught<P: Plan>(
 ) {
     let outcomes = run_all(0..within, |seed| plan(P::draw(seed, broken)).with(broken, by));
     let Some(caught) = outcomes.iter().find(|outcome| outcome.violation.is_some()) else {
-        panic!("{broken:?}: not in {within} seeds");
+        panic!("{broken:?}: not caught in {within} seeds");
     };
     let violation = caught.violation.as_ref().expect("only a failing seed is examined");
     let seed = caught.plan.seed();

@@ -64,25 +64,26 @@ impl Budget {
     };
 }
 
-/// A broken rule. To break a rule, the model changes inputs and outputs of the machine.
+/// The rule that a run breaks, and what happens instead. To break a rule, the model changes inputs
+/// and outputs of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
     Nothing,
-    /// Q1: each listing counts, also without a marker.
+    /// Q1: each LIST counts, also one without a marker.
     NoMarker,
-    /// Q1: the greatest epoch of a store may fall.
+    /// Q1: a LIST counts, although its greatest epoch is lower than before.
     MayFall,
-    /// Q2: any earlier LIST shows the marker.
+    /// Q2: an earlier LIST counts as one that shows the marker.
     AnyListMarks,
-    /// Q2: a deposed holder is not waited for.
+    /// Q2: a deposed epoch is closed immediately, without the wait for its holder's lease.
     NoWait,
     /// Q2: the next epoch is created before the newest one is closed.
     NoClose,
     /// Q2: an epoch that is sealed at one store counts as closed.
     ClosedByOne,
-    /// Q4: a lapse at one store is a lapse at all stores.
+    /// Q4: an epoch that lapsed at one store counts as lapsed at all stores.
     TimersOfOthers,
-    /// Q4: an absent object lapses immediately.
+    /// Q4: an absent object counts as lapsed immediately.
     AbsentLapses,
     /// Q4: absent objects get no placeholder.
     NoPlaceholder,
@@ -96,13 +97,13 @@ pub enum Broken {
     KeepsLists,
     /// Q6: a replaced store keeps its generation.
     SameGeneration,
-    /// Q6: new contents do not void the last reading of the newest epoch.
+    /// Q6: after a change of the generation, the last reading of the newest epoch still counts.
     KeepsKnown,
-    /// Objects: a note voids no contents.
+    /// Objects: answers from the old contents of a store count, although a note names the new ones.
     IgnoresNotes,
-    /// Q7: the lease is the greatest of the stores' leases.
+    /// Q7: the lease lasts as long as the longest lease at one store.
     GreatestLease,
-    /// Q8: a renewal has no condition.
+    /// Q8: a renewal replaces the object without `If-Match`.
     NoCondition,
     /// Q8: a join counts without a LIST.
     JoinsUnconfirmed,

@@ -17,8 +17,8 @@ pub enum Broken {
     StoreReplacesBlindly,
     /// All stores refuse the seals of lapsed epochs.
     SealsRefused,
-    /// A renewal that one store accepts counts at all stores. So the lease of the election is the
-    /// greatest of the stores' leases.
+    /// A renewal that one store accepts counts at all stores. So the lease of the election lasts
+    /// as long as the longest lease at one store.
     GreatestLease,
     /// A listing without a marker counts.
     MarkerForged,

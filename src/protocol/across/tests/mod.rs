@@ -256,7 +256,7 @@ fn a_leader_joins_a_store_that_was_down() {
     stores.cost();
     stores.run(&mut leader, 1);
     assert_eq!(counted(&leader), [Some(1); 3]);
-    assert_eq!(stores.cost(), [3, 2, 0, 1], "a LIST for the marker, the create, the LIST of it");
+    assert_eq!(stores.cost(), [3, 2, 0, 1], "a LIST for the marker, the create, and its LIST");
 }
 
 #[test]

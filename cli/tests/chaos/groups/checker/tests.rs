@@ -171,7 +171,7 @@ fn broken_append_after_a_greater_claim() {
     let mut story = story();
     // The append of the second owner has a lower number than the claim of the third owner. First
     // the two calls overlap, so the append may precede the claim, and the story is correct. Then
-    // the story moves the claim before the call of the append, and no order is possible.
+    // the test moves the claim before the call of the append, and no order is possible.
     story.workers[1][3] = Line::Calls(20 * SECOND + 3, entry(2, 1));
     story.workers[1][4] = Line::Appended(29 * SECOND, entry(2, 1), 4);
     refuses(&story, WELL);
