@@ -218,8 +218,8 @@ impl Across {
             }
             SuccessorStatus::No => {}
         }
-        // The LIST starts after this process's epoch. So it cannot show that the store has its
-        // earlier greatest epoch again.
+        // The LIST starts after this process's epoch. If the greatest epoch of the store was lower
+        // than before, this LIST cannot show that the missing objects exist again.
         let has_fallen = matches!(self.parts[store].fault, Some(StoreFault::GreatestFell { .. }));
         let before = self.parts[store].contents.and_then(|contents| contents.greatest);
         let before = before.filter(|_| !has_fallen);

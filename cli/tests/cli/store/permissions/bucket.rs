@@ -81,7 +81,7 @@ async fn the_bucket_requires_conditions_and_only_the_compactor_deletes() {
         let compactor = Compactor::builder(store, epochs).keep_epochs(1).min_age(Duration::ZERO);
         compactor.build().unwrap().run_once().await
     };
-    // S3 denies the deletion of each key separately, but this test server denies the whole request.
+    // S3 denies the deletion separately for each key, but this test server denies the request.
     let error = compaction(admin.clone()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
     let compactor = Policy::parse(COMPACTOR, BUCKET, ANY);
