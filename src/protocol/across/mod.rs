@@ -28,8 +28,8 @@ use crate::epoch::Epoch;
 /// A driver has at most one request under way at each store. It may send the requests of several
 /// stores at the same time. After each input it asks again for the steps of all stores. The machine
 /// ignores an input that does not fit. The inputs `Lapsed` and `WaitOver` contain no ETag. So the
-/// driver passes them only if the timer has ended that belongs to the object that the machine
-/// follows.
+/// driver passes them only after the end of the timer for the object that the machine follows, and
+/// not after the end of an older timer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Across {
     observer: bool,

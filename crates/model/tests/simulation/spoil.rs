@@ -71,8 +71,8 @@ impl SimStore {
         }
     }
 
-    /// Returns a page that took several requests to a store without order. For most processes the
-    /// page has no key, which is worse than any store. They must not use it, but a compactor may.
+    /// Returns a page that took several requests to a store without order. Only a compactor may use
+    /// this page. For other processes the page has no key, although no store omits all keys.
     fn torn(&self, mut page: Page) -> Page {
         let compacts = self.world.state().members[self.who.0].label.contains("compactor");
         if !compacts {
