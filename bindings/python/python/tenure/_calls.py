@@ -1,0 +1,83 @@
+"""Waits for calls of the native part, in a thread or in an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Optional, Union
+
+from . import _tenure
+
+#: A duration: seconds, or a ``timedelta``.
+Seconds = Union[int, float, timedelta]
+
+#: The main thread looks for signals this often.
+_SIGNALS = 0.05
+
+
+def seconds(duration: Seconds) -> float:
+    """Return the duration in seconds."""
+    if isinstance(duration, timedelta):
+        return duration.total_seconds()
+    return float(duration)
+
+
+def wait(task: _tenure.Task, timeout: Optional[Seconds] = None) -> Any:
+    """Wait for a call in this thread. An exception, such as KeyboardInterrupt, cancels the call."""
+    is_main = threading.current_thread() is threading.main_thread()
+    step = _SIGNALS if is_main else 3600.0
+    end = None if timeout is None else time.monotonic() + seconds(timeout)
+    try:
+        while True:
+            left = step if end is None else min(step, max(0.0, end - time.monotonic()))
+            if task.wait(left):
+                return task.result()
+            if end is not None and time.monotonic() >= end:
+                raise TimeoutError("the call has not ended within its timeout")
+    except BaseException:
+        task.cancel()
+        raise
+
+
+async def wait_async(task: _tenure.Task) -> Any:
+    """Wait for a call in an event loop. A cancellation of the asyncio task cancels the call."""
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+
+    def wake() -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    def on_end() -> None:
+        try:
+            loop.call_soon_threadsafe(wake)
+        except RuntimeError:
+            pass  # the loop is closed, so no task waits
+
+    try:
+        task.on_end(on_end)
+        await ended
+        return task.result()
+    except BaseException:
+        task.cancel()
+        raise
+
+
+def store_urls(store: Union[str, os.PathLike[str]]) -> list[str]:
+    """Return the URLs of a store. Several URLs in one text have white space between them."""
+    if isinstance(store, os.PathLike):
+        return [_path_url(os.fspath(store))]
+    several = store.split()
+    if len(several) > 1 and all("://" in url for url in several):
+        return several
+    if store.startswith(("/", "./", "../")) or (store.endswith("/") and ":" not in store):
+        return [_path_url(store)]
+    return [store]
+
+
+def _path_url(path: str) -> str:
+    return Path(os.path.abspath(path)).as_uri()

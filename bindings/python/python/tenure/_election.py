@@ -1,0 +1,251 @@
+"""The election."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any, Callable, Optional, Union
+
+from . import _tenure
+from ._calls import Seconds, seconds, store_urls, wait, wait_async
+from ._leadership import Leadership, PendingCampaign
+from ._stream import Stream
+from ._types import Event, Leader, Observation, Outcome, Snapshot, leader_of
+from .testing import Clock, MemoryStore
+
+#: A store: a URL, the path of a directory, the URLs of 3 or 5 stores, or a store in memory.
+Store = Union[str, "os.PathLike[str]", Sequence[str], MemoryStore]
+
+_DEFAULT: Any = object()
+_VALIDITY = 30.0
+
+
+def open_stores(store: Store, prefix: Optional[str]) -> _tenure.Stores:
+    """Open a store."""
+    if isinstance(store, MemoryStore):
+        return store._inner.at(prefix or "")
+    if prefix is not None:
+        raise TypeError("prefix is for a MemoryStore: a URL contains the prefix")
+    urls = store_urls(store) if isinstance(store, (str, os.PathLike)) else list(store)
+    opened: _tenure.Stores = wait(_tenure.Stores.open(urls))
+    return opened
+
+
+class Election:
+    """One contest for leadership, under one prefix of one store.
+
+    ``store`` is a URL such as ``s3://my-bucket/orders``, ``gs://``, ``az://``, ``dynamodb://`` or
+    ``file:///var/lib/orders``; the path of a directory; or a ``tenure.testing.MemoryStore``. Three
+    or five URLs are an election across stores. Settings and credentials come from the environment
+    of the service.
+
+    Durations are seconds or ``timedelta``. The settings are the settings of the Rust library:
+
+    - ``validity``: time that a lease lasts without a renewal. After a crash, another candidate
+      leads after about this time.
+    - ``poll_interval``: time between two polls of a follower. With ``None``, a follower polls only
+      when the lease would lapse.
+    - ``retry_denied``: time for which a campaign retries while the store denies access. With
+      ``None``, this time has no limit.
+    - ``liveness``: resigns if the program hangs. A duration is the longest time between two calls
+      of ``check()`` or ``leading``. A callable is called from a thread three times a validity; the
+      leadership ends if it returns ``False``, raises, or does not return for a validity.
+
+    >>> import tenure, tenure.testing
+    >>> store = tenure.testing.MemoryStore()
+    >>> election = tenure.Election(store, prefix="orders", name="worker-7", validity=30)
+    >>> with election.campaign() as leadership:
+    ...     leadership.token
+    1
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        prefix: Optional[str] = None,
+        name: Optional[str] = None,
+        validity: Seconds = _VALIDITY,
+        data: Any = None,
+        liveness: Union[Seconds, Callable[[], bool], None] = None,
+        renew_interval: Optional[Seconds] = None,
+        poll_interval: Optional[Seconds] = _DEFAULT,
+        poll_backoff: Optional[Seconds] = None,
+        request_timeout: Optional[Seconds] = None,
+        retry_denied: Optional[Seconds] = _DEFAULT,
+        takeover_delay: Optional[Seconds] = None,
+        priority_delay: Optional[Seconds] = None,
+        store_clock_margin: Optional[Seconds] = None,
+        clock_drift_max: Optional[float] = None,
+        layout: Optional[str] = None,
+        reason: Optional[str] = None,
+        verify_renewals: Optional[bool] = None,
+        check_store: Optional[bool] = None,
+        name_is_unique: Optional[bool] = None,
+        machine_is_never_paused: Optional[bool] = None,
+        clock: Optional[Clock] = None,
+    ) -> None:
+        durations = {
+            "validity": validity,
+            "renew_interval": renew_interval,
+            "poll_backoff": poll_backoff,
+            "request_timeout": request_timeout,
+            "takeover_delay": takeover_delay,
+            "priority_delay": priority_delay,
+            "store_clock_margin": store_clock_margin,
+        }
+        others = {
+            "name": name,
+            "data": data,
+            "clock_drift_max": clock_drift_max,
+            "layout": layout,
+            "reason": reason,
+            "verify_renewals": verify_renewals,
+            "check_store": check_store,
+            "name_is_unique": name_is_unique,
+            "machine_is_never_paused": machine_is_never_paused,
+        }
+        settings: dict[str, Any] = {
+            setting: seconds(value) for setting, value in durations.items() if value is not None
+        }
+        settings.update({key: value for key, value in others.items() if value is not None})
+        for setting, value in (("poll_interval", poll_interval), ("retry_denied", retry_denied)):
+            if value is not _DEFAULT:
+                settings[setting] = None if value is None else seconds(value)
+        self._liveness: Optional[Callable[[], bool]] = None
+        self._every = seconds(validity) / 3
+        if callable(liveness):
+            self._liveness = liveness
+            settings["liveness"] = seconds(validity)
+        elif liveness is not None:
+            settings["liveness"] = seconds(liveness)
+        stores = open_stores(store, prefix)
+        inner_clock = None if clock is None else clock._inner
+        self._inner = _tenure.Election(stores, json.dumps(settings), inner_clock)
+
+    @property
+    def name(self) -> str:
+        """The display name of this candidate. Default: the host's name and the process id."""
+        return self._inner.name
+
+    def campaign(self, timeout: Optional[Seconds] = None) -> Leadership:
+        """Wait until this process is elected. Use the result in a ``with`` statement.
+
+        After ``timeout``, raises ``TimeoutError``. A campaign that ends by a timeout or by
+        KeyboardInterrupt leaves no leadership behind.
+        """
+        return self._leads(wait(self._inner.campaign(), timeout))
+
+    def campaign_async(self) -> PendingCampaign:
+        """Campaign as ``campaign`` does, for ``async with`` or ``await`` in an event loop.
+
+        >>> import asyncio, tenure, tenure.testing
+        >>> async def main(election):
+        ...     async with election.campaign_async() as leadership:
+        ...         return leadership.check()
+        >>> asyncio.run(main(tenure.Election(tenure.testing.MemoryStore(), prefix="orders")))
+        1
+        """
+
+        async def campaign() -> Leadership:
+            return self._leads(await wait_async(self._inner.campaign()))
+
+        return PendingCampaign(campaign)
+
+    def try_campaign(self) -> Optional[Leadership]:
+        """Make one attempt to be elected. Return ``None`` if another candidate may lead.
+
+        Repeated calls of one election take over from a dead leader. ``last_seen`` has the leader.
+        """
+        inner = wait(self._inner.try_campaign())
+        return None if inner is None else self._leads(inner)
+
+    async def try_campaign_async(self) -> Optional[Leadership]:
+        """Make one attempt as ``try_campaign`` does, in an event loop."""
+        inner = await wait_async(self._inner.try_campaign())
+        return None if inner is None else self._leads(inner)
+
+    def leader(self) -> Optional[Leader]:
+        """Return the holder of the newest epoch, or ``None`` if it is sealed. Cost: LIST, GET."""
+        return _unsealed(self.snapshot())
+
+    async def leader_async(self) -> Optional[Leader]:
+        """Return the leader as ``leader`` does, in an event loop."""
+        return _unsealed(await self.snapshot_async())
+
+    def snapshot(self) -> Snapshot:
+        """Read the newest epoch object, sealed or not. Cost: LIST and GET."""
+        return Snapshot._parse(wait(self._inner.snapshot()))
+
+    async def snapshot_async(self) -> Snapshot:
+        """Read as ``snapshot`` does, in an event loop."""
+        return Snapshot._parse(await wait_async(self._inner.snapshot()))
+
+    def newest_epoch(self) -> Optional[int]:
+        """Return the greatest epoch that was created, or ``None``. Cost: LIST."""
+        epoch: Optional[int] = wait(self._inner.newest_epoch())
+        return epoch
+
+    def observe(self) -> Stream[Observation]:
+        """Follow the leadership without campaigning, for ``for`` or ``async for``.
+
+        The stream yields the current state, then each change. Cost: one GET every poll interval.
+        """
+        return Stream(self._inner.observe(), Observation._parse)
+
+    def events(self) -> Stream[Event]:
+        """Return the events of campaigns after this call, for ``for`` or ``async for``."""
+        return Stream(self._inner.events(), Event._parse)
+
+    def refresh(self) -> None:
+        """Make the pending campaigns and observers of this election poll now."""
+        self._inner.refresh()
+
+    @property
+    def last_seen(self) -> Optional[Leader]:
+        """The living leader that this election saw last, without a request."""
+        seen = self._inner.last_seen()
+        return None if seen is None else leader_of(json.loads(seen))
+
+    @property
+    def since_last_answer(self) -> Optional[float]:
+        """Seconds since the store last answered, for a health check. ``None`` before that."""
+        return self._inner.since_last_answer()
+
+    def depose(self, epoch: Optional[int] = None, *, dead: bool = False) -> Outcome:
+        """Seal the newest epoch, or only ``epoch``. Its holder loses the leadership.
+
+        With ``dead``, the caller asserts that the holder is dead, and no successor waits.
+        """
+        return Outcome._parse(wait(self._inner.depose(epoch, dead)))
+
+    async def depose_async(self, epoch: Optional[int] = None, *, dead: bool = False) -> Outcome:
+        """Depose as ``depose`` does, in an event loop."""
+        return Outcome._parse(await wait_async(self._inner.depose(epoch, dead)))
+
+    def restore(self, epoch: int, wait_for: Seconds) -> Outcome:
+        """Raise the epoch floor after the loss of epoch objects: the next tokens exceed ``epoch``.
+
+        ``epoch`` is at least the greatest token that any resource has seen. ``wait_for`` is the
+        validity of a leader whose object was deleted, or 0 if no such leader exists.
+        """
+        return Outcome._parse(wait(self._inner.restore(epoch, seconds(wait_for))))
+
+    async def restore_async(self, epoch: int, wait_for: Seconds) -> Outcome:
+        """Restore as ``restore`` does, in an event loop."""
+        return Outcome._parse(await wait_async(self._inner.restore(epoch, seconds(wait_for))))
+
+    def init_stores(self) -> None:
+        """Create the markers of an election across stores. An operator calls this method once."""
+        wait(self._inner.init_stores())
+
+    def __repr__(self) -> str:
+        return f"<tenure.{self._inner!r}>"
+
+    def _leads(self, inner: _tenure.Leadership) -> Leadership:
+        return Leadership(inner, self._liveness, self._every)
+
+
+def _unsealed(snapshot: Snapshot) -> Optional[Leader]:
+    return None if snapshot.end is not None else snapshot.leader

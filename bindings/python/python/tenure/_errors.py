@@ -1,0 +1,161 @@
+"""The exceptions of tenure, by the kind of the error."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TenureError(Exception):
+    """The base class of all errors of tenure.
+
+    The text of an error describes the failure, states whether the request may have taken effect,
+    and ends with the remedy.
+
+    >>> import tenure
+    >>> try:
+    ...     tenure.Election("s3:/my-bucket/orders")
+    ... except tenure.TenureError as error:
+    ...     print(type(error).__name__, error.may_have_happened)
+    InvalidInputError False
+    """
+
+    remedy: ClassVar[str] = "Report a bug."
+
+    def __init__(self, message: str, may_have_happened: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        #: True if the requested write may have taken effect, or may still take effect.
+        self.may_have_happened = may_have_happened
+
+    def __str__(self) -> str:
+        effect = (
+            "The request may have taken effect."
+            if self.may_have_happened
+            else "The request had no effect."
+        )
+        return f"{self.message}. {effect} {self.remedy}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.message, self.may_have_happened)
+
+
+class InvalidInputError(TenureError, ValueError):
+    """A setting, an epoch or a URL is out of bounds, or settings contradict each other."""
+
+    remedy = "Correct the value that the message names."
+
+
+class AccessDeniedError(TenureError):
+    """The store refused the credentials, or a permission is missing."""
+
+    remedy = "Correct the credentials, the permission or the clock that the message names."
+
+
+class NoSuchStoreError(TenureError):
+    """The bucket or the directory does not exist, or is in another region."""
+
+    remedy = "Create the store, or correct its address."
+
+
+class UnsafeStoreError(TenureError):
+    """The store does not give the guarantees that the protocol needs."""
+
+    remedy = "Do not use this store for elections."
+
+
+class CorruptRecordError(TenureError):
+    """An object of the store cannot be read as a record."""
+
+    remedy = "Inspect the key that the message names, then depose the epoch or restore the object."
+
+
+class RecordTooNewError(TenureError):
+    """The record is of a later format than this version of tenure knows."""
+
+    remedy = "Upgrade tenure."
+
+
+class EpochsExhaustedError(TenureError):
+    """The last epoch has ended."""
+
+    remedy = "Start a new prefix, and reset the tokens that guarded resources remember."
+
+
+class NewestDeletedError(TenureError):
+    """The newest epoch object was deleted."""
+
+    remedy = "Call restore() with at least the greatest token that any process received."
+
+
+class UnavailableError(TenureError):
+    """The store cannot be reached or fails."""
+
+    remedy = "Try again."
+
+
+class ForkedProcessError(TenureError, RuntimeError):
+    """The process was forked after the first call of tenure. A fork copies no thread."""
+
+    remedy = (
+        'Use the start method "spawn" or "forkserver" of multiprocessing, or make the first call '
+        "of tenure after the fork."
+    )
+
+
+class LeadershipLost(TenureError):
+    """The leadership has ended. Stop the work, because a loss is final.
+
+    ``reason`` is one word: ``superseded``, ``sealed``, ``lease_ended``, ``suspended``,
+    ``wall_clock_ahead``, ``vanished``, ``tampered``, ``resigned`` or ``hung``. It is ``unknown``
+    if the leadership ended during a request.
+
+    >>> import tenure, tenure.testing
+    >>> store = tenure.testing.MemoryStore()
+    >>> leadership = tenure.Election(store, prefix="orders").campaign()
+    >>> leadership.resign()
+    >>> try:
+    ...     leadership.check()
+    ... except tenure.LeadershipLost as lost:
+    ...     lost.reason
+    'resigned'
+    """
+
+    remedy = "Stop the work, and campaign again."
+
+    def __init__(
+        self, message: str, may_have_happened: bool = False, reason: str = "unknown"
+    ) -> None:
+        super().__init__(message, may_have_happened)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.message, self.may_have_happened, self.reason)
+
+
+_KINDS: dict[str, type[TenureError]] = {
+    "InvalidInput": InvalidInputError,
+    "AccessDenied": AccessDeniedError,
+    "NoSuchStore": NoSuchStoreError,
+    "UnsafeStore": UnsafeStoreError,
+    "CorruptRecord": CorruptRecordError,
+    "RecordTooNew": RecordTooNewError,
+    "EpochsExhausted": EpochsExhaustedError,
+    "NewestDeleted": NewestDeletedError,
+    "Unavailable": UnavailableError,
+    "LeadershipLost": LeadershipLost,
+}
+
+
+def of_kind(kind: str, message: str, may_have_happened: bool) -> TenureError:
+    """Return the exception for an error of the native part."""
+    return _KINDS.get(kind, TenureError)(message, may_have_happened)
+
+
+def lost(reason: str, message: str, may_have_happened: bool) -> LeadershipLost:
+    """Return the exception for a lost leadership."""
+    return LeadershipLost(f"the leadership has ended: {message}", may_have_happened, reason)
+
+
+def forked() -> ForkedProcessError:
+    """Return the exception for a call in a forked process."""
+    return ForkedProcessError("this process was forked from a process that uses tenure")

@@ -1,0 +1,213 @@
+"""The leadership of this process."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import weakref
+from collections.abc import Generator
+from types import TracebackType
+from typing import Any, Callable, Optional
+
+from . import _tenure
+from ._calls import wait, wait_async
+from ._errors import LeadershipLost, TenureError
+from ._stream import Stream
+from ._types import Event
+
+_logger = logging.getLogger("tenure")
+
+
+class Leadership:
+    """An epoch that was granted to this process. Threads of the library renew its lease.
+
+    Call ``check()`` right before each write, and send the token with the write. The lease may end
+    between both, so the guarded resource must refuse lower tokens.
+
+    At the end of a ``with`` block the leadership resigns, also after an exception. If the
+    leadership was lost during the block, the block raises ``LeadershipLost``. A leadership that is
+    no longer referenced resigns in the background.
+
+    >>> import tenure, tenure.testing
+    >>> election = tenure.Election(tenure.testing.MemoryStore(), prefix="orders")
+    >>> with election.campaign() as leadership:
+    ...     leadership.check()
+    1
+    >>> leadership.leading
+    False
+    """
+
+    def __init__(
+        self, inner: _tenure.Leadership, liveness: Optional[Callable[[], bool]], every: float
+    ) -> None:
+        self._inner = inner
+        self._has_resigned = False
+        #: Returns the token while the lease runs. Otherwise raises ``LeadershipLost``.
+        self.check: Callable[[], int] = inner.check
+        if liveness is not None:
+            arguments = (weakref.ref(self), liveness, every)
+            threading.Thread(
+                target=_ask, args=arguments, name="tenure-liveness", daemon=True
+            ).start()
+
+    @property
+    def epoch(self) -> int:
+        """The epoch. It is a valid fencing token only while ``check()`` succeeds."""
+        return self._inner.epoch
+
+    @property
+    def name(self) -> str:
+        """The display name of the candidate that was elected."""
+        return self._inner.name
+
+    @property
+    def token(self) -> Optional[int]:
+        """The fencing token, or ``None`` after the end of the lease."""
+        return self._inner.epoch if self._inner.leading else None
+
+    @property
+    def leading(self) -> bool:
+        """True until the end of the lease."""
+        return self._inner.leading
+
+    @property
+    def remaining(self) -> float:
+        """The remaining seconds of the lease. Zero after a loss."""
+        return self._inner.remaining
+
+    def lost(self, timeout: Optional[float] = None) -> str:
+        """Wait until the leadership has ended, and return the reason of the loss."""
+        return _reason(wait(self._inner.lost(), timeout))
+
+    async def lost_async(self) -> str:
+        """Wait as ``lost`` does, in an event loop."""
+        return _reason(await wait_async(self._inner.lost()))
+
+    def events(self) -> Stream[Event]:
+        """Return the events after this call, for ``for`` or ``async for``. The loss is the last."""
+        return Stream(self._inner.events(), Event._parse)
+
+    def proclaim(self, data: Any) -> None:
+        """Write JSON data into the record for observers, and renew the lease. Cost: one PUT."""
+        wait(self._inner.proclaim(json.dumps(data)))
+
+    async def proclaim_async(self, data: Any) -> None:
+        """Proclaim as ``proclaim`` does, in an event loop."""
+        await wait_async(self._inner.proclaim(json.dumps(data)))
+
+    def resign(self) -> None:
+        """Seal the epoch, so that another candidate is elected without a wait. Cost: one PUT.
+
+        Call this method after the end of the work, because ``check()`` fails after the call.
+        """
+        self._has_resigned = True
+        wait(self._inner.resign(None))
+
+    async def resign_async(self) -> None:
+        """Resign as ``resign`` does, in an event loop."""
+        self._has_resigned = True
+        await wait_async(self._inner.resign(None))
+
+    def resign_to(self, successor: str) -> None:
+        """Resign, and give precedence to the candidate with this name."""
+        self._has_resigned = True
+        wait(self._inner.resign(successor))
+
+    async def resign_to_async(self, successor: str) -> None:
+        """Resign as ``resign_to`` does, in an event loop."""
+        self._has_resigned = True
+        await wait_async(self._inner.resign(successor))
+
+    def __enter__(self) -> Leadership:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        if not self._has_resigned:
+            try:
+                self.resign()
+            except TenureError as failed:
+                self._not_resigned(failed, error)
+
+    async def __aenter__(self) -> Leadership:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        if not self._has_resigned:
+            try:
+                await self.resign_async()
+            except TenureError as failed:
+                self._not_resigned(failed, error)
+
+    def _not_resigned(self, failed: TenureError, error: Optional[BaseException]) -> None:
+        """Report a failed resignation. An exception of the body has precedence."""
+        if not isinstance(failed, LeadershipLost):
+            _logger.warning("could not resign; the lease lapses: %s", failed)
+        elif error is None:
+            raise failed
+
+    def __repr__(self) -> str:
+        state = f"{self.remaining:.1f} s left" if self.leading else "ended"
+        return f"<tenure.Leadership epoch={self.epoch} name={self.name!r} {state}>"
+
+
+class PendingCampaign:
+    """A campaign for ``await`` and for ``async with``. It starts there."""
+
+    def __init__(self, start: Callable[[], Any]) -> None:
+        self._start = start
+        self._leadership: Optional[Leadership] = None
+
+    def __await__(self) -> Generator[Any, None, Leadership]:
+        result: Generator[Any, None, Leadership] = self._start().__await__()
+        return result
+
+    async def __aenter__(self) -> Leadership:
+        self._leadership = await self
+        return self._leadership
+
+    async def __aexit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        assert self._leadership is not None, "__aenter__ sets the leadership"
+        await self._leadership.__aexit__(kind, error, trace)
+
+
+def _reason(lost: tuple[str, str]) -> str:
+    return lost[0]
+
+
+def _ask(
+    leadership: weakref.ref[Leadership], is_alive: Callable[[], bool], every: float
+) -> None:
+    """Ask the program whether it is alive, until the end of the leadership."""
+    waiting = threading.Event()
+    while True:
+        held = leadership()
+        if held is None or held._inner.remaining == 0:
+            return
+        inner = held._inner
+        del held
+        try:
+            why = None if is_alive() else "liveness returned False, so it resigned"
+        except Exception as error:
+            why = f"liveness raised {error!r}, so it resigned"
+        if why is not None:
+            inner.hung(why)
+            return
+        inner.alive()
+        del inner
+        waiting.wait(every)

@@ -1,0 +1,65 @@
+"""A store in memory, and a clock that a test moves.
+
+>>> import tenure, tenure.testing
+>>> store, clock = tenure.testing.MemoryStore(), tenure.testing.Clock()
+>>> election = tenure.Election(store, prefix="orders", clock=clock)
+>>> leadership = election.campaign()
+>>> clock.advance(60)  # longer than the lease
+>>> leadership.leading
+False
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from . import _tenure
+from ._calls import Seconds, seconds, wait
+
+__all__ = ["Clock", "MemoryStore", "idle"]
+
+
+class Clock:
+    """The clocks of this machine, plus the time that a test adds.
+
+    Leases that end by an advance end immediately. Waits notice an advance within a second.
+    """
+
+    def __init__(self) -> None:
+        self._inner = _tenure.Clock()
+
+    def advance(self, duration: Seconds) -> None:
+        """Move the clock forward."""
+        self._inner.advance(seconds(duration))
+
+
+class MemoryStore:
+    """An empty store in memory, for the tests of an application.
+
+    >>> import tenure, tenure.testing
+    >>> store = tenure.testing.MemoryStore()
+    >>> tenure.Election(store, prefix="orders").campaign().resign()
+    >>> [key for key in store.keys() if "lock" in key]
+    ['orders/lock-0000000001.json']
+    """
+
+    def __init__(self, clock: Optional[Clock] = None) -> None:
+        self._inner = _tenure.Stores.memory(None if clock is None else clock._inner)
+
+    def keys(self) -> list[str]:
+        """Return the keys of all objects in order."""
+        keys: list[str] = wait(self._inner.keys())
+        return keys
+
+    def read(self, key: str) -> Optional[bytes]:
+        """Return the content of an object, or ``None`` if the key is free."""
+        body: Optional[bytes] = wait(self._inner.read(key))
+        return body
+
+
+def idle(timeout: Seconds = 10) -> bool:
+    """Wait until no leadership and no cancelled campaign of this process is left.
+
+    Return whether none is left.
+    """
+    return _tenure.idle(seconds(timeout))

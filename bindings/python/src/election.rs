@@ -1,0 +1,204 @@
+//! An election.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use pyo3::prelude::*;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use tenure::{CampaignOutcome, Election as Inner, ElectionBuilder, Epoch, Layout};
+
+use crate::campaign::campaign;
+use crate::errors::{Failure, invalid};
+use crate::leadership::Leadership;
+use crate::outcomes;
+use crate::stores::{Clock, Stores};
+use crate::stream::Stream;
+use crate::task::Task;
+
+/// An election, and the settings of this candidate.
+#[pyclass(frozen)]
+pub struct Election {
+    inner: Inner,
+    validity: Duration,
+    /// Maximum time without a sign of life of the program, while it leads.
+    liveness: Option<Duration>,
+}
+
+/// The settings of a candidate. Durations are in seconds. A missing setting has its default.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Settings {
+    name: Option<String>,
+    reason: Option<String>,
+    data: Option<Value>,
+    layout: Option<String>,
+    validity: Option<f64>,
+    renew_interval: Option<f64>,
+    /// The inner `None` is `poll_interval(None)`.
+    #[serde(deserialize_with = "given")]
+    poll_interval: Option<Option<f64>>,
+    poll_backoff: Option<f64>,
+    request_timeout: Option<f64>,
+    clock_drift_max: Option<f64>,
+    store_clock_margin: Option<f64>,
+    takeover_delay: Option<f64>,
+    priority_delay: Option<f64>,
+    #[serde(deserialize_with = "given")]
+    retry_denied: Option<Option<f64>>,
+    verify_renewals: Option<bool>,
+    check_store: Option<bool>,
+    name_is_unique: Option<bool>,
+    machine_is_never_paused: Option<bool>,
+    liveness: Option<f64>,
+}
+
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
+}
+
+/// Returns a duration in seconds as a `Duration`.
+pub fn seconds(name: &str, seconds: f64) -> Result<Duration, Failure> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| invalid(format!("{name} must be a duration, got {seconds} s")))
+}
+
+/// Sets `$setting` on the builder, if it is given. A duration has `seconds` before its name.
+macro_rules! set {
+    ($builder:ident, $given:ident, $($setting:ident),*) => {
+        $(if let Some(value) = $given.$setting { $builder = $builder.$setting(value); })*
+    };
+    (seconds $builder:ident, $given:ident, $($setting:ident),*) => {
+        $(if let Some(value) = $given.$setting {
+            $builder = $builder.$setting(seconds(stringify!($setting), value)?);
+        })*
+    };
+}
+
+impl Settings {
+    fn apply(self, mut builder: ElectionBuilder) -> Result<ElectionBuilder, Failure> {
+        set!(builder, self, name, reason, data, clock_drift_max, verify_renewals, check_store);
+        set!(builder, self, name_is_unique, machine_is_never_paused);
+        set!(seconds builder, self, validity, renew_interval, poll_backoff, request_timeout);
+        set!(seconds builder, self, store_clock_margin, takeover_delay, priority_delay);
+        let optional = |name, value: Option<f64>| value.map(|it| seconds(name, it)).transpose();
+        if let Some(interval) = self.poll_interval {
+            builder = builder.poll_interval(optional("poll_interval", interval)?);
+        }
+        if let Some(during) = self.retry_denied {
+            builder = builder.retry_denied(optional("retry_denied", during)?);
+        }
+        Ok(match self.layout.as_deref() {
+            None | Some("epoch-files") => builder,
+            Some("single-object") => builder.layout(Layout::SingleObject),
+            Some(other) => {
+                let why = format!("layout must be epoch-files or single-object, got {other}");
+                return Err(invalid(why));
+            }
+        })
+    }
+}
+
+fn epoch(number: u64) -> Result<Epoch, Failure> {
+    Epoch::new(number)
+        .ok_or_else(|| invalid(format!("an epoch is 1 to {}, got {number}", Epoch::MAX)))
+}
+
+#[pymethods]
+impl Election {
+    #[new]
+    fn new(stores: &Stores, settings: &str, clock: Option<&Clock>) -> Result<Election, Failure> {
+        let settings: Settings =
+            serde_json::from_str(settings).map_err(|error| invalid(error.to_string()))?;
+        let (validity, liveness) = (settings.validity.unwrap_or(30.0), settings.liveness);
+        let builder = match &stores.stores[..] {
+            [store] => Inner::builder(store.clone(), &*stores.prefix),
+            several => Inner::across(several.iter().cloned(), &*stores.prefix),
+        };
+        let builder = builder.process(Clock::process(clock)).resign_on_drop(true);
+        let inner = settings.apply(builder)?.build()?;
+        let liveness = liveness.map(|it| seconds("liveness", it)).transpose()?;
+        Ok(Election { inner, validity: seconds("validity", validity)?, liveness })
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn campaign(&self) -> Result<Task, Failure> {
+        let (inner, validity, liveness) = (self.inner.clone(), self.validity, self.liveness);
+        Task::start(async move |cancel| {
+            let leadership = campaign(inner, validity, cancel).await?;
+            Ok(Leadership::new(leadership, liveness))
+        })
+    }
+
+    fn try_campaign(&self) -> Result<Task, Failure> {
+        let (inner, liveness) = (self.inner.clone(), self.liveness);
+        Task::start(async move |_| {
+            Ok(match inner.try_campaign().await? {
+                CampaignOutcome::Elected(leadership) => Some(Leadership::new(leadership, liveness)),
+                _ => None,
+            })
+        })
+    }
+
+    fn snapshot(&self) -> Result<Task, Failure> {
+        let inner = self.inner.clone();
+        Task::start(async move |_| Ok(outcomes::snapshot(&inner.snapshot().await?).to_string()))
+    }
+
+    fn newest_epoch(&self) -> Result<Task, Failure> {
+        let inner = self.inner.clone();
+        Task::start(async move |_| Ok(inner.newest_epoch().await?.map(Epoch::get)))
+    }
+
+    fn depose(&self, only: Option<u64>, dead: bool) -> Result<Task, Failure> {
+        let (inner, only) = (self.inner.clone(), only.map(epoch).transpose()?);
+        Task::start(async move |_| {
+            let outcome =
+                if dead { inner.depose_dead(only).await? } else { inner.depose(only).await? };
+            Ok(outcomes::deposed(&outcome).to_string())
+        })
+    }
+
+    fn restore(&self, floor: u64, wait: f64) -> Result<Task, Failure> {
+        let (inner, floor, wait) = (self.inner.clone(), epoch(floor)?, seconds("wait", wait)?);
+        Task::start(async move |_| {
+            Ok(outcomes::restored(&inner.restore(floor, wait).await?).to_string())
+        })
+    }
+
+    /// Creates the markers of an election across stores.
+    fn init_stores(&self) -> Result<Task, Failure> {
+        let inner = self.inner.clone();
+        Task::start(async move |_| Ok(inner.init_stores().await?))
+    }
+
+    fn observe(&self) -> Stream {
+        Stream::new(self.inner.observe().map(|seen| Ok(outcomes::observation(&seen?))))
+    }
+
+    fn events(&self) -> Stream {
+        Stream::new(self.inner.events().map(|event| Ok(outcomes::campaign_event(&event))))
+    }
+
+    fn refresh(&self) {
+        self.inner.refresh();
+    }
+
+    /// Returns the leader of the last reading, if its lease has not lapsed.
+    fn last_seen(&self) -> Option<String> {
+        let seen = self.inner.last_seen().filter(tenure::LastSeen::is_held)?;
+        Some(outcomes::leader(&seen.leader).to_string())
+    }
+
+    fn since_last_answer(&self) -> Option<f64> {
+        self.inner.since_last_answer().map(|it| it.as_secs_f64())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("{:?}", self.inner)
+    }
+}

@@ -1,0 +1,227 @@
+//! A leadership: the token, the lease, and its end.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt as _};
+use pyo3::prelude::*;
+use tenure::{Error, ErrorKind, Leadership as Inner, LeadershipEvent, Lease, Process};
+use tokio::sync::RwLock;
+
+use crate::errors::Failure;
+use crate::outcomes::{leadership_event, parsed};
+use crate::runtime::{background, is_forked, pause, remember};
+use crate::stream::Stream;
+use crate::task::Task;
+
+/// A leadership of this process.
+#[pyclass(frozen)]
+pub struct Leadership(Arc<Lead>);
+
+/// The state of a leadership. Its last reference resigns in the background.
+pub struct Lead {
+    lease: Lease,
+    /// `None` once the leadership resigned.
+    inner: RwLock<Option<Inner>>,
+    liveness: Option<Duration>,
+    /// Time of the last sign of life, in milliseconds of the boot clock.
+    alive_at: AtomicU64,
+    /// Cause of a resignation for a hung program.
+    hung: OnceLock<String>,
+}
+
+impl Leadership {
+    pub fn new(inner: Inner, liveness: Option<Duration>) -> Leadership {
+        let lead = Arc::new(Lead {
+            lease: inner.lease(),
+            inner: RwLock::new(Some(inner)),
+            liveness,
+            alive_at: AtomicU64::new(now()),
+            hung: OnceLock::new(),
+        });
+        remember(&lead);
+        if let Some(limit) = liveness {
+            background(watch(Arc::downgrade(&lead), limit));
+        }
+        Leadership(lead)
+    }
+}
+
+fn now() -> u64 {
+    u64::try_from(Process::system().now().boot.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Resigns once the program has shown no sign of life for `limit`.
+async fn watch(lead: Weak<Lead>, limit: Duration) {
+    loop {
+        let Some(lead) = lead.upgrade().filter(|it| it.lease.check().is_ok()) else { return };
+        let silent =
+            Duration::from_millis(now().saturating_sub(lead.alive_at.load(Ordering::Relaxed)));
+        let Some(left) = limit.checked_sub(silent).filter(|left| !left.is_zero()) else {
+            let why = format!("the program gave no sign of life for {limit:?}, so it resigned");
+            return lead.resign_hung(why).await;
+        };
+        drop(lead);
+        // Short steps, so that the end of the leadership also ends this task.
+        pause(left.min(Duration::from_millis(200))).await;
+    }
+}
+
+impl Lead {
+    fn check(&self) -> Result<u64, Failure> {
+        match self.lease.check() {
+            Ok(epoch) => Ok(epoch.get()),
+            Err(loss) => Err(match self.hung.get() {
+                Some(why) => {
+                    let why = why.clone();
+                    Failure::Lost { reason: "hung", why, may_have_happened: false }
+                }
+                None => loss.into(),
+            }),
+        }
+    }
+
+    /// Adds the reason of the loss to the error of a call that the loss ended.
+    fn explained(&self, error: Error) -> Failure {
+        match self.check() {
+            Err(Failure::Lost { reason, why, .. }) if error.kind() == ErrorKind::LeadershipLost => {
+                Failure::Lost { reason, why, may_have_happened: error.may_have_happened() }
+            }
+            _ => error.into(),
+        }
+    }
+
+    fn alive(&self) {
+        if self.liveness.is_some() {
+            self.alive_at.store(now(), Ordering::Relaxed);
+        }
+    }
+
+    /// Resigns, unless the leadership has ended.
+    pub async fn resign(&self, successor: Option<String>) -> Result<(), Failure> {
+        self.check()?;
+        let Some(inner) = self.inner.write().await.take() else {
+            return self.check().map(drop);
+        };
+        let resigned = match successor {
+            Some(successor) => inner.resign_to(successor).await,
+            None => inner.resign().await,
+        };
+        resigned.map_err(|error| self.explained(error))
+    }
+
+    async fn resign_hung(&self, why: String) {
+        tracing::error!(epoch = self.lease.epoch().get(), outcome = "hung", "{why}");
+        let _ = self.hung.set(why);
+        if let Err(error) = self.resign(None).await {
+            tracing::warn!(?error, "could not resign; the lease lapses");
+        }
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        // In a forked process, the threads that would take the leadership's lock do not exist.
+        if is_forked() {
+            std::mem::forget(self.inner.get_mut().take());
+        }
+    }
+}
+
+#[pymethods]
+impl Leadership {
+    #[getter]
+    fn epoch(&self) -> u64 {
+        self.0.lease.epoch().get()
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        self.0.lease.candidate()
+    }
+
+    /// Returns the token, or raises `LeadershipLost`. Shows that the program is alive.
+    fn check(&self) -> Result<u64, Failure> {
+        if is_forked() {
+            return Err(Failure::Forked);
+        }
+        self.0.alive();
+        self.0.check()
+    }
+
+    /// Returns whether this process leads. Shows that the program is alive.
+    #[getter]
+    fn leading(&self) -> Result<bool, Failure> {
+        if is_forked() {
+            return Err(Failure::Forked);
+        }
+        self.0.alive();
+        Ok(self.0.lease.check().is_ok())
+    }
+
+    #[getter]
+    fn remaining(&self) -> Result<f64, Failure> {
+        if is_forked() {
+            return Err(Failure::Forked);
+        }
+        Ok(self.0.lease.remaining().as_secs_f64())
+    }
+
+    /// Shows that the program is alive.
+    fn alive(&self) {
+        self.0.alive();
+    }
+
+    /// Resigns because the program hangs.
+    fn hung(&self, why: String) -> Result<Task, Failure> {
+        let lead = self.0.clone();
+        Task::start(async move |_| {
+            lead.resign_hung(why).await;
+            Ok(())
+        })
+    }
+
+    /// Waits for the end of the leadership. The result is the reason and its description.
+    fn lost(&self) -> Result<Task, Failure> {
+        // The task must not keep the leadership alive.
+        let (lease, lead) = (self.0.lease.clone(), Arc::downgrade(&self.0));
+        Task::start(async move |cancel| {
+            use tenure::Term as _;
+            let loss = tokio::select! {
+                biased;
+                loss = lease.lost() => loss,
+                () = cancel.cancelled() => return Err(Failure::Cancelled),
+            };
+            let hung = lead.upgrade().and_then(|lead| lead.hung.get().cloned());
+            Ok(match hung {
+                Some(why) => ("hung".to_owned(), why),
+                None => (loss.outcome().to_owned(), loss.to_string()),
+            })
+        })
+    }
+
+    fn events(&self) -> Result<Stream, Failure> {
+        let inner = self.0.inner.try_read();
+        let events = inner.ok().and_then(|inner| inner.as_ref().map(Inner::events));
+        let lost = match (&events, self.0.lease.check()) {
+            (None, Err(loss)) => Some(LeadershipEvent::Lost(loss)),
+            _ => None,
+        };
+        let events = stream::iter(events).flatten().chain(stream::iter(lost));
+        Ok(Stream::new(events.map(|event| Ok(leadership_event(&event)))))
+    }
+
+    fn proclaim(&self, data: &str) -> Result<Task, Failure> {
+        let (lead, data) = (self.0.clone(), parsed(data)?);
+        Task::start(async move |_| match &*lead.inner.read().await {
+            Some(inner) => inner.proclaim(data).await.map_err(|error| lead.explained(error)),
+            None => lead.check().map(drop),
+        })
+    }
+
+    fn resign(&self, successor: Option<String>) -> Result<Task, Failure> {
+        let lead = self.0.clone();
+        Task::start(async move |_| lead.resign(successor).await)
+    }
+}

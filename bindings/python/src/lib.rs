@@ -1,0 +1,43 @@
+//! The native part of the Python package `tenure`. The package in `python/tenure` wraps these
+//! classes: it has the context managers, the exceptions and the documentation.
+#![deny(unsafe_code)]
+
+mod campaign;
+mod claims;
+mod election;
+mod errors;
+mod events;
+mod leadership;
+mod outcomes;
+mod runtime;
+mod stores;
+mod stream;
+mod task;
+
+use pyo3::pymodule;
+
+/// The module `tenure._tenure`.
+#[pymodule]
+mod _tenure {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::election::Election;
+    #[pymodule_export]
+    use crate::leadership::Leadership;
+    #[pymodule_export]
+    use crate::runtime::{idle, shutdown};
+    #[pymodule_export]
+    use crate::stores::{Clock, Stores};
+    #[pymodule_export]
+    use crate::stream::Stream;
+    #[pymodule_export]
+    use crate::task::Task;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::runtime::refuse_sub_interpreters(module.py())?;
+        crate::events::forward();
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,137 @@
+//! A call that runs on the runtime. Python waits for it in a thread, or in an event loop.
+
+use std::future::Future;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use pyo3::BoundObject as _;
+use pyo3::prelude::*;
+use tokio_util::sync::CancellationToken;
+
+use crate::errors::Failure;
+use crate::runtime::{call_python, call_token, is_closed, is_forked, locked, runtime};
+
+type Outcome = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+
+/// A running call. If the result of a cancelled call is a leadership, it resigns.
+#[pyclass(frozen)]
+pub struct Task {
+    shared: Arc<Shared>,
+    cancel: CancellationToken,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+enum State {
+    Running {
+        callback: Option<Py<PyAny>>,
+    },
+    Ended(Outcome),
+    /// The result was taken, or the call was cancelled.
+    Over,
+}
+
+impl Task {
+    /// Starts a call. The call receives a token that is cancelled if its caller stops to wait. A
+    /// call that ignores the token runs to its end.
+    pub fn start<T, W>(work: impl FnOnce(CancellationToken) -> W) -> Result<Task, Failure>
+    where
+        T: for<'py> IntoPyObject<'py> + Send + 'static,
+        W: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        let cancel = call_token();
+        let state = Mutex::new(State::Running { callback: None });
+        let shared = Arc::new(Shared { state, ended: Condvar::new() });
+        let runtime = runtime()?;
+        let work = runtime.spawn(work(cancel.clone()));
+        let task = shared.clone();
+        runtime.spawn(async move {
+            let result = work.await.unwrap_or_else(|error| {
+                Err(Failure::Panicked(format!("a task of tenure panicked: {error}")))
+            });
+            // At the end of the interpreter, a daemon thread does not see the cancellation.
+            if is_closed() && matches!(result, Err(Failure::Cancelled)) {
+                return;
+            }
+            task.end(Box::new(move |py| {
+                let value = result?.into_pyobject(py).map_err(Into::into)?;
+                Ok(value.into_any().unbind())
+            }));
+        });
+        Ok(Task { shared, cancel })
+    }
+}
+
+impl Shared {
+    fn end(&self, outcome: Outcome) {
+        let mut state = locked(&self.state);
+        let unused = match std::mem::replace(&mut *state, State::Over) {
+            State::Running { callback } => {
+                *state = State::Ended(outcome);
+                if let Some(callback) = callback {
+                    call_python(move |py| _ = callback.call0(py));
+                }
+                None
+            }
+            State::Ended(_) | State::Over => Some(outcome),
+        };
+        drop(state);
+        self.ended.notify_all();
+        drop(unused);
+    }
+}
+
+#[pymethods]
+impl Task {
+    /// Waits at most for `seconds`. Returns whether the call has ended.
+    fn wait(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
+        if is_forked() {
+            return Err(Failure::Forked.into());
+        }
+        let limit = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        py.detach(|| {
+            let state = locked(&self.shared.state);
+            let running = |state: &mut State| matches!(state, State::Running { .. });
+            let waited = self.shared.ended.wait_timeout_while(state, limit, running);
+            let (state, _) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+            Ok(!matches!(*state, State::Running { .. }))
+        })
+    }
+
+    /// Calls `callback` without arguments after the end of the call, on another thread.
+    fn on_end(&self, py: Python<'_>, callback: Py<PyAny>) -> PyResult<()> {
+        let mut state = locked(&self.shared.state);
+        if let State::Running { callback: slot } = &mut *state {
+            *slot = Some(callback);
+            return Ok(());
+        }
+        drop(state);
+        callback.call0(py).map(drop)
+    }
+
+    /// Returns the result of the ended call, or raises its exception.
+    fn result(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let state = std::mem::replace(&mut *locked(&self.shared.state), State::Over);
+        match state {
+            State::Ended(outcome) => outcome(py),
+            State::Running { .. } | State::Over => Err(Failure::Cancelled.into()),
+        }
+    }
+
+    /// Cancels the call, and drops its result.
+    fn cancel(&self) {
+        let state = std::mem::replace(&mut *locked(&self.shared.state), State::Over);
+        self.cancel.cancel();
+        self.shared.ended.notify_all();
+        drop(state);
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}

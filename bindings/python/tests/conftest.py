@@ -1,0 +1,50 @@
+"""The stores of the tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+import tenure
+from tenure.testing import MemoryStore
+
+#: Creates an election of this store.
+Make = Callable[..., tenure.Election]
+
+
+@pytest.fixture(params=["memory", "directory", "s3"])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
+    """Return a function that creates elections in one store."""
+    bucket = os.environ.get("TENURE_TEST_S3_BUCKET")
+    store: Any
+    settings: dict[str, Any] = {}
+    if request.param == "memory":
+        store, settings = MemoryStore(), {"prefix": "orders"}
+    elif request.param == "directory":
+        store = tmp_path / "orders"
+    elif bucket:
+        store = f"s3://{bucket}/{tmp_path.name}"
+    else:
+        pytest.skip("TENURE_TEST_S3_BUCKET names no bucket")
+    return lambda **more: tenure.Election(store, **{**settings, **more})
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+    """Return a function that starts Python with a program, in an empty folder."""
+
+    def start(program: str, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(program), *arguments],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return start

@@ -1,0 +1,187 @@
+"""Elections, as a program with threads uses them."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import tenure
+from conftest import Make
+from tenure.testing import Clock, MemoryStore, idle
+
+
+def test_the_tokens_of_successive_leaders_rise(make: Make) -> None:
+    for token in (1, 2, 3):
+        with make(name=f"worker-{token}").campaign() as leadership:
+            assert leadership.check() == leadership.token == leadership.epoch == token
+            assert leadership.leading and leadership.name == f"worker-{token}"
+            assert 25 < leadership.remaining <= 30
+
+
+def test_a_second_candidate_sees_the_leader(make: Make) -> None:
+    other = make(name="b")
+    with make(name="a", data={"port": 9000}).campaign():
+        assert other.try_campaign() is None
+        leader = other.leader()
+        assert leader is not None and leader == other.last_seen
+        assert (leader.candidate, leader.epoch, leader.data) == ("a", 1, {"port": 9000})
+        assert leader.validity == 30 and leader.elected_at is not None
+    assert other.leader() is None
+    assert other.snapshot().end == "resigned" and other.newest_epoch() == 1
+    leadership = other.try_campaign()
+    assert leadership is not None and leadership.epoch == 2
+    leadership.resign()
+
+
+def test_a_follower_takes_over_after_a_resignation(make: Make) -> None:
+    first = make(name="a").campaign()
+    follower = make(name="b", poll_interval=timedelta(milliseconds=50))
+    elected: list[int] = []
+
+    def follow() -> None:
+        with follower.campaign() as leadership:
+            elected.append(leadership.check())
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    first.resign_to("b")
+    thread.join(20)
+    assert elected == [2]
+
+
+def test_the_resignation_follows_the_end_of_the_body(make: Make) -> None:
+    other = make()
+    for error in (ValueError, KeyboardInterrupt, SystemExit):
+        with pytest.raises(error):
+            with make().campaign():
+                assert other.leader() is not None
+                raise error
+        assert other.snapshot().end == "resigned"
+
+
+def test_a_deposed_leader_raises_at_the_end_of_its_block(make: Make) -> None:
+    settings = {"validity": 2, "renew_interval": 0.05}
+    with pytest.raises(tenure.LeadershipLost, match="campaign again") as lost:
+        with make(**settings).campaign() as leadership:
+            outcome = make(name="operator").depose()
+            assert outcome.kind == "sealed" and outcome.leader is not None
+            assert leadership.lost(timeout=20) == "sealed"
+            assert not leadership.leading and leadership.token is None
+            assert leadership.remaining == 0
+    assert lost.value.reason == "sealed" and not lost.value.may_have_happened
+    assert make().depose().kind == "already"
+
+
+def test_an_exception_of_the_body_has_precedence_over_a_loss(make: Make) -> None:
+    with pytest.raises(ZeroDivisionError):
+        with make(validity=2, renew_interval=0.05).campaign() as leadership:
+            make().depose(leadership.epoch)
+            leadership.lost()
+            print(1 / 0)
+
+
+def test_a_leader_publishes_data_and_events(make: Make) -> None:
+    observations = iter(make(poll_interval=0.02).observe())
+    assert next(observations).state == "vacant"
+    election = make(name="a", poll_interval=0.02)
+    campaign_events = election.events()
+    leadership = election.campaign()
+    assert next(campaign_events).kind == "elected"
+    events = leadership.events()
+    leadership.proclaim({"port": 1})
+    leadership.proclaim([1, "two", None])
+    assert next(events).kind == "renewed"
+    held = next(observations)
+    assert held.state == "held" and held.leader is not None
+    while held.leader is not None and held.leader.data != [1, "two", None]:
+        held = next(observations)
+    leadership.resign()
+    assert [event.reason for event in events][-1] == "resigned"
+    while held.state != "vacant":
+        held = next(observations)
+
+
+def test_a_restore_raises_the_tokens(make: Make) -> None:
+    assert make().restore(41, 0).kind == "sealed"
+    with make().campaign() as leadership:
+        assert leadership.check() == 42
+
+
+def test_an_unreferenced_leadership_resigns(make: Make) -> None:
+    make().campaign()
+    assert idle()
+    assert make().snapshot().end == "resigned"
+
+
+def test_a_campaign_that_times_out_leaves_nothing_behind(make: Make) -> None:
+    with make().campaign():
+        with pytest.raises(TimeoutError):
+            make(name="b").campaign(timeout=0.3)
+    assert idle()
+    assert make().newest_epoch() == 1
+
+
+def test_a_program_without_a_sign_of_life_resigns(make: Make) -> None:
+    leadership = make(liveness=0.4).campaign()
+    for _ in range(4):
+        assert leadership.leading
+        threading.Event().wait(0.15)
+    assert leadership.lost(timeout=20) == "hung"
+    with pytest.raises(tenure.LeadershipLost, match="no sign of life") as lost:
+        leadership.check()
+    assert lost.value.reason == "hung"
+    assert idle()
+    assert make().snapshot().end == "resigned"
+
+
+def test_liveness_asks_a_callable(make: Make) -> None:
+    answers = [True, True, False]
+    with pytest.raises(tenure.LeadershipLost, match="liveness returned False"):
+        with make(validity=0.9, liveness=lambda: answers.pop(0)).campaign() as leadership:
+            assert leadership.lost(timeout=20) == "hung"
+    assert answers == []
+
+
+def test_a_test_moves_the_clock() -> None:
+    store, clock = MemoryStore(), Clock()
+
+    def make(name: str) -> tenure.Election:
+        return tenure.Election(store, prefix="orders", name=name, clock=clock)
+
+    leadership = make("a").campaign()
+    other = make("b")
+    assert other.try_campaign() is None
+    clock.advance(timedelta(seconds=31))
+    assert not leadership.leading
+    with pytest.raises(tenure.LeadershipLost):
+        leadership.check()
+    successor = other.try_campaign()
+    assert successor is not None and successor.epoch == 2
+
+
+def test_three_stores_are_one_election(tmp_path: Path) -> None:
+    urls = [f"file://{tmp_path}/{name}" for name in "abc"]
+    election = tenure.Election(" ".join(urls))
+    election.init_stores()
+    with election.campaign() as leadership:
+        assert leadership.check() == 1
+    other = tenure.Election(urls)
+    assert other.newest_epoch() == 1 and other.leader() is None
+
+
+def test_the_text_of_an_error_has_the_effect_and_the_remedy() -> None:
+    with pytest.raises(tenure.InvalidInputError) as refused:
+        tenure.Election(MemoryStore(), prefix="orders", validity=10, request_timeout=6)
+    for part in ("10s", "The request had no effect", "Correct the value"):
+        assert part in str(refused.value)
+    assert isinstance(refused.value, ValueError)
+    for url in ("orders", "s3://", "dynamodb://table", "file://relative", "x://y"):
+        with pytest.raises(tenure.InvalidInputError):
+            tenure.Election(url)
+    for wrong in (-1, float("nan")):
+        with pytest.raises(tenure.InvalidInputError):
+            tenure.Election(MemoryStore(), prefix="orders", validity=wrong)
+    with pytest.raises(TypeError):
+        tenure.Election("s3://my-bucket/orders", prefix="orders")

@@ -1,0 +1,187 @@
+"""The process: forks, signals, the GIL, and the end of the interpreter."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Callable
+
+import pytest
+import tenure
+from tenure.testing import MemoryStore
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def finish(process: subprocess.Popen[str], code: int = 0) -> str:
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == code, out + err
+    return out + err
+
+
+def test_a_held_gil_loses_no_lease() -> None:
+    """`TENURE_GIL_SECONDS=60` holds the GIL for a minute."""
+    held = float(os.environ.get("TENURE_GIL_SECONDS", "2.5"))
+    leadership = tenure.Election(MemoryStore(), prefix="orders", validity=1).campaign()
+    begun = time.monotonic()
+    while time.monotonic() - begun < held:
+        ctypes.PyDLL(None).usleep(int(min(held, 0.9) * 1e6))
+    # One call that holds the GIL for longer than the lease.
+    ctypes.PyDLL(None).sleep(2)
+    assert leadership.check() == 1
+    leadership.resign()
+
+
+def test_a_hung_program_resigns_while_it_holds_the_gil(tmp_path: Path, python: Start) -> None:
+    program = """
+        import ctypes, tenure
+        leadership = tenure.Election("./orders", validity=2, liveness=0.5).campaign()
+        print("leads", flush=True)
+        ctypes.PyDLL(None).sleep(600)
+    """
+    process = python(program)
+    assert process.stdout is not None and process.stdout.readline() == "leads\n"
+    other = tenure.Election(tmp_path / "orders", poll_interval=0.1)
+    with other.campaign(timeout=20) as leadership:
+        assert leadership.check() == 2
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_fork_raises_a_clear_error(python: Start) -> None:
+    program = """
+        import os, sys, tenure, warnings
+        warnings.simplefilter("ignore")
+        election = tenure.Election("./orders")
+        leadership = election.campaign()
+        calls = [
+            leadership.check, leadership.resign, lambda: leadership.leading, election.leader,
+            lambda: leadership.remaining, election.campaign, lambda: tenure.Election("./b"),
+        ]
+        if os.fork() == 0:
+            for call in calls:
+                try:
+                    call()
+                except tenure.ForkedProcessError as error:
+                    assert "spawn" in str(error)
+                else:
+                    os._exit(1)
+            del leadership, calls
+            sys.exit(0)  # with the handlers of the interpreter's end
+        assert os.wait()[1] == 0
+        assert leadership.check() == 1
+    """
+    finish(python(program))
+
+
+def test_a_fork_before_the_first_call_is_fine(python: Start) -> None:
+    program = """
+        import os, tenure
+        if os.fork() == 0:
+            with tenure.Election("./orders").campaign() as leadership:
+                os._exit(0 if leadership.check() == 1 else 1)
+        assert os.wait()[1] == 0
+    """
+    finish(python(program))
+
+
+@pytest.mark.parametrize("ends", ["pass", "1 / 0", "sys.exit(1)"])
+def test_the_end_of_the_interpreter_resigns(tmp_path: Path, python: Start, ends: str) -> None:
+    program = f"""
+        import sys, threading, tenure
+        leadership = tenure.Election("./orders").campaign()
+        follower = tenure.Election("./orders")
+        threading.Thread(target=follower.campaign, daemon=True).start()
+        {ends}
+    """
+    finish(python(program), 0 if ends == "pass" else 1)
+    assert tenure.Election(tmp_path / "orders").snapshot().end == "resigned"
+
+
+def test_the_end_never_hangs(python: Start) -> None:
+    """The store never answers."""
+    program = """
+        import socket, os, tenure
+        server = socket.create_server(("127.0.0.1", 0))
+        os.environ.update(
+            AWS_ENDPOINT_URL=f"http://127.0.0.1:{server.getsockname()[1]}", AWS_REGION="us-east-1",
+            AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b", AWS_EC2_METADATA_DISABLED="true",
+        )
+        try:
+            tenure.Election("s3://bucket/orders").campaign(timeout=0.5)
+        except TimeoutError:
+            print("timed out")
+    """
+    begun = time.monotonic()
+    assert "timed out" in finish(python(program))
+    assert time.monotonic() - begun < 20
+
+
+def test_control_c_ends_a_campaign(tmp_path: Path, python: Start) -> None:
+    program = """
+        import tenure
+        print("campaigns", flush=True)
+        tenure.Election("./orders").campaign()
+    """
+    with tenure.Election(tmp_path / "orders").campaign():
+        process = python(program)
+        assert process.stdout is not None and process.stdout.readline() == "campaigns\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        assert "KeyboardInterrupt" in finish(process, -signal.SIGINT)
+    assert tenure.Election(tmp_path / "orders").newest_epoch() == 1
+
+
+def test_control_c_in_the_body_resigns(tmp_path: Path, python: Start) -> None:
+    program = """
+        import time, tenure
+        with tenure.Election("./orders").campaign():
+            print("leads", flush=True)
+            time.sleep(600)
+    """
+    process = python(program)
+    assert process.stdout is not None and process.stdout.readline() == "leads\n"
+    process.send_signal(signal.SIGINT)
+    assert "KeyboardInterrupt" in finish(process, -signal.SIGINT)
+    assert tenure.Election(tmp_path / "orders").snapshot().end == "resigned"
+
+
+def test_logging_receives_the_events(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "tenure"):
+        tenure.Election(MemoryStore(), prefix="logged", name="a").campaign().resign()
+        end = time.monotonic() + 20
+        while not any("elected" in record.message for record in caplog.records):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+    record = next(record for record in caplog.records if "elected" in record.message)
+    assert record.name == "tenure" and record.levelno == logging.INFO
+    fields = getattr(record, "fields")
+    assert (fields["election"], fields["epoch"], fields["candidate"]) == ("logged/", 1, "a")
+
+
+def test_a_sub_interpreter_is_refused(python: Start) -> None:
+    program = """
+        import tenure
+        try:
+            import _interpreters as interpreters
+        except ImportError:
+            import _xxsubinterpreters as interpreters
+        id = interpreters.create()
+        failed = None
+        try:
+            failed = interpreters.run_string(id, "import tenure")
+        except interpreters.RunFailedError as error:
+            failed = error
+        assert failed is not None and "ImportError" in str(failed), failed
+    """
+    finish(python(program))
+
+
+assert sys.version_info >= (3, 9)
