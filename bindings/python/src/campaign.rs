@@ -13,10 +13,10 @@ use crate::runtime::{Counted, background, pause};
 
 /// Campaigns until this process is elected, or until `cancel`.
 ///
-/// A cancelled campaign may have created its epoch. So it runs on in the background until the store
-/// shows that the newest epoch is not an open epoch of this candidate, or until it is elected. Then
-/// it resigns. The campaign ends after two validities in any case, because the lease of its epoch
-/// has lapsed.
+/// A cancelled campaign may have created an epoch. So the campaign continues in the background
+/// until the store shows that the newest epoch is sealed or belongs to another candidate, or until
+/// the campaign is elected. Then it resigns. It ends after at most two validities, because the
+/// lease of its epoch has lapsed by then.
 pub async fn campaign(
     election: Election,
     validity: Duration,

@@ -34,7 +34,7 @@ impl Writes {
     }
 }
 
-/// A write in progress. A dropped write has ended.
+/// Counts a write in progress, until this value is dropped.
 struct Write(Option<Arc<Writes>>);
 
 impl Write {

@@ -122,7 +122,7 @@ impl Lead {
 
 impl Drop for Lead {
     fn drop(&mut self) {
-        // In a forked process, the threads that would take the leadership's lock do not exist.
+        // Do not resign in a forked process, because the library's threads do not exist there.
         if is_forked() {
             std::mem::forget(self.inner.get_mut().take());
         }

@@ -137,7 +137,7 @@ pub fn call_python(call: impl FnOnce(Python<'_>) + Send + 'static) {
                 }
             }
         };
-        // Without the thread, no callback comes. The system has no thread left.
+        // If the system refuses the thread, no callback is called.
         let _ = thread.spawn(serve);
         Mutex::new(sender)
     });

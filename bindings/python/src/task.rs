@@ -35,7 +35,7 @@ enum State {
 }
 
 impl Task {
-    /// Starts a call. The call receives a token that is cancelled if its caller stops to wait. A
+    /// Starts a call. The call receives a token that is cancelled if its caller stops waiting. A
     /// call that ignores the token runs to its end.
     pub fn start<T, W>(work: impl FnOnce(CancellationToken) -> W) -> Result<Task, Failure>
     where

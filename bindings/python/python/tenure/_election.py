@@ -214,7 +214,7 @@ class Election:
         return self._inner.since_last_answer()
 
     def depose(self, epoch: Optional[int] = None, *, dead: bool = False) -> Outcome:
-        """Seal the newest epoch, or only ``epoch``. Its holder loses the leadership.
+        """Seal the newest epoch, if it is ``epoch`` or no ``epoch`` is given. Its holder loses it.
 
         With ``dead``, the caller asserts that the holder is dead, and no successor waits.
         """

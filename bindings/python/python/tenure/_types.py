@@ -158,9 +158,9 @@ class Outcome:
     leader: Optional[Leader] = None
     #: Seconds for which the successor waits.
     wait: Optional[float] = None
-    #: Epoch of the floor, or of the record that cannot be read.
+    #: Restored epoch, or the epoch of the record that cannot be read.
     epoch: Optional[int] = None
-    #: Earlier end of the epoch.
+    #: End of the epoch, if it was sealed before the call.
     end: Optional[str] = None
 
     @staticmethod

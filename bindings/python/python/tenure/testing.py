@@ -22,7 +22,7 @@ __all__ = ["Clock", "MemoryStore", "idle"]
 class Clock:
     """The clocks of this machine, plus the time that a test adds.
 
-    Leases that end by an advance end immediately. Waits notice an advance within a second.
+    An advance past the end of a lease ends it immediately. Waits notice an advance within a second.
     """
 
     def __init__(self) -> None:

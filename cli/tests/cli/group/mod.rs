@@ -210,7 +210,7 @@ fn regression_a_pin_to_an_absent_member_is_reported() {
     scene.join("w2", 0, Duration::from_secs(30));
     let members = || scene.status()["members"].as_array().map(Vec::len);
     eventually("the assignment names w2", || members() == Some(2));
-    let line = "1 partition pinned to w2: 0; a move takes the stop of the work and about two polls";
+    let line = "1 partition pinned to w2: 0; a move takes about two polls after the work stops";
     scene.prints("pin", &["0", "--to", "w2"], line);
     let _inside = scene.runtime.enter();
     drop(first);

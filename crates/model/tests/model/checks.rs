@@ -276,8 +276,8 @@ pub fn properties(setting: &Setting) -> Vec<Property<Game>> {
             reached(world, "a predecessor's epoch reclaimed")
         }),
         Property::<Game>::sometimes("a loss", |_, world| reached(world, "a loss")),
-        Property::<Game>::sometimes("an own write adopted", |_, world| {
-            reached(world, "an own write adopted")
+        Property::<Game>::sometimes("an earlier write adopted", |_, world| {
+            reached(world, "an earlier write adopted")
         }),
         Property::<Game>::sometimes("a campaign not confirmed", |_, world| {
             reached(world, "a campaign not confirmed")

@@ -135,7 +135,7 @@ fn an_sdk_that_resends_is_tolerated() {
 #[test]
 fn abandoned_creates_are_recognised() {
     let faults = Budget { gives_up: bound(2, 3), ..Budget::CALM };
-    let setting = Setting::new("own creates that were given up", faults);
+    let setting = Setting::new("abandoned creates of a candidate", faults);
     explore(Setting { remembers: true, ..setting });
 }
 

@@ -163,7 +163,7 @@ impl Game {
         }
         if before == Phase::Creating && answered && own.is_some() {
             history.require("own", matches!(process.phase, Phase::Confirming { .. }));
-            history.past.reach("an own write adopted");
+            history.past.reach("an earlier write adopted");
         }
         let seals = matches!(process.machine.step(), Step::Request(Request::Seal { .. }));
         if seals && reclaimable {

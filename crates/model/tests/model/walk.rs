@@ -253,7 +253,7 @@ fn walk_among_lawful_peers() {
     let others = [
         "a deposition succeeded",
         "a loss",
-        "an own write adopted",
+        "an earlier write adopted",
         "a campaign not confirmed",
         "a predecessor's epoch reclaimed",
     ];
