@@ -1,6 +1,7 @@
 //! `tenure table create`: creates the table of a DynamoDB store.
 
 use clap::Subcommand;
+use tenure::store::StoreOptions;
 
 use super::exit::{self, Failure};
 use crate::args::common::{RECORD_CODES, StoreArg};
@@ -24,8 +25,8 @@ pub async fn table(args: TableArgs) -> Result<u8, Failure> {
     let TableVerb::Create(store) = &args.verb;
     let url = &store.one("table create")?;
     match url.place() {
-        Place::In { service, name, .. } if service.kind == Kind::DynamoDb => {
-            create(url, service, name).await
+        Place::In { service, name, options, .. } if service.kind == Kind::DynamoDb => {
+            create(url, service, (name, &**options)).await
         }
         _ => {
             let why = format!("{url} has no table: write dynamodb://TABLE");
@@ -35,14 +36,16 @@ pub async fn table(args: TableArgs) -> Result<u8, Failure> {
 }
 
 #[cfg(feature = "dynamodb")]
-async fn create(_: &StoreUrl, _: &Service, table: &str) -> Result<u8, Failure> {
+async fn create(
+    _: &StoreUrl,
+    _: &Service,
+    (table, options): (&str, &StoreOptions),
+) -> Result<u8, Failure> {
     use std::time::Duration;
-
-    use tenure::store::DynamoStore;
 
     use crate::output::print::print;
 
-    let store = DynamoStore::from_env(table).await;
+    let store = options.table(table).await;
     let mut made = false;
     // The service needs some seconds to create a table. During these seconds, a signal ends the
     // command.
@@ -58,7 +61,11 @@ async fn create(_: &StoreUrl, _: &Service, table: &str) -> Result<u8, Failure> {
 }
 
 #[cfg(not(feature = "dynamodb"))]
-async fn create(url: &StoreUrl, service: &Service, _: &str) -> Result<u8, Failure> {
+async fn create(
+    url: &StoreUrl,
+    service: &Service,
+    _: (&str, &StoreOptions),
+) -> Result<u8, Failure> {
     let why = format!("{url}: {}", service.not_built());
     Err(super::exit::Failure::new(super::exit::USAGE, why))
 }

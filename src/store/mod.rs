@@ -75,7 +75,7 @@ use time_limits::timed;
 pub(crate) use time_limits::{answer_within, listed_within, listing_within, within};
 pub use url::open;
 #[doc(hidden)]
-pub use url::{CloudKind, CloudService, S3Options, Sse, StorePlace, StoreUrl};
+pub use url::{CloudKind, CloudService, Sse, StoreOptions, StorePlace, StoreUrl};
 pub(crate) use write_answers::WriteAnswers;
 #[doc(hidden)]
 pub use write_answers::Written;

@@ -25,8 +25,9 @@ pub struct StoreArg {
     /// from the usual environment variables and files of the service (AWS_PROFILE,
     /// AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …).
     ///
-    /// s3:// also takes ?sse=AES256 or ?sse=aws:kms, kms-key-id=KEY, bucket-key=true,
-    /// expected-bucket-owner=ACCOUNT; file:// takes ?share=group.
+    /// Options have precedence: s3:// and dynamodb:// take ?region=…&endpoint=…&profile=…, az://
+    /// takes account and endpoint, gs:// takes endpoint. s3:// also takes sse=AES256 or sse=aws:kms,
+    /// kms-key-id=KEY, bucket-key=true, expected-bucket-owner=ACCOUNT; file:// takes ?share=group.
     ///
     /// Give the flag 3 or 5 times for an election across stores, always in the same order and with
     /// the same prefix. The variable takes several URLs with spaces between them.

@@ -48,13 +48,11 @@ pub async fn open(url: &StoreUrl, if_missing: IfMissing) -> Result<Opened, Failu
         }
         // In a DynamoDB table, the prefix up to its first slash is the partition key of the
         // election, so it must not be empty.
-        Place::In { service, prefix, .. }
+        Place::In { service, name, prefix, .. }
             if service.kind == Kind::DynamoDb && matches!(&**prefix, "" | "/") =>
         {
-            let table = url.to_string();
-            let table = table.trim_end_matches('/');
-            let contents = if_missing.what();
-            let why = format!("{contents} in a {} needs a prefix: {table}/PREFIX", service.what);
+            let (contents, what) = (if_missing.what(), service.what);
+            let why = format!("{contents} in a {what} needs a prefix: dynamodb://{name}/PREFIX");
             Err(Failure::new(exit::USAGE, why))
         }
         Place::In { prefix, .. } => Ok(Opened { store: url.open().await?, prefix: prefix.clone() }),

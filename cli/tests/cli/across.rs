@@ -2,6 +2,9 @@
 
 use std::fs;
 
+#[cfg(feature = "s3")]
+use tenure_testkit::s3_server::{BUCKET, S3Server, SECRET_KEY};
+
 use crate::bench::{Bench, Said, command, said, tenure};
 
 /// Three stores in directories.
@@ -140,4 +143,52 @@ fn depose_seals_a_majority() {
         (&"vacant".into(), &"test".into()),
         "{status}"
     );
+}
+
+/// The environment names other keys, another region and a server that does not exist.
+#[cfg(feature = "s3")]
+#[test]
+fn each_url_has_its_region_endpoint_and_profile() {
+    let bench = Bench::new();
+    let servers = [(); 3].map(|()| S3Server::start_blocking());
+    let (mut profiles, mut urls) = (String::new(), Vec::new());
+    for (server, n) in servers.iter().zip(1..) {
+        server.add_user(&format!("KEY{n}"), SECRET_KEY, &[]);
+        let (region, endpoint) = (format!("eu-west-{n}"), server.endpoint());
+        profiles += &format!(
+            "[profile team@{n}]\naws_access_key_id = KEY{n}\naws_secret_access_key = {SECRET_KEY}\n"
+        );
+        let mut options = format!("?profile=team%40{n}");
+        // The third profile has the settings of its store.
+        match n {
+            3 => profiles += &format!("region = {region}\nendpoint_url = {endpoint}\n"),
+            _ => options += &format!("&region={region}&endpoint={endpoint}"),
+        }
+        urls.push(format!("s3://{BUCKET}/app{options}"));
+    }
+    let config = bench.path("config");
+    fs::write(&config, profiles).expect("a file");
+    let run = |verb: &[&str]| {
+        let mut run = command(verb);
+        run.env("TENURE_STORE", urls.join(" ")).env("AWS_CONFIG_FILE", &config);
+        run.env("AWS_ACCESS_KEY_ID", "OTHER").env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
+        run.env("AWS_REGION", "us-east-1").env("AWS_ENDPOINT_URL", "http://127.0.0.1:1");
+        said(run.output().expect("it runs"))
+    };
+    let other = format!("s3://{BUCKET}/app?profile=other&region=eu-west-1");
+    run(&["status", "--store", &other]).fails(64, &["profile \"other\" is not in the AWS files"]);
+    let init = run(&["across", "init"]);
+    assert_eq!(init.code, 0, "{init:?}");
+    let elected = run(&["run", "--", "sh", "-c", "echo $TENURE_EPOCH"]);
+    assert_eq!((elected.code, &*elected.out), (0, "1\n"), "{elected:?}");
+    for (server, n) in servers.iter().zip(1..) {
+        let requests = server.requests();
+        assert!(!requests.is_empty());
+        for request in requests {
+            let signed = request.headers["authorization"].to_str().expect("a header");
+            let scope = signed.split(['=', ',']).nth(1).expect("a scope");
+            assert!(scope.starts_with(&format!("KEY{n}/")), "{signed}");
+            assert!(scope.contains(&format!("/eu-west-{n}/")), "{signed}");
+        }
+    }
 }

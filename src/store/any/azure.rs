@@ -7,6 +7,8 @@ use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use super::http::{ClientConnector, no_retries};
 use super::token::TokenCache;
 use super::{AnyObjectStore, unbuilt};
+use crate::store::redact::without_secrets;
+use crate::store::url::StoreOptions;
 use crate::store::{StoreError, StoreErrorKind};
 
 impl AnyObjectStore {
@@ -24,7 +26,21 @@ impl AnyObjectStore {
     ///
     /// This function returns the same errors as [`azure`](AnyObjectStore::azure).
     pub fn azure_from_env(container: impl Into<String>) -> Result<AnyObjectStore, StoreError> {
-        AnyObjectStore::azure(MicrosoftAzureBuilder::from_env().with_container_name(container))
+        AnyObjectStore::azure_with_options(&container.into(), &StoreOptions::default())
+    }
+
+    pub(in crate::store) fn azure_with_options(
+        container: &str,
+        StoreOptions { account, endpoint, .. }: &StoreOptions,
+    ) -> Result<AnyObjectStore, StoreError> {
+        let mut builder = MicrosoftAzureBuilder::from_env().with_container_name(container);
+        if let Some(account) = account {
+            builder = builder.with_account(account);
+        }
+        if let Some(endpoint) = endpoint {
+            builder = builder.with_use_emulator(false).with_endpoint(endpoint.clone());
+        }
+        AnyObjectStore::azure(builder)
     }
 
     /// Creates a store for a container of Azure Blob Storage. Its client has these settings, except
@@ -45,10 +61,14 @@ impl AnyObjectStore {
     pub fn azure(builder: MicrosoftAzureBuilder) -> Result<AnyObjectStore, StoreError> {
         let setting = |key| builder.get_config_value(&key).unwrap_or_default();
         let container = setting(AzureConfigKey::ContainerName);
-        let name = match setting(AzureConfigKey::AccountName) {
+        let mut name = match setting(AzureConfigKey::AccountName) {
             account if account.is_empty() => format!("az://{container}"),
             account => format!("az://{container} of the account {account}"),
         };
+        let endpoint = setting(AzureConfigKey::Endpoint);
+        if !endpoint.is_empty() {
+            name = format!("{name} at {}", without_secrets(&endpoint));
+        }
         let builder = builder.with_retry(no_retries()).with_http_connector(ClientConnector);
         let client = |builder: MicrosoftAzureBuilder| {
             builder.build().map_err(|error| unbuilt(StoreErrorKind::Invalid, &name, &error))

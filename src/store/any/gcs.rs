@@ -7,6 +7,7 @@ use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use super::http::{ClientConnector, no_retries};
 use super::token::TokenCache;
 use super::{AnyObjectStore, unbuilt};
+use crate::store::url::StoreOptions;
 use crate::store::{StoreError, StoreErrorKind};
 
 impl AnyObjectStore {
@@ -23,7 +24,17 @@ impl AnyObjectStore {
     ///
     /// This function returns the same errors as [`gcs`](AnyObjectStore::gcs).
     pub fn gcs_from_env(bucket: impl Into<String>) -> Result<AnyObjectStore, StoreError> {
+        AnyObjectStore::gcs_with_options(&bucket.into(), &StoreOptions::default())
+    }
+
+    pub(in crate::store) fn gcs_with_options(
+        bucket: &str,
+        options: &StoreOptions,
+    ) -> Result<AnyObjectStore, StoreError> {
         let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
+        if let Some(endpoint) = &options.endpoint {
+            builder = builder.with_base_url(endpoint);
+        }
         let emulator = std::env::var("STORAGE_EMULATOR_HOST").ok().filter(|host| !host.is_empty());
         let none = |key| setting(&builder, key).is_none();
         if let Some(host) = emulator.filter(|_| none(GoogleConfigKey::BaseUrl)) {

@@ -3,12 +3,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_config::{Region, SdkConfig};
 
 use super::connector::CA_BUNDLE;
 use super::credentials::{self, CredentialsCache};
-use super::{https, setting, settings};
+use super::{setting, settings};
 use crate::store::redact::without_secrets;
+use crate::store::url::StoreOptions;
 
 /// The facts about a service that come from its settings and its responses. The default value
 /// contains no facts, and accompanies a client that the caller created.
@@ -22,18 +23,24 @@ pub(in crate::store) struct Session {
 }
 
 impl Session {
-    /// Loads the settings of the environment and its files, including a custom endpoint, and adds a
-    /// credentials cache. With a custom endpoint the default region is `us-east-1`, because most
-    /// servers that are not Amazon's ignore the region.
-    pub(in crate::store) async fn from_env(service: &'static str) -> (SdkConfig, Session) {
-        let loader = aws_config::defaults(BehaviorVersion::latest());
-        let config = settings::load(loader.http_client(https())).await;
-        let (mut config, credentials) = credentials::keep(config);
+    /// Loads the settings of the options, the environment and its files, including a custom
+    /// endpoint, and adds a credentials cache. With a custom endpoint the default region is
+    /// `us-east-1`, because most servers that are not Amazon's ignore the region.
+    pub(in crate::store) async fn load(
+        service: &'static str,
+        options: &StoreOptions,
+    ) -> (SdkConfig, Session) {
+        let config = settings::load(options).await;
+        let (mut config, credentials) = credentials::keep(config, options);
         CA_BUNDLE.get_or_init(|| {
             let bundle = setting(&config, service, "AWS_CA_BUNDLE", "ca_bundle");
             bundle.filter(|bundle| !bundle.is_empty())
         });
-        let endpoint = setting(&config, service, "AWS_ENDPOINT_URL", "endpoint_url")
+        // The endpoint of a profile in the URL has precedence over the variables.
+        let of_profile = |variable| setting(&config, service, variable, "endpoint_url");
+        let endpoint = (options.endpoint.clone())
+            .or_else(|| options.profile.as_ref().and_then(|_| of_profile("")))
+            .or_else(|| of_profile("AWS_ENDPOINT_URL"))
             .or_else(|| config.endpoint_url().map(str::to_owned));
         if endpoint.is_some() && config.region().is_none() {
             config = config.into_builder().region(Region::from_static("us-east-1")).build();
@@ -41,7 +48,6 @@ impl Session {
         (config, Session { endpoint, credentials, answered: AtomicBool::new(false) })
     }
 
-    #[cfg(feature = "s3")]
     pub(in crate::store) fn endpoint(&self) -> Option<&str> {
         self.endpoint.as_deref()
     }

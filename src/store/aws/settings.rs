@@ -4,7 +4,9 @@ use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::str::FromStr as _;
 
-use aws_config::profile;
+use aws_config::meta::region::ProvideRegion as _;
+use aws_config::profile::{self, ProfileFileCredentialsProvider, ProfileFileRegionProvider};
+use aws_config::provider_config::ProviderConfig;
 use aws_config::{BehaviorVersion, ConfigLoader, Region, SdkConfig};
 use aws_credential_types::provider::error::CredentialsError;
 use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider, future};
@@ -14,6 +16,7 @@ use futures::FutureExt as _;
 
 use super::https;
 use crate::store::time_limits::text_of;
+use crate::store::url::StoreOptions;
 
 /// Environment variables with values that the SDK sends unchanged, in headers or signatures.
 const SENT: [&str; 5] = [
@@ -36,16 +39,22 @@ impl fmt::Display for WrongSetting {
 
 impl std::error::Error for WrongSetting {}
 
-/// Loads the settings. If a setting is wrong, every request with this configuration fails, and the
-/// error of the request names the setting.
-pub(super) async fn load(loader: ConfigLoader) -> SdkConfig {
-    let profile = profile::load(&Fs::real(), &Env::real(), &Default::default(), None).await;
+/// Loads the settings of the environment. The options have precedence. If a setting is wrong, every
+/// request with this configuration fails, and the error of the request names the setting.
+pub(super) async fn load(options: &StoreOptions) -> SdkConfig {
+    let named = options.profile.clone().map(Into::into);
+    let profile = profile::load(&Fs::real(), &Env::real(), &Default::default(), named).await;
     let of_profile = |name: &str| profile.as_ref().ok()?.get(name).map(str::to_owned);
-    let wrong = match wrong_setting(|name| std::env::var(name).ok(), of_profile) {
+    let is_missing =
+        |name: &&String| !profile.as_ref().is_ok_and(|it| it.get_profile(name).is_some());
+    let missing = options.profile.as_ref().filter(is_missing);
+    let missing = missing.map(|it| WrongSetting(format!("profile {it:?} is not in the AWS files")));
+    let wrong = wrong_setting(|name| std::env::var(name).ok(), of_profile);
+    let wrong = match missing.or(wrong) {
         Some(wrong) => wrong,
         // The check above does not cover every setting, so an invalid setting may still make the
         // SDK panic.
-        None => match AssertUnwindSafe(loader.load()).catch_unwind().await {
+        None => match AssertUnwindSafe(loaded(options)).catch_unwind().await {
             Ok(config) => return config,
             Err(panic) => {
                 let text = text_of(&*panic);
@@ -62,6 +71,29 @@ pub(super) async fn load(loader: ConfigLoader) -> SdkConfig {
         .region(Region::from_static("us-east-1"))
         .credentials_provider(SharedCredentialsProvider::new(Refusing(wrong)))
         .build()
+}
+
+async fn loaded(options: &StoreOptions) -> SdkConfig {
+    let loader = aws_config::defaults(BehaviorVersion::latest()).http_client(https());
+    let region = options.region.clone().map(Region::new);
+    let Some(name) = &options.profile else { return in_region(loader, region).load().await };
+    let region = match region {
+        None => ProfileFileRegionProvider::builder().profile_name(name).build().region().await,
+        region => region,
+    };
+    // The default provider would prefer the keys of the environment.
+    let settings = ProviderConfig::without_region().with_http_client(https());
+    let settings = settings.with_region(region.clone());
+    let source = ProfileFileCredentialsProvider::builder().configure(&settings);
+    let source = source.profile_name(name).build();
+    in_region(loader.profile_name(name).credentials_provider(source), region).load().await
+}
+
+fn in_region(loader: ConfigLoader, region: Option<Region>) -> ConfigLoader {
+    match region {
+        Some(region) => loader.region(region),
+        None => loader,
+    }
 }
 
 /// Returns the position of the first character that a header cannot contain, counted from 1.

@@ -17,7 +17,9 @@ use self::key::ItemKey;
 use super::aws::failure::code;
 use super::aws::{CallInterceptor, RegionalClient, Session};
 use super::request_context::{RequestContext, Verb};
-use super::{Capabilities, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError};
+use super::{
+    Capabilities, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError, StoreOptions,
+};
 use crate::env::entropy::{Entropy, SystemEntropy};
 
 mod date;
@@ -119,8 +121,22 @@ impl DynamoStore {
     /// the table. The first call returns an error if the region or the credentials are missing. All
     /// stores that this method creates in a process share one connection pool.
     pub async fn from_env(table: impl Into<String>) -> DynamoStore {
-        let (config, session) = Session::from_env("DynamoDB").await;
-        let client = RegionalClient::new(config, Client::new);
+        DynamoStore::with_options(table, &StoreOptions::default()).await
+    }
+
+    pub(super) async fn with_options(
+        table: impl Into<String>,
+        options: &StoreOptions,
+    ) -> DynamoStore {
+        let (config, session) = Session::load("DynamoDB", options).await;
+        let endpoint = session.endpoint().map(str::to_owned);
+        let client = RegionalClient::new(config, move |config| {
+            let mut builder = aws_sdk_dynamodb::config::Builder::from(config);
+            if let Some(endpoint) = &endpoint {
+                builder = builder.endpoint_url(endpoint);
+            }
+            Client::from_conf(builder.build())
+        });
         DynamoStore { session, ..DynamoStore::of(client, table) }
     }
 

@@ -5,10 +5,12 @@ use aws_sdk_s3::Client;
 use aws_sdk_s3::config::{RequestChecksumCalculation, ResponseChecksumValidation};
 
 use crate::store::aws::{RegionalClient, Session, setting};
+use crate::store::url::StoreOptions;
 
-/// Creates a client from the settings of the environment, including a custom endpoint.
-pub(super) async fn from_env() -> (RegionalClient<Client>, Session) {
-    let (config, session) = Session::from_env("S3").await;
+/// Creates a client from the options and the settings of the environment, including a custom
+/// endpoint.
+pub(super) async fn load(options: &StoreOptions) -> (RegionalClient<Client>, Session) {
+    let (config, session) = Session::load("S3", options).await;
     let endpoint = session.endpoint().map(str::to_owned);
     let client = RegionalClient::new(config, move |config| client(config, endpoint.as_deref()));
     (client, session)

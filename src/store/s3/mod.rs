@@ -20,7 +20,7 @@ use super::etag_form::ETagForm;
 use super::request_context::{RequestContext, Verb};
 use super::{
     Capabilities, Determinacy, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError,
-    StoreErrorKind,
+    StoreErrorKind, StoreOptions,
 };
 
 mod bucket_settings;
@@ -143,7 +143,11 @@ impl S3Store {
     /// connection pool. A background task refreshes credentials before they expire. It also
     /// refreshes credentials after S3 reports them as expired.
     pub async fn from_env(bucket: impl Into<String>) -> S3Store {
-        let (client, session) = from_env::from_env().await;
+        S3Store::with_options(bucket, &StoreOptions::default()).await
+    }
+
+    pub(super) async fn with_options(bucket: impl Into<String>, options: &StoreOptions) -> S3Store {
+        let (client, session) = from_env::load(options).await;
         S3Store { session, ..S3Store::of(client, bucket) }
     }
 

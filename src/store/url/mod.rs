@@ -9,10 +9,10 @@ use std::sync::Arc;
 use super::{Determinacy, Store, StoreError, StoreErrorKind};
 use crate::store::escape::plain;
 
-mod s3_options;
+mod options;
 mod schemes;
 
-pub use self::s3_options::{S3Options, Sse};
+pub use self::options::{Sse, StoreOptions};
 pub use self::schemes::{CloudKind, CloudService};
 use self::schemes::{SCHEMES, Scheme, forms, unknown_scheme};
 
@@ -27,10 +27,18 @@ use self::schemes::{SCHEMES, Scheme, forms, unknown_scheme};
 /// | `dynamodb://TABLE/PREFIX` | `DynamoStore::from_env` | `dynamodb` |
 /// | `file:///PATH` | `DirStore::open`, which creates the directory; the prefix is empty | none |
 ///
-/// Settings and credentials come from the environment of the service. An S3 URL accepts the options
-/// `?sse=`, `?kms-key-id=`, `?bucket-key=` and `?expected-bucket-owner=`. `BUCKET` may also be the
-/// ARN of an access point. A directory accepts `?share=group`. The command `tenure` accepts the
-/// same URLs. This function sends no request.
+/// Settings and credentials come from the environment of the service, unless the URL has options,
+/// as in `?region=eu-west-1&profile=orders`. Their values may be percent-encoded.
+///
+/// - S3 and DynamoDB: `region`, `endpoint` and `profile`. A profile replaces all credentials of the
+///   environment, and its region and endpoint have precedence.
+/// - S3 also: `sse`, `kms-key-id`, `bucket-key`, `expected-bucket-owner`
+/// - Azure: `account`, `endpoint`
+/// - Cloud Storage: `endpoint`
+/// - a directory: `share=group`
+///
+/// `BUCKET` may also be the ARN of an access point. The command `tenure` accepts the same URLs.
+/// This function sends no request.
 ///
 /// # Errors
 ///
@@ -78,7 +86,7 @@ pub struct StoreUrl {
 pub enum StorePlace {
     /// A bucket or a table, and the key prefix of the election. The election normalises and checks
     /// the prefix.
-    In { service: &'static CloudService, name: String, prefix: String, options: S3Options },
+    In { service: &'static CloudService, name: String, prefix: String, options: Box<StoreOptions> },
     /// A directory of this machine, for one user or for the directory's group. The election's
     /// prefix is empty.
     Dir { path: PathBuf, group: bool },
@@ -121,17 +129,21 @@ impl StoreUrl {
         &self,
         service: &CloudService,
         name: &str,
-        options: &S3Options,
+        options: &StoreOptions,
     ) -> Result<Arc<dyn Store>, StoreError> {
         match service.kind {
             #[cfg(feature = "s3")]
             CloudKind::S3 => Ok(Arc::new(options.bucket(name).await)),
             #[cfg(feature = "gcs")]
-            CloudKind::CloudStorage => Ok(Arc::new(super::AnyObjectStore::gcs_from_env(name)?)),
+            CloudKind::CloudStorage => {
+                Ok(Arc::new(super::AnyObjectStore::gcs_with_options(name, options)?))
+            }
             #[cfg(feature = "azure")]
-            CloudKind::Azure => Ok(Arc::new(super::AnyObjectStore::azure_from_env(name)?)),
+            CloudKind::Azure => {
+                Ok(Arc::new(super::AnyObjectStore::azure_with_options(name, options)?))
+            }
             #[cfg(feature = "dynamodb")]
-            CloudKind::DynamoDb => Ok(Arc::new(super::DynamoStore::from_env(name).await)),
+            CloudKind::DynamoDb => Ok(Arc::new(options.table(name).await)),
             _ => Err(invalid(&self.text, &service.not_built())),
         }
     }
@@ -151,11 +163,8 @@ impl FromStr for StoreUrl {
         let (name, rest) =
             scheme_of(text).ok_or_else(|| format!("the URL has no scheme; write {}", forms()))?;
         let scheme = SCHEMES.iter().find(|scheme| scheme.name == name);
-        let takes_query = scheme.is_some_and(|scheme| scheme.takes_query);
-        if (rest.contains('?') && !takes_query) || rest.contains('#') {
-            return Err("this URL accepts no `?` or `#` part; settings come from the environment \
-                        of the service (AWS_…, GOOGLE_…, AZURE_…)"
-                .to_owned());
+        if rest.contains('#') {
+            return Err("a URL accepts no `#` part".to_owned());
         }
         let scheme = scheme.ok_or_else(|| unknown_scheme(&name))?;
         let (rest, query) = match rest.split_once('?') {
@@ -216,7 +225,9 @@ fn in_service(
     let is_arn = service.kind == CloudKind::S3 && name.starts_with("arn:");
     let port = name.rsplit_once(':').filter(|_| !is_arn);
     if port.is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit())) {
-        return Err(format!("a {noun} has no port; set the address of the server in {endpoint}"));
+        return Err(format!(
+            "a {noun} has no port; set the address of the server with ?endpoint= or {endpoint}"
+        ));
     }
     if rest.contains('%') {
         return Err(format!(
@@ -233,7 +244,8 @@ fn in_service(
     if !is_arn && !name.bytes().all(is_plain) {
         return Err(format!("{name:?} is not a valid name of a {noun}"));
     }
-    let options = query.map(S3Options::parse).transpose()?.unwrap_or_default();
+    let options = query.map(|query| StoreOptions::parse(service.kind, query));
+    let options = Box::new(options.transpose()?.unwrap_or_default());
     Ok(StorePlace::In { service, name: name.to_owned(), prefix: prefix.to_owned(), options })
 }
 
@@ -266,7 +278,12 @@ fn dir(rest: &str, query: Option<&str>) -> Result<StorePlace, String> {
     if path.split(['/', '\\']).any(|part| part == "..") {
         return Err("the path must not contain `..`".to_owned());
     }
-    let path = decoded(path);
+    let path = percent_decoded(path);
+    #[cfg(unix)]
+    let path = <std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(path);
+    #[cfg(not(unix))]
+    let path = String::from_utf8_lossy(&path).into_owned();
+    let path = PathBuf::from(path);
     // The check above does not detect percent-encoded dots and slashes. So this code checks the
     // decoded path again.
     if path.components().any(|part| part == Component::ParentDir) {
@@ -285,10 +302,10 @@ fn dir(rest: &str, query: Option<&str>) -> Result<StorePlace, String> {
     Ok(StorePlace::Dir { path, group })
 }
 
-/// Returns the path with its percent-encoding decoded.
-fn decoded(path: &str) -> PathBuf {
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut left = path.as_bytes();
+/// Decodes the percent-encoding of a text.
+fn percent_decoded(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut left = text.as_bytes();
     while let [first, rest @ ..] = left {
         let code = match (first, rest) {
             (b'%', [high, low, ..]) => digit(*high).zip(digit(*low)),
@@ -297,11 +314,7 @@ fn decoded(path: &str) -> PathBuf {
         bytes.push(code.map_or(*first, |(high, low)| 16 * high + low));
         left = if code.is_some() { &rest[2..] } else { rest };
     }
-    #[cfg(unix)]
-    let path = <std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(bytes);
-    #[cfg(not(unix))]
-    let path = String::from_utf8_lossy(&bytes).into_owned();
-    path.into()
+    bytes
 }
 
 fn digit(byte: u8) -> Option<u8> {

@@ -33,7 +33,6 @@ pub(super) struct Scheme {
     pub(super) name: &'static str,
     /// Form of a URL with this scheme.
     pub(super) form: &'static str,
-    pub(super) takes_query: bool,
     /// Schemes that other programs use in URLs of this service.
     pub(super) others: &'static [&'static str],
     /// Service of the scheme, or `None` for a directory.
@@ -44,7 +43,6 @@ pub(super) static SCHEMES: [Scheme; 5] = [
     Scheme {
         name: "s3",
         form: "s3://BUCKET/PREFIX",
-        takes_query: true,
         others: &["s3a", "s3n"],
         service: Some(CloudService {
             kind: CloudKind::S3,
@@ -59,7 +57,6 @@ pub(super) static SCHEMES: [Scheme; 5] = [
     Scheme {
         name: "gs",
         form: "gs://BUCKET/PREFIX",
-        takes_query: false,
         others: &["gcs"],
         service: Some(CloudService {
             kind: CloudKind::CloudStorage,
@@ -74,7 +71,6 @@ pub(super) static SCHEMES: [Scheme; 5] = [
     Scheme {
         name: "az",
         form: "az://CONTAINER/PREFIX",
-        takes_query: false,
         others: &["azure", "adl", "abfs", "abfss", "wasb", "wasbs"],
         service: Some(CloudService {
             kind: CloudKind::Azure,
@@ -89,7 +85,6 @@ pub(super) static SCHEMES: [Scheme; 5] = [
     Scheme {
         name: "dynamodb",
         form: "dynamodb://TABLE/PREFIX",
-        takes_query: false,
         others: &[],
         service: Some(CloudService {
             kind: CloudKind::DynamoDb,
@@ -101,7 +96,7 @@ pub(super) static SCHEMES: [Scheme; 5] = [
             endpoint: "AWS_ENDPOINT_URL",
         }),
     },
-    Scheme { name: "file", form: "file:///PATH", takes_query: true, others: &[], service: None },
+    Scheme { name: "file", form: "file:///PATH", others: &[], service: None },
 ];
 
 impl CloudService {

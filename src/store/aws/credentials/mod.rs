@@ -9,8 +9,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
+use aws_config::SdkConfig;
 use aws_config::identity::IdentityCache;
-use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::error::CredentialsError;
 use aws_credential_types::provider::{self, ProvideCredentials, SharedCredentialsProvider, future};
@@ -18,11 +18,11 @@ use aws_credential_types::provider::{self, ProvideCredentials, SharedCredentials
 use super::error_text::{
     RefusedByTheMachine, causes, not_sendable, refused_by_the_machine, wrong_setting,
 };
-use super::https;
 use super::settings::{self, WrongSetting, unsendable};
 use crate::env::clock::{Clock as _, SystemClock};
 use crate::env::mutex::unpoisoned;
 use crate::store::fetch::{self, Fetching, PATIENCE, SLOW};
+use crate::store::url::StoreOptions;
 
 /// Assumed lifetime of credentials without an expiry. The SDK assumes the same lifetime.
 const UNLIMITED: Duration = Duration::from_secs(15 * 60);
@@ -33,10 +33,9 @@ const AHEAD: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub(in crate::store) struct CredentialsCache {
     source: Arc<Mutex<SharedCredentialsProvider>>,
-    /// True if the credentials come from the environment and its files. Only this source can be
-    /// loaded again.
-    of_env: bool,
-    region: Option<Region>,
+    /// The options of a source in the environment and its files. Only this source can be loaded
+    /// again.
+    options: Option<Arc<StoreOptions>>,
     state: Arc<Mutex<CacheState>>,
 }
 
@@ -73,10 +72,14 @@ enum Failed {
 }
 
 /// Adds a cache between the credentials provider of these settings and the clients.
-pub(super) fn keep(config: SdkConfig) -> (SdkConfig, Option<CredentialsCache>) {
+pub(super) fn keep(
+    config: SdkConfig,
+    options: &StoreOptions,
+) -> (SdkConfig, Option<CredentialsCache>) {
     let Some(source) = config.credentials_provider() else { return (config, None) };
-    let region = config.region().cloned();
-    let cache = CredentialsCache { of_env: true, region, ..CredentialsCache::of(source) };
+    let region = config.region().map(ToString::to_string);
+    let options = Some(Arc::new(StoreOptions { region, ..options.clone() }));
+    let cache = CredentialsCache { options, ..CredentialsCache::of(source) };
     let builder = config
         .into_builder()
         .credentials_provider(SharedCredentialsProvider::new(cache.clone()))
@@ -87,7 +90,7 @@ pub(super) fn keep(config: SdkConfig) -> (SdkConfig, Option<CredentialsCache>) {
 impl CredentialsCache {
     fn of(source: SharedCredentialsProvider) -> CredentialsCache {
         let (source, state) = (Arc::new(Mutex::new(source)), Arc::default());
-        CredentialsCache { source, of_env: false, region: None, state }
+        CredentialsCache { source, options: None, state }
     }
 
     /// Records that the service has accepted the credentials.
@@ -155,14 +158,11 @@ impl CredentialsCache {
     /// Returns the source. If the service has refused the source's credentials, this function first
     /// loads the source from its files again.
     async fn source(&self) -> SharedCredentialsProvider {
-        if self.of_env && std::mem::take(&mut self.state().outdated) {
-            let mut loader = aws_config::defaults(BehaviorVersion::latest()).http_client(https());
-            if let Some(region) = self.region.clone() {
-                loader = loader.region(region);
-            }
-            if let Some(source) = settings::load(loader).await.credentials_provider() {
-                *unpoisoned(self.source.lock()) = source;
-            }
+        if let Some(options) = &self.options
+            && std::mem::take(&mut self.state().outdated)
+            && let Some(source) = settings::load(options).await.credentials_provider()
+        {
+            *unpoisoned(self.source.lock()) = source;
         }
         unpoisoned(self.source.lock()).clone()
     }
