@@ -4,7 +4,7 @@ use futures::StreamExt as _;
 use tenure::store::Store as _;
 use tenure::{CampaignOutcome, EpochEnd, ErrorKind, HoldState, Loss, Observation};
 use tenure_testkit::fault_store::{Call, Fault};
-use tenure_testkit::time::{millis, secs, wait, within};
+use tenure_testkit::time::{millis, secs, timed, wait, within};
 
 use super::scene::Scene;
 
@@ -273,4 +273,16 @@ async fn regression_try_campaign_gives_up_stores_that_contradict_themselves() {
         let error = within(secs(120), node.try_campaign()).await.expect("it ends").unwrap_err();
         assert!(error.to_string().contains("cache"), "{error}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn regression_depose_does_not_wait_for_a_store_that_hangs() {
+    let scene = Scene::new(3).await;
+    let leadership = scene.node(1).campaign().await.unwrap();
+    wait(secs(1)).await;
+    scene.down(1);
+    let (took, deposed) = timed(scene.node(2).depose(None)).await;
+    deposed.unwrap();
+    assert!(took < secs(3), "{took:?}");
+    assert!(matches!(leadership.lost().await, Loss::Sealed { .. }));
 }

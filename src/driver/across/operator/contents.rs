@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::future::{FutureExt as _, join_all};
 
+use super::settle;
 use crate::driver::across::AcrossContext;
 use crate::driver::{Context, Operator};
 use crate::epoch::Epoch;
@@ -82,6 +83,14 @@ impl View<'_> {
     /// Lists all stores at the same time, and waits for all answers.
     pub(super) async fn of(across: &AcrossContext) -> View<'_> {
         View { across, stores: join_all(across.stores.iter().map(Contents::of)).await }
+    }
+
+    /// Lists all stores as [`of`](View::of) does, and waits only a little longer than a majority
+    /// takes.
+    pub(super) async fn of_majority(across: &AcrossContext) -> View<'_> {
+        let calls = across.stores.iter().map(Contents::of).enumerate();
+        let stores = settle(across, calls, |_| true).await;
+        View { across, stores: stores.into_iter().map(|(_, contents)| contents).collect() }
     }
 
     pub(super) fn answered(&self) -> impl Iterator<Item = (usize, &Contents)> {

@@ -3,10 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use futures::future::join_all;
-
-use super::Put;
 use super::contents::{View, several};
+use super::{AtStore, Put, settle};
 use crate::driver::Operator;
 use crate::driver::across::AcrossContext;
 use crate::driver::lead::ResignKey;
@@ -18,34 +16,38 @@ use crate::protocol::message::EpochEnd;
 
 /// Seals the newest epoch at all stores. The epoch is deposed once a majority is sealed.
 pub(crate) async fn depose(across: &AcrossContext, order: DeposeOrder) -> Result<Deposed, Error> {
-    let view = View::of(across).await;
+    let mut view = View::of_majority(across).await;
+    if view.counted().is_err() {
+        view = View::of(across).await;
+    }
     let counted = view.counted()?;
     let Some(newest) = view.newest(&counted) else { return Ok(Deposed::NoLeader) };
     let order = DeposeOrder { only: order.only.or(Some(newest)), ..order };
-    let seal = |store: usize| depose_at(across, store, newest, order);
-    let mut sealed = join_all(counted.into_iter().map(seal)).await;
+    let seal = |store: usize| (store, depose_at(across, store, newest, order));
+    let mut sealed = settle(across, counted.into_iter().map(seal), is_sealed).await;
     if ended(&sealed) < across.majority() && ended(&sealed) > 0 {
         // The epoch is missing at some stores, where its holder may still create it.
-        let place = |(store, sealed)| async move {
-            match sealed {
-                Ok(Deposed::NoLeader) => place(across, store, newest, order).await,
-                other => (store, other),
-            }
+        let place = |(store, sealed)| {
+            let placed = async move {
+                match sealed {
+                    Ok(Deposed::NoLeader) => place(across, store, newest, order).await,
+                    other => other,
+                }
+            };
+            (store, placed)
         };
-        sealed = join_all(sealed.into_iter().map(place)).await;
+        sealed = settle(across, sealed.into_iter().map(place), is_sealed).await;
     }
     conclude(across, newest, sealed)
 }
-
-type AtStore<T> = (usize, Result<T, Error>);
 
 async fn depose_at(
     across: &AcrossContext,
     store: usize,
     epoch: Epoch,
     order: DeposeOrder,
-) -> AtStore<Deposed> {
-    (store, Operator::new(&across.stores[store]).depose_at(Some(epoch), order).await)
+) -> Result<Deposed, Error> {
+    Operator::new(&across.stores[store]).depose_at(Some(epoch), order).await
 }
 
 /// Creates a sealed object, a placeholder, where the epoch is missing. If the epoch exists by then,
@@ -55,15 +57,13 @@ async fn place(
     store: usize,
     epoch: Epoch,
     order: DeposeOrder,
-) -> AtStore<Deposed> {
+) -> Result<Deposed, Error> {
     let cx = &across.stores[store];
     let mut operator = Operator::new(cx);
     let placeholder = cx.sealed(&cx.config.blank(), EpochEnd::Lapsed, 1);
     let body = operator.encode(epoch, &placeholder);
-    match operator.put_new(&cx.keys.epoch(epoch), &body).await {
-        Ok(Put::Own | Put::Other) => depose_at(across, store, epoch, order).await,
-        Err(error) => (store, Err(error)),
-    }
+    let (Put::Own | Put::Other) = operator.put_new(&cx.keys.epoch(epoch), &body).await?;
+    depose_at(across, store, epoch, order).await
 }
 
 fn is_sealed(deposed: &Deposed) -> bool {
@@ -107,13 +107,14 @@ pub(crate) async fn resign_dead(
 ) -> Result<Resigned, Error> {
     let resign = |(store, cx)| {
         let successor = successor.clone();
-        async move { (store, Operator::new(cx).resign_dead(key, successor).await) }
+        (store, async move { Operator::new(cx).resign_dead(key, successor).await })
     };
-    let resigned = join_all(across.stores.iter().enumerate().map(resign)).await;
+    let is_sealed = |it: &Resigned| matches!(it, Resigned::Sealed | Resigned::Already(_));
+    let resigned = settle(across, across.stores.iter().enumerate().map(resign), is_sealed).await;
     let count = |outcome: fn(&Resigned) -> bool| {
         resigned.iter().filter(|(_, it)| it.as_ref().is_ok_and(outcome)).count()
     };
-    let ended = count(|it| matches!(it, Resigned::Sealed | Resigned::Already(_)));
+    let ended = count(is_sealed);
     let by_this_call = count(|it| *it == Resigned::Sealed);
     let answered = count(|_| true);
     let is_known = match ended >= across.majority() {

@@ -10,9 +10,11 @@ mod replace;
 mod status;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::FutureExt as _;
+use futures::stream::{FuturesUnordered, StreamExt as _};
 
 pub(crate) use depose::{depose, resign_dead};
 pub(crate) use init::init;
@@ -21,7 +23,9 @@ pub(crate) use replace::replace;
 pub(crate) use status::status;
 
 use crate::driver::Operator;
+use crate::driver::across::AcrossContext;
 use crate::driver::operator::{ATTEMPTS, Wrote};
+use crate::env::timer::sleep;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::record::{MAX_READ_BYTES, Record};
@@ -34,6 +38,48 @@ enum Put {
     Own,
     /// Another process created the object.
     Other,
+}
+
+type AtStore<T> = (usize, Result<T, Error>);
+
+/// Time that a call waits for the other stores after a majority has decided.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Runs these calls at the same time, and returns their outcomes in the order of the stores. Once a
+/// majority has outcomes that count, the other calls get [`GRACE`] to end.
+async fn settle<T>(
+    across: &AcrossContext,
+    calls: impl Iterator<Item = (usize, impl Future<Output = Result<T, Error>>)>,
+    counts: impl Fn(&T) -> bool,
+) -> Vec<AtStore<T>> {
+    let process = &across.stores[0].process;
+    let (mut late, mut ended) = (Vec::new(), Vec::new());
+    let calls = calls.inspect(|(store, _)| late.push(*store));
+    let mut calls: FuturesUnordered<_> =
+        calls.map(|(store, call)| call.map(move |outcome| (store, outcome))).collect();
+    let mut decided = None;
+    while !calls.is_empty() {
+        let now = process.now().boot;
+        let left = decided.map_or(Duration::MAX, |at: Duration| (at + GRACE).saturating_sub(now));
+        let next = tokio::select! {
+            biased;
+            next = calls.next() => next,
+            () = sleep(process, left) => None,
+        };
+        let Some((store, outcome)) = next else { break };
+        late.retain(|it| *it != store);
+        ended.push((store, outcome));
+        let counted = ended.iter().filter(|(_, it)| it.as_ref().is_ok_and(&counts)).count();
+        if decided.is_none() && counted >= across.majority() {
+            decided = Some(process.now().boot);
+        }
+    }
+    ended.extend(late.into_iter().map(|store| {
+        let why = format!("{} has not answered yet", across.stores[store].store.describe());
+        (store, Err(Error::new(ErrorKind::Unavailable, why).maybe()))
+    }));
+    ended.sort_unstable_by_key(|(store, _)| *store);
+    ended
 }
 
 impl Operator {
