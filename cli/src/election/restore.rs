@@ -11,6 +11,7 @@ use super::operator::{holder, needs_force, then, unknown};
 use crate::args::common::{StoreArg, default_name, duration, name};
 use crate::exit::{self, Failure};
 use crate::output::print::{millis, print, print_json};
+use crate::store::find::has_marker;
 use crate::store::open::{IfMissing, Opened, open, refuse_other_layout};
 
 #[derive(Debug, clap::Args)]
@@ -52,6 +53,11 @@ pub async fn restore(args: RestoreArgs) -> Result<u8, Failure> {
     let url = args.store.one("restore")?;
     let Opened { store, prefix } = open(&url, IfMissing::Create).await?;
     refuse_other_layout(&store, &prefix, args.store.layout).await?;
+    if has_marker(&store, &prefix).await == Some(true) {
+        let why = "this is a store of an election across stores, which cannot be restored: see \
+                   `tenure across replace`";
+        return Err(Failure::new(exit::USAGE, why));
+    }
     let election = Election::builder(Arc::clone(&store), prefix.as_str())
         .layout(args.store.layout.into())
         .name(args.name.unwrap_or_else(default_name))

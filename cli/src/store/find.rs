@@ -82,7 +82,6 @@ pub async fn search(store: &Arc<dyn Store>, prefix: &str) -> Result<Search, Stor
 /// Returns whether an object of this kind exists at the prefix. Sends one LIST, for one key.
 /// Returns `None` if the request fails, or if the store does not answer within 6 s.
 pub async fn has(store: &Arc<dyn Store>, prefix: &str, kind: FoundKind) -> Option<bool> {
-    let below = below(prefix);
     // In the order of keys, the keys of this kind directly follow `start`. So the first key after
     // `start` shows whether an object of this kind exists.
     let start = match kind {
@@ -91,15 +90,29 @@ pub async fn has(store: &Arc<dyn Store>, prefix: &str, kind: FoundKind) -> Optio
         FoundKind::Group => "assignment-",
         FoundKind::Job => "once-per.jso",
     };
+    let first = first_after(store, prefix, start).await?;
+    let first = first.and_then(|key| classify(&key));
+    let here = below(prefix);
+    Some(first.is_some_and(|(found, _)| found.kind == kind && below(&found.prefix) == here))
+}
+
+/// Returns whether the prefix has a marker of an election across stores, as [`has`] does.
+pub async fn has_marker(store: &Arc<dyn Store>, prefix: &str) -> Option<bool> {
+    let first = first_after(store, prefix, "lock-set-").await?;
+    let marker = format!("{}lock-set-", below(prefix));
+    Some(first.is_some_and(|key| key.starts_with(&marker)))
+}
+
+/// Returns the first key after `start` under the prefix.
+async fn first_after(store: &Arc<dyn Store>, prefix: &str, start: &str) -> Option<Option<String>> {
+    let below = below(prefix);
     let after = format!("{below}{start}");
     let page = tokio::select! {
         biased;
         page = store.list(&below, &after, 1) => page,
         () = pause(SOON) => return None,
     };
-    let page = page.ok()?;
-    let first = page.entries.first().and_then(|entry| classify(&entry.key));
-    Some(first.is_some_and(|(found, _)| found.kind == kind && self::below(&found.prefix) == below))
+    Some(page.ok()?.entries.into_iter().next().map(|entry| entry.key))
 }
 
 /// Returns the text with which all keys under this prefix begin.

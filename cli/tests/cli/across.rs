@@ -85,11 +85,13 @@ fn the_variable_names_all_stores_for_cmd() {
 }
 
 #[test]
-fn one_store_of_a_set_and_wrong_numbers_are_refused() {
+fn regression_one_store_of_a_set_and_wrong_numbers_are_refused() {
     let set = Set::with_markers();
-    set.leads("1");
     let (a, b) = (set.url("a"), set.url("b"));
     let one = |verb: &[&str]| tenure(&[verb, &["--store", &a]].concat());
+    // Before the fix, a restore of an unused set created an epoch that its candidates refuse.
+    one(&["restore", "--epoch", "9"]).fails(64, &["across stores", "tenure across replace"]);
+    set.leads("1");
     tenure(&["run", "--store", &a, "--", "true"]).fails(64, &["across stores", "all its stores"]);
     one(&["status"]).fails(64, &["across stores"]);
     one(&["depose"]).fails(64, &["across stores"]);
