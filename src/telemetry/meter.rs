@@ -11,7 +11,7 @@ use metrics::{Counter, Gauge, Key, Label, with_recorder};
 
 use super::key_cache::{KeyCache, METADATA};
 use super::lease_names::{LEADERSHIP, LeaseMetrics};
-use super::names::{ELECTIONS, LOSSES, OBSERVED, RENEWALS, describe};
+use super::names::{ELECTIONS, LOSSES, OBSERVED, RENEWALS, STORE_STATES, describe};
 use super::role::Role;
 use crate::epoch::Epoch;
 use crate::protocol::message::Answer;
@@ -136,6 +136,11 @@ impl Meter {
         self.keep_keys();
         self.holders().increment(1.0);
         Leading { meter: self.clone(), over: AtomicBool::new(false) }
+    }
+
+    /// Records the states of the stores of a leadership across stores.
+    pub(crate) fn stores(&self) -> StoreGauge {
+        StoreGauge { meter: self.clone() }
     }
 
     /// Records the greatest epoch that this process knows.
@@ -274,6 +279,28 @@ impl Drop for Leading {
     /// report this end.
     fn drop(&mut self) {
         self.ends();
+    }
+}
+
+/// The number of stores in each state, for one leadership across stores.
+#[derive(Debug)]
+pub(crate) struct StoreGauge {
+    meter: Meter,
+}
+
+impl StoreGauge {
+    pub(crate) fn set(&self, count: impl Fn(&str) -> usize) {
+        for state in STORE_STATES {
+            let gauge = self.meter.keys.gauge("tenure_stores", &[("state", state)]);
+            // A set has at most five stores.
+            gauge.set(count(state) as f64);
+        }
+    }
+}
+
+impl Drop for StoreGauge {
+    fn drop(&mut self) {
+        self.set(|_| 0);
     }
 }
 

@@ -11,6 +11,6 @@ mod requests;
 mod role;
 
 pub use lease_names::LeaseMetrics;
-pub(crate) use meter::{Leading, Sight};
+pub(crate) use meter::{Leading, Sight, StoreGauge};
 pub use meter::{Meter, place};
 pub(crate) use requests::Counted;

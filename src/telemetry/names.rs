@@ -24,6 +24,8 @@ pub(crate) const LOSSES: [&str; 8] = [
 ];
 /// States of `tenure_observed`.
 pub(super) const OBSERVED: [&str; 3] = ["held", "vacant", "unknown"];
+/// States of `tenure_stores`. `HoldState::as_str` returns the same words.
+pub(super) const STORE_STATES: [&str; 3] = ["held", "down", "lost"];
 /// Outcomes of `tenure_compactions_total`.
 pub(super) const COMPACTIONS: [&str; 7] =
     ["compacted", "nothing", "incomplete", "interrupted", "held", "last_epoch", "error"];
@@ -40,6 +42,7 @@ fn elections() {
     describe_gauge!("tenure_leader", Count, "1 while this process leads, by its own clock");
     describe_gauge!("tenure_epoch", Count, "The greatest epoch that this process knows");
     describe_gauge!("tenure_observed", Count, "1 in the state that an observer sees");
+    describe_gauge!("tenure_stores", Count, "Stores in this state, of a leader across stores");
     describe_gauge!("tenure_candidate_info", Count, "1; the label is the name of the candidate");
     describe_counter!("tenure_elections_total", Count, "Campaigns that have ended");
     describe_counter!("tenure_losses_total", Count, "Leaderships that have ended");

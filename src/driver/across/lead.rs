@@ -1,6 +1,7 @@
 //! Renews a leadership across stores until the leader resigns, drops it or loses it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tracing::{Instrument as _, Span};
@@ -13,6 +14,7 @@ use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::across::message::{AcrossEvent, AcrossInput};
 use crate::protocol::message::{EpochEnd, Lost};
+use crate::telemetry::StoreGauge;
 
 /// A caller of `proclaim` that waits for its data in a majority of the stores.
 #[derive(Debug)]
@@ -31,6 +33,16 @@ struct Pending {
     dropped: bool,
 }
 
+/// The reports of the states of the stores.
+#[derive(Debug)]
+pub(super) struct Led {
+    /// Start of the leadership, on the boot clock.
+    since: Duration,
+    /// The states of the last report.
+    reported: Vec<HoldState>,
+    gauge: StoreGauge,
+}
+
 impl AcrossDriver {
     /// Leads in the background until the leadership has ended. The driver must have been elected.
     pub(crate) fn start_leading(mut self, caller: &Span) -> StartedLead {
@@ -45,7 +57,8 @@ impl AcrossDriver {
         let lead = Arc::new(Lead::new(epoch, name, validity, process, end, leading));
         let (commands, receiver) = mpsc::unbounded_channel();
         let span = spans::leadership(&cx, epoch, caller);
-        self.leads = true;
+        let (since, gauge) = (self.now().boot, cx.meter.stores());
+        self.led = Some(Led { since, reported: Vec::new(), gauge });
         self.parts.iter_mut().for_each(|part| part.link.own.leading = true);
         self.publish(&lead);
         let config = Arc::clone(&cx.config);
@@ -132,25 +145,38 @@ impl AcrossDriver {
         }
     }
 
-    /// Publishes the state of the stores, and reports its changes.
-    fn publish(&self, lead: &Lead) {
+    /// Publishes the state of the stores, and reports its changes. In the first round of renewals,
+    /// a store without an error may only be slow to join.
+    fn publish(&mut self, lead: &Lead) {
         let hold = |(store, part): (usize, &super::StorePart)| StoreHold {
             store: part.link.cx.store.describe(),
             state: match part.counted {
-                Some(_) if part.answers() => HoldState::Held,
+                Some(_) if part.answers() && part.unrenewed.is_none() => HoldState::Held,
                 _ if self.machine.is_lost(store) => HoldState::Lost,
                 _ => HoldState::Down,
             },
-            last_error: part.failure.clone(),
+            last_error: part.failure.as_ref().or(part.unrenewed.as_ref()).cloned(),
         };
         let holds: Vec<StoreHold> = self.parts.iter().enumerate().map(hold).collect();
-        let states = |holds: &[StoreHold]| holds.iter().map(|it| it.state).collect::<Vec<_>>();
-        let before = lead.set_stores(holds.clone());
-        if states(&before) == states(&holds) {
+        lead.set_stores(holds.clone());
+        let joins = |it: &StoreHold| match it.state {
+            HoldState::Held => true,
+            HoldState::Down => it.last_error.is_none(),
+            HoldState::Lost => false,
+        };
+        let (now, first_round) = (self.now().boot, self.main().config.renew_interval);
+        let Some(led) = &mut self.led else { return };
+        let states: Vec<HoldState> = holds.iter().map(|it| it.state).collect();
+        led.gauge.set(|state| states.iter().filter(|it| it.as_str() == state).count());
+        if now < led.since.saturating_add(first_round) && holds.iter().all(joins) {
             return;
         }
-        let is_whole = |holds: &[StoreHold]| holds.iter().all(|it| it.state == HoldState::Held);
-        if !is_whole(&holds) {
+        let is_whole = states.iter().all(|it| *it == HoldState::Held);
+        let before = std::mem::replace(&mut led.reported, states);
+        if before == led.reported {
+            return;
+        }
+        if !is_whole {
             let stores: Vec<String> = holds
                 .iter()
                 .filter(|it| it.state != HoldState::Held)

@@ -103,7 +103,7 @@ pub(crate) struct AcrossDriver {
     reported: Option<Epoch>,
     /// Number of `refresh` calls of the application that the driver has processed.
     notified: u64,
-    leads: bool,
+    led: Option<lead::Led>,
 }
 
 impl AcrossDriver {
@@ -127,7 +127,7 @@ impl AcrossDriver {
             failed_attempts: 0,
             reported: None,
             notified: cx.stores[0].refresh.count(),
-            leads: false,
+            led: None,
             cx: Arc::clone(cx),
         }
     }
@@ -235,9 +235,9 @@ impl AcrossDriver {
             if counted == part.counted {
                 continue;
             }
-            part.counted = counted;
+            (part.counted, part.unrenewed) = (counted, None);
             match counted {
-                Some(heartbeat) if self.leads => part.link.own.renewed(heartbeat),
+                Some(heartbeat) if self.led.is_some() => part.link.own.renewed(heartbeat),
                 Some(heartbeat) => part.link.own.lease.extended(heartbeat),
                 None => part.link.own.lease.reset(),
             }

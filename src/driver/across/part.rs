@@ -48,6 +48,8 @@ pub(super) struct StorePart {
     pub(super) hurries_to: Option<u64>,
     /// The failure of the last request, or the reason why the store does not count.
     pub(super) failure: Option<Error>,
+    /// The reason why the last renewal does not count. Reads that succeed do not end it.
+    pub(super) unrenewed: Option<Error>,
     denial: Denial,
     /// True if a write was denied. Reads that succeed do not end this denial.
     denies_writes: bool,
@@ -93,6 +95,7 @@ impl StorePart {
             counted: None,
             hurries_to: None,
             failure: None,
+            unrenewed: None,
             denial: Denial::default(),
             denies_writes: false,
             is_given_up: false,
@@ -110,7 +113,7 @@ impl StorePart {
     pub(super) fn begin_attempt(&mut self, at: DateTime<Utc>) {
         self.link.own.forget();
         self.link.own.elects_at(at);
-        (self.counted, self.hurries_to) = (None, None);
+        (self.counted, self.hurries_to, self.unrenewed) = (None, None, None);
     }
 
     /// Keeps the request that is under way if it is this one. Otherwise drops it and sends this
@@ -317,6 +320,11 @@ impl StorePart {
         match (request, &answer) {
             (AcrossRequest::Plain(Request::Renew { .. }), answer) => {
                 self.link.cx.meter.renewal(answer);
+                self.unrenewed = match answer {
+                    Answer::Done { .. } => None,
+                    Answer::Refused | Answer::Missing => Some(self.refuses_writes()),
+                    _ => self.link.requests.last_error.clone(),
+                };
             }
             (AcrossRequest::Plain(Request::Seal { .. }), Answer::Done { .. }) => {
                 self.link.followed.sealed_here(epoch);

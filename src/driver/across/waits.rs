@@ -64,7 +64,7 @@ impl AcrossDriver {
             }
             // While it leads, the task ends the lease itself, because a resignation continues until
             // the time at which the lease would have ended.
-            AcrossWait::Lead if !self.leads => {
+            AcrossWait::Lead if self.led.is_none() => {
                 waits.push((self.remaining(), AcrossInput::LeaseEnded))
             }
             _ => {}
@@ -105,7 +105,7 @@ impl AcrossDriver {
             Wait::NoLeader => waits.push((poll_in, AcrossInput::PollDue { store })),
             Wait::Retry => {
                 let config = &self.main().config;
-                let longest = match self.leads {
+                let longest = match self.led.is_some() {
                     // Only an operator can make such a store count again.
                     _ if self.machine.fault(store).is_some() => config.validity,
                     true => config.request_timeout / 2,

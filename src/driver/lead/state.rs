@@ -336,9 +336,9 @@ impl Lead {
         unpoisoned(self.stores.lock()).clone()
     }
 
-    /// Sets the stores of an election across stores. Returns the stores before.
-    pub(crate) fn set_stores(&self, stores: Vec<StoreHold>) -> Vec<StoreHold> {
-        std::mem::replace(&mut *unpoisoned(self.stores.lock()), stores)
+    /// Sets the stores of an election across stores.
+    pub(crate) fn set_stores(&self, stores: Vec<StoreHold>) {
+        *unpoisoned(self.stores.lock()) = stores;
     }
 
     fn at_risk(&self, remaining: Duration) {

@@ -3,7 +3,7 @@
 mod costs;
 mod failures;
 mod regressions;
-mod scene;
+pub mod scene;
 
 use tenure::{CampaignOutcome, HoldState, Loss, Observation};
 use tenure_testkit::time::{secs, timed, wait};

@@ -2,7 +2,7 @@
 
 use futures::StreamExt as _;
 use tenure::store::Store as _;
-use tenure::{CampaignOutcome, EpochEnd, ErrorKind, HoldState, Loss, Observation};
+use tenure::{CampaignOutcome, EpochEnd, ErrorKind, HoldState, LeadershipEvent, Loss, Observation};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{millis, secs, timed, wait, within};
 
@@ -272,6 +272,43 @@ async fn regression_try_campaign_gives_up_stores_that_contradict_themselves() {
         let node = scene.builder(2).check_store(false).build().unwrap();
         let error = within(secs(120), node.try_campaign()).await.expect("it ends").unwrap_err();
         assert!(error.to_string().contains("cache"), "{error}");
+    }
+}
+
+/// Before the fix, each election reported the stores that had not answered yet as down.
+#[tokio::test(start_paused = true)]
+async fn regression_a_store_that_still_joins_is_not_degraded() {
+    for (fault, is_degraded) in [(Fault::Slow(secs(2)), false), (Fault::Hang, true)] {
+        let scene = Scene::new(3).await;
+        scene.stores[2].always(fault);
+        let leadership = scene.builder(1).check_store(false).build().unwrap();
+        let leadership = leadership.campaign().await.unwrap();
+        let mut events = leadership.events();
+        let degraded = async {
+            while !matches!(events.next().await, Some(LeadershipEvent::Degraded { .. })) {}
+        };
+        assert_eq!(within(secs(60), degraded).await.is_some(), is_degraded);
+        assert_eq!(leadership.stores()[2].state != HoldState::Held, is_degraded);
+    }
+}
+
+/// Before the fix, the reads after each refused renewal made the store held.
+#[tokio::test(start_paused = true)]
+async fn regression_a_store_that_refuses_renewals_is_not_held() {
+    for fault in [Fault::Refuse, Fault::Denied, Fault::FailBefore] {
+        let scene = Scene::new(3).await;
+        let leadership = scene.node(1).campaign().await.unwrap();
+        wait(secs(1)).await;
+        scene.stores[2].on(Call::Replace).always().fault(fault);
+        wait(secs(15)).await;
+        for _ in 0..60 {
+            wait(millis(500)).await;
+            let hold = &leadership.stores()[2];
+            assert!(hold.state != HoldState::Held && hold.last_error.is_some(), "{hold:?}");
+        }
+        scene.up(2);
+        wait(secs(60)).await;
+        assert_eq!(leadership.stores()[2].state, HoldState::Held, "{fault:?}");
     }
 }
 

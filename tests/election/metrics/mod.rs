@@ -11,6 +11,7 @@ tell! {
     stories:
     a_good_leader,
     a_deposition,
+    a_leader_across_stores,
     a_store_that_hangs,
     an_abandoned_grant,
     campaigns_that_fail,

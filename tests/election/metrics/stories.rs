@@ -14,6 +14,7 @@ use tenure_testkit::time::{TestClock, millis, secs, wait, within};
 use tenure_testkit::world::{VALIDITY, World, elect, held, name};
 
 use super::recorder::{Recorder, counts_all};
+use crate::across::scene::Scene;
 
 const APP: (&str, &str) = ("election", "a store with faults/app");
 
@@ -318,4 +319,19 @@ pub async fn a_durable_gate(recorder: &Recorder) {
     store.inner().delete(vec!["gates/board".into()]).await.unwrap();
     gate.admit(new).await.unwrap_err();
     assert_eq!(["admitted", "stale", "unavailable", "failed"].map(checks), [1.0; 4]);
+}
+
+/// A store of a leader across stores is down, and the leader resigns.
+pub async fn a_leader_across_stores(recorder: &Recorder) {
+    let scene = Scene::new(3).await;
+    let leadership = scene.node(1).campaign().await.unwrap();
+    let stores = |state| recorder.scrape().value("tenure_stores", &[APP, ("state", state)]);
+    wait(secs(1)).await;
+    assert_eq!((stores("held"), stores("down"), stores("lost")), (3.0, 0.0, 0.0));
+    scene.down(2);
+    wait(secs(60)).await;
+    assert_eq!((stores("held"), stores("down"), stores("lost")), (2.0, 1.0, 0.0));
+    leadership.resign().await.unwrap();
+    wait(secs(1)).await;
+    assert_eq!((stores("held"), stores("down"), stores("lost")), (0.0, 0.0, 0.0));
 }

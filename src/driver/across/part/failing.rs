@@ -47,12 +47,14 @@ impl StorePart {
     /// Returns the failure of the store. If no request has failed, the store was given up because
     /// its answers contradict each other.
     pub(in crate::driver::across) fn why_given_up(&self) -> Error {
-        self.failure.clone().unwrap_or_else(|| {
-            let why = "refuses writes whose conditions hold, or does not find objects that it \
-                       lists. Check for a cache or a replica in front of the store";
-            let store = self.link.cx.store.describe();
-            Error::new(ErrorKind::Unavailable, format!("{store} {why}"))
-        })
+        self.failure.clone().unwrap_or_else(|| self.refuses_writes())
+    }
+
+    pub(super) fn refuses_writes(&self) -> Error {
+        let why = "refuses writes whose conditions hold, or does not find objects that it lists. \
+                   Check for a cache or a replica in front of the store";
+        let store = self.link.cx.store.describe();
+        Error::new(ErrorKind::Unavailable, format!("{store} {why}"))
     }
 
     /// Notes that the store does not count, although it answers.
