@@ -131,6 +131,33 @@ fn a_lost_store_is_replaced_and_an_old_one_moved() {
 }
 
 #[test]
+fn the_history_has_the_epochs_of_all_stores() {
+    let set = Set::with_markers();
+    set.leads("1");
+    set.leads("2");
+    // An attempt that created its epoch at one store only.
+    let key =
+        |store: &str, epoch: u32| set.bench.path(store).join(format!("lock-{epoch:010}.json"));
+    let record = fs::read_to_string(key("a", 2)).expect("epoch 2").replace("resigned", "abandoned");
+    fs::write(key("a", 3), record).expect("epoch 3");
+    fs::remove_file(key("c", 2)).expect("epoch 2");
+    let history = set.run("history", &["--json"]);
+    let lines = history.json_lines();
+    let stores: Vec<String> = lines.iter().map(|line| line["stores"].to_string()).collect();
+    assert_eq!(stores[0], r#"["held","held","held"]"#, "{history:?}");
+    assert_eq!(stores[1], r#"["held","held","absent"]"#, "{history:?}");
+    assert_eq!(lines[1]["granted"], true);
+    assert_eq!((&lines[2]["granted"], &lines[2]["end"]), (&false.into(), &"given_up".into()));
+    let history = set.run("history", &[]);
+    assert!(history.out.contains("resigned; absent at 3"), "{history:?}");
+    assert!(history.out.contains("no majority: absent at 2, 3"), "{history:?}");
+    fs::remove_dir_all(set.bench.path("b")).expect("a directory");
+    fs::write(set.bench.path("b"), "not a directory").expect("a file");
+    let history = set.run("history", &["--json"]);
+    assert_eq!(history.json_lines()[1]["stores"][1], "unknown", "{history:?}");
+}
+
+#[test]
 fn depose_seals_a_majority() {
     let set = Set::with_markers();
     let script = "$TENURE depose --reason test >&2; sleep 60";

@@ -77,6 +77,7 @@ fn span(
         sealed_at: None,
         written_at,
         unreadable: None,
+        stores: Vec::new(),
     };
     let record = match body {
         Ok(record) => record,

@@ -44,6 +44,7 @@
 // If a clock goes back between two readings, an unchecked subtraction of the two times panics.
 #![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
 
+mod across;
 mod build;
 pub mod drawing;
 #[cfg(test)]
@@ -87,6 +88,8 @@ pub struct History {
     pub now_within: Duration,
     /// Number of requests that [`Reader`] sent.
     pub requests: u64,
+    /// The error of each store of an election across stores that could not be read.
+    pub unread: Vec<String>,
 }
 
 /// One epoch, read from its object.
@@ -130,6 +133,36 @@ pub struct LeadershipSpan {
     /// The reason why the object is unreadable. If this field is set, the fields of this span that
     /// come from the record are `None`, and `heartbeat` is 0.
     pub unreadable: Option<String>,
+    /// The object of this epoch in each store of an election across stores. Empty for an election
+    /// in one store.
+    pub stores: Vec<StoreEpoch>,
+}
+
+/// One epoch in one store of an election across stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreEpoch {
+    /// The store has the object of the leader.
+    Held,
+    /// The store has the object of another attempt, or a placeholder.
+    Other,
+    /// The store has no object of this epoch.
+    Absent,
+    /// The store could not be read, or the epoch is older than all that were read there.
+    Unknown,
+}
+
+impl StoreEpoch {
+    /// Returns the state as one word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            StoreEpoch::Held => "held",
+            StoreEpoch::Other => "other",
+            StoreEpoch::Absent => "absent",
+            StoreEpoch::Unknown => "unknown",
+        }
+    }
 }
 
 /// An estimate of a moment, with bounds. All times are by the store's clock, or corrected to the
@@ -224,6 +257,14 @@ impl LeadershipSpan {
     #[must_use]
     pub fn name(&self) -> &str {
         self.candidate.as_deref().unwrap_or("-")
+    }
+
+    /// Returns false if a majority of the stores shows that this epoch was never granted.
+    #[must_use]
+    pub fn may_be_granted(&self) -> bool {
+        let granting = |it: &&StoreEpoch| matches!(it, StoreEpoch::Held | StoreEpoch::Unknown);
+        self.stores.is_empty()
+            || 2 * self.stores.iter().filter(granting).count() > self.stores.len()
     }
 
     /// Returns whether the epoch is the newest and not sealed.

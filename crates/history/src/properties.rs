@@ -157,6 +157,7 @@ proptest! {
             now: dated_now.at,
             now_within: dated_now.within.to_std().expect("not negative"),
             requests: 0,
+            unread: Vec::new(),
         };
         for (span, truth) in history.spans.iter().zip(&truth) {
             prop_assert!(within(&span.from, truth.from), "{span:#?}\n{truth:?}");
@@ -197,8 +198,16 @@ fn regression_bounds_include_the_resolution_of_the_stores_dates() {
     found.push(second);
     let (spans, now) = (spans(found, at(ms(26_000))), at(ms(26_000)));
     let (layout, now_within) = (Layout::EpochFiles, Duration::ZERO);
-    let history =
-        History { layout, spans, holes: Vec::new(), left_out: 0, now, now_within, requests: 0 };
+    let history = History {
+        layout,
+        spans,
+        holes: Vec::new(),
+        left_out: 0,
+        now,
+        now_within,
+        requests: 0,
+        unread: Vec::new(),
+    };
     let gap = history.gaps()[0];
     assert!(bounds(gap.length, next.from - truth[0].until), "{gap:?}");
 }

@@ -11,6 +11,7 @@ use futures::stream;
 use tenure::internals::{EpochObjects, wall_clock};
 use tenure::{Epoch, Error, Layout, Store};
 
+use super::across::{self, StoreObjects};
 use super::build::{Found, holes, spans};
 use super::{Dated, History};
 
@@ -36,7 +37,8 @@ const MAX_LIMIT: usize = 100_000;
 #[derive(Debug, Clone)]
 #[must_use = "call `read` to read the history"]
 pub struct Reader {
-    objects: EpochObjects,
+    /// The objects in each store.
+    objects: Vec<EpochObjects>,
     layout: Layout,
     limit: usize,
     since: Option<Duration>,
@@ -53,13 +55,42 @@ struct Listing {
     requests: u64,
 }
 
+/// The result of the requests of a history.
+#[derive(Default)]
+struct Reading {
+    left_out: u64,
+    now: Option<DateTime<Utc>>,
+    requests: u64,
+    unread: Vec<String>,
+}
+
+/// The objects of one store, and its oldest epoch.
+struct StoreRead {
+    oldest: Option<Epoch>,
+    objects: StoreObjects,
+}
+
 impl Reader {
     /// Creates a reader of the election at `prefix`. The prefixes `app` and `app/` are equivalent.
     ///
     /// # Errors
     /// [`InvalidInput`](tenure::ErrorKind::InvalidInput) if the prefix is invalid.
     pub fn new(store: Arc<dyn Store>, prefix: &str) -> Result<Reader, Error> {
-        let objects = EpochObjects::new(store, prefix)?;
+        Reader::across([store], prefix)
+    }
+
+    /// Creates a reader of an election across these stores, in the order of the election. The
+    /// history has one span for each epoch, with the state of the epoch in
+    /// [each store](super::LeadershipSpan::stores). A majority of the stores must answer.
+    ///
+    /// # Errors
+    /// Returns the errors of [`new`](Reader::new).
+    pub fn across(
+        stores: impl IntoIterator<Item = Arc<dyn Store>>,
+        prefix: &str,
+    ) -> Result<Reader, Error> {
+        let objects = stores.into_iter().map(|store| EpochObjects::new(store, prefix));
+        let objects = objects.collect::<Result<_, _>>()?;
         Ok(Reader { objects, layout: Layout::default(), limit: DEFAULT_LIMIT, since: None })
     }
 
@@ -89,7 +120,7 @@ impl Reader {
     ///
     /// Costs one LIST for each 1,000 keys under the prefix (at least one), and one GET for each
     /// epoch that the reader reads. With [`Layout::SingleObject`] it costs one GET. At most 16 GETs
-    /// run concurrently.
+    /// run concurrently. Across stores, each store costs this.
     ///
     /// # Errors
     /// - [`Unavailable`](tenure::ErrorKind::Unavailable): a request failed, or took over 30 s.
@@ -119,29 +150,65 @@ impl Reader {
     }
 
     async fn epoch_files(&self, mut progress: impl FnMut(u64, u64)) -> Result<History, Error> {
-        let Listing { first, newest, left_out, now, mut requests } = self.list().await?;
+        let mut history = Reading::default();
+        let mut stores = Vec::new();
+        let mut failed = None;
+        for objects in &self.objects {
+            stores.push(match self.objects_of(objects, &mut history, &mut progress).await {
+                Ok(read) => Some(read),
+                Err(error) => {
+                    history.unread.push(error.to_string());
+                    failed = Some(error);
+                    None
+                }
+            });
+        }
+        let majority = self.objects.len() / 2 + 1;
+        if let Some(error) = failed.filter(|_| stores.iter().flatten().count() < majority) {
+            return Err(error);
+        }
+        let first = stores.iter().flatten().filter_map(|it| it.oldest).min();
+        let across = stores.len() > 1;
+        let stores = stores.into_iter().map(|it| it.map(|it| it.objects)).collect();
+        let (found, states) = across::merge(stores);
+        let epochs: Vec<Epoch> = found.iter().map(|found| found.epoch).collect();
+        let holes = holes(first, &epochs);
+        let mut history = self.history(found, holes, history);
+        if across {
+            across::add(&mut history.spans, states);
+        }
+        Ok(history)
+    }
+
+    /// Lists and reads the objects of one store.
+    async fn objects_of(
+        &self,
+        objects: &EpochObjects,
+        history: &mut Reading,
+        progress: &mut impl FnMut(u64, u64),
+    ) -> Result<StoreRead, Error> {
+        let Listing { first, newest, left_out, now, requests } = self.list(objects).await?;
         let count = newest.len() as u64;
         let listed_at = now.unwrap_or_else(wall_clock);
+        let oldest_read = newest.front().map(|(epoch, _)| *epoch);
         let mut reads = stream::iter(newest)
-            .map(|(epoch, age)| self.object(epoch, age, listed_at))
+            .map(|(epoch, age)| object(objects, epoch, age, listed_at))
             .buffered(AT_ONCE);
-        let (mut found, mut now, mut done) = (Vec::new(), now, 0);
+        let (mut found, mut done) = (Vec::new(), 0);
+        history.now = history.now.max(now);
         while let Some(read) = reads.next().await {
             let (object, served_at) = read?;
             done += 1;
-            now = now.max(served_at);
+            history.now = history.now.max(served_at);
             found.extend(object);
             progress(done, count);
         }
-        drop(reads);
-        requests += done;
-        let now = now_by(now);
-        let epochs: Vec<Epoch> = found.iter().map(|found| found.epoch).collect();
-        let holes = holes(first, &epochs);
-        Ok(self.history(found, holes, left_out, now, requests))
+        history.requests += requests + done;
+        history.left_out = history.left_out.max(left_out);
+        Ok(StoreRead { oldest: first, objects: StoreObjects { found, first: oldest_read } })
     }
 
-    async fn list(&self) -> Result<Listing, Error> {
+    async fn list(&self, objects: &EpochObjects) -> Result<Listing, Error> {
         let mut listing = Listing::default();
         let remember = |epoch, age| {
             listing.first.get_or_insert(epoch);
@@ -151,7 +218,7 @@ impl Reader {
                 listing.left_out += 1;
             }
         };
-        (listing.now, listing.requests) = self.objects.list(remember).await?;
+        (listing.now, listing.requests) = objects.list(remember).await?;
         self.leave_out_the_old(&mut listing);
         Ok(listing)
     }
@@ -166,23 +233,9 @@ impl Reader {
         }
     }
 
-    /// Reads an epoch object. Returns `None` if the compactor deleted the object after the listing.
-    async fn object(
-        &self,
-        epoch: Epoch,
-        age: Option<Duration>,
-        listed_at: DateTime<Utc>,
-    ) -> Result<(Option<Found>, Option<DateTime<Utc>>), Error> {
-        let Some(object) = self.objects.read(Some(epoch)).await? else { return Ok((None, None)) };
-        let age = age.and_then(|age| TimeDelta::from_std(age).ok());
-        let listed = age.and_then(|age| listed_at.checked_sub_signed(age));
-        let written = object.last_modified.or(listed).map(Dated::by_a_store);
-        Ok((Some(Found { epoch, written, body: object.record }), object.served_at))
-    }
-
     async fn single(&self) -> Result<History, Error> {
-        let object = self.objects.read(None).await?;
-        let served_at = object.as_ref().and_then(|object| object.served_at);
+        let object = self.objects[0].read(None).await?;
+        let now = object.as_ref().and_then(|object| object.served_at);
         let found = object.into_iter().map(|object| Found {
             epoch: object.epoch,
             written: object.last_modified.map(Dated::by_a_store),
@@ -190,21 +243,35 @@ impl Reader {
         });
         let found: Vec<Found> = found.collect();
         let holes = holes(found.first().map(|found| found.epoch), &[]);
-        Ok(self.history(found, holes, 0, now_by(served_at), 1))
+        Ok(self.history(found, holes, Reading { now, requests: 1, ..Reading::default() }))
     }
 
     fn history(
         &self,
         found: Vec<Found>,
         holes: Vec<RangeInclusive<Epoch>>,
-        left_out: u64,
-        now: Dated,
-        requests: u64,
+        Reading { left_out, now, requests, unread }: Reading,
     ) -> History {
+        let now = now_by(now);
         let spans = spans(found, now.at);
         let now_within = now.within.to_std().unwrap_or_default();
-        History { layout: self.layout, spans, holes, left_out, now: now.at, now_within, requests }
+        let (layout, now) = (self.layout, now.at);
+        History { layout, spans, holes, left_out, now, now_within, requests, unread }
     }
+}
+
+/// Reads an epoch object. Returns `None` if the compactor deleted the object after the listing.
+async fn object(
+    objects: &EpochObjects,
+    epoch: Epoch,
+    age: Option<Duration>,
+    listed_at: DateTime<Utc>,
+) -> Result<(Option<Found>, Option<DateTime<Utc>>), Error> {
+    let Some(object) = objects.read(Some(epoch)).await? else { return Ok((None, None)) };
+    let age = age.and_then(|age| TimeDelta::from_std(age).ok());
+    let listed = age.and_then(|age| listed_at.checked_sub_signed(age));
+    let written = object.last_modified.or(listed).map(Dated::by_a_store);
+    Ok((Some(Found { epoch, written, body: object.record }), object.served_at))
 }
 
 /// Returns `served_at`, the time by the store's clock. If the store has no clock, returns the time

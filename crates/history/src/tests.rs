@@ -72,7 +72,7 @@ fn history(found: Vec<Found>, now: f64) -> History {
     let holes = holes(epochs.first().copied(), &epochs);
     let (layout, now) = (Layout::EpochFiles, at(now));
     let (spans, now_within) = (spans(found, now), Duration::ZERO);
-    History { layout, spans, holes, left_out: 0, now, now_within, requests: 0 }
+    History { layout, spans, holes, left_out: 0, now, now_within, requests: 0, unread: Vec::new() }
 }
 
 #[test]
@@ -273,4 +273,38 @@ fn arbitrary_times_do_not_panic() {
         let vacant = history.totals().vacant;
         assert!(vacant.at_least <= vacant.at_most, "seed {seed}: {history:?}");
     }
+}
+
+/// Epoch 1 was compacted at store 2, and store 3 was down at its end. Two attempts have split the
+/// stores of epoch 2.
+#[test]
+fn an_epoch_of_an_election_across_stores_needs_a_majority() {
+    let of = |found: Vec<Found>| {
+        let first = found.first().map(|it| it.epoch);
+        Some(across::StoreObjects { found, first })
+    };
+    let attempt = |candidate: &str, nonce: char| {
+        let nonce = nonce.to_string().repeat(32);
+        object(2, 50.0, 0.0, json!({ "candidate": candidate, "nonce": nonce }))
+    };
+    let merged = |third: Option<across::StoreObjects>| {
+        let first = of(vec![resigned(1, 0.0, 40.0, 0.0), attempt("b", 'b')]);
+        let (found, stores) = across::merge(vec![first, of(vec![attempt("c", 'c')]), third]);
+        let mut spans = spans(found, at(60.0));
+        across::add(&mut spans, stores);
+        spans
+    };
+    use StoreEpoch::{Absent, Held, Other, Unknown};
+    let spans = merged(of(vec![object(1, 30.0, 0.0, json!({ "renewed_at": 30.0 }))]));
+    assert_eq!(spans[0].stores, [Held, Unknown, Held]);
+    assert!(spans[0].may_be_granted());
+    assert_eq!(spans[0].written_at, Some(at(30.0)), "the second latest write decides");
+    assert!(
+        [[Held, Other, Absent], [Other, Held, Absent]]
+            .contains(&spans[1].stores[..].try_into().expect("3"))
+    );
+    assert_eq!((spans[1].may_be_granted(), spans[1].end), (false, Some(EpochEnd::GivenUp)));
+    let spans = merged(None);
+    assert_eq!(spans[0].stores, [Held, Unknown, Unknown]);
+    assert!(spans[1].may_be_granted() && spans[1].is_held(), "the third store may have it");
 }

@@ -41,6 +41,12 @@ pub struct EpochLine<'a> {
     heartbeat: u64,
     recorded: Recorded,
     unreadable: Option<&'a str>,
+    /// The epoch in each store of an election across stores: held, other, absent or unknown.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    stores: Box<[&'static str]>,
+    /// False if no majority of the stores can have granted the epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    granted: Option<bool>,
 }
 
 /// Times of the writes of the epoch object. `written_at` comes from the store. All other times are
@@ -124,6 +130,8 @@ impl<'a> EpochLine<'a> {
                 written_at: span.written_at.map(time),
             },
             unreadable: span.unreadable.as_deref(),
+            stores: span.stores.iter().map(|store| store.as_str()).collect(),
+            granted: (!span.stores.is_empty()).then(|| span.may_be_granted()),
         }
     }
 }

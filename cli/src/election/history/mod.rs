@@ -25,10 +25,10 @@ use crate::args::common::{CENTURY, StoreArg, count, positive_up_to};
 use crate::cron::RecordPlace;
 use crate::election::LeaseState;
 use crate::exit::{self, Failure};
-use crate::output::logs::complain_of;
-use crate::output::print::{StdoutReader, print, print_json, print_styled};
+use crate::output::logs::{complain, complain_of};
+use crate::output::print::{StdoutReader, plain, print, print_json, print_styled};
 use crate::output::progress::Progress;
-use crate::store::open::{IfMissing, Opened, open, refuse_all_else};
+use crate::store::open::IfMissing;
 
 #[derive(Debug, clap::Args)]
 pub struct HistoryArgs {
@@ -60,11 +60,12 @@ enum HistoryLine<'a> {
 
 pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
     refuse_both_on_stdout(args.json, args.svg.as_deref())?;
-    let url = args.store.one("history")?;
-    let Opened { store, prefix } = open(&url, IfMissing::Refuse).await?;
-    let layout = args.store.layout;
+    let urls = args.store.urls()?;
+    let opened = urls.open(IfMissing::Refuse).await?;
+    let (layout, prefix) = (args.store.layout, &*opened.prefix);
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let mut reader = Reader::new(Arc::clone(&store), &prefix)?.layout(layout.into()).limit(limit);
+    let reader = Reader::across(opened.stores.iter().cloned(), prefix)?;
+    let mut reader = reader.layout(layout.into()).limit(limit);
     if let Some(since) = args.since {
         reader = reader.since(since);
     }
@@ -73,12 +74,19 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
         reader.read_with(|read, of| progress.at(read, of)).await?
     };
     if history.spans.is_empty() {
-        refuse_all_else(&store, &prefix, layout, "tenure group history").await?;
+        opened.refuse_all_else(layout, "tenure group history").await?;
     }
+    history.unread.iter().for_each(|why| complain(&plain(why)));
     let objects = history.spans.iter().map(|span| (span.epoch, span.unreadable.as_deref()));
     refuse_unreadable(objects, ("epoch object", "lock"))?;
-    history.requests += 1;
-    let record = RecordPlace::new(store, &prefix).observe().await;
+    // A job has one store.
+    let record = match urls.are_several() {
+        true => Ok(None),
+        false => {
+            history.requests += 1;
+            RecordPlace::new(Arc::clone(opened.first()), prefix).observe().await
+        }
+    };
     // The epochs are shown, but the exit code reports that the periods are missing.
     let incomplete = record.as_ref().map_or_else(
         |failure| {
@@ -97,7 +105,7 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
     let epochs = epochs.map(|line| HistoryLine::Epoch(Box::new(line)));
     let shown = show(
         (args.json, args.svg.as_deref()),
-        || picture::of(&history, &format!("Leaders of {url}"), record.is_some()),
+        || picture::of(&history, &format!("Leaders of {urls}"), record.is_some()),
         || {
             let periods = record.map(|record| periods::of(record, &rows, history.now) + "\n\n");
             periods.unwrap_or_default() + &table::of(&history, &without, record.is_some())

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anstyle::Style;
 use chrono::{DateTime, TimeDelta, Utc};
 use tenure::{Epoch, EpochEnd, Layout};
-use tenure_history::{Extent, Gap, History, LeadershipSpan, TimeEstimate};
+use tenure_history::{Extent, Gap, History, LeadershipSpan, StoreEpoch, TimeEstimate};
 
 use super::picture::{down, seconds, up};
 use crate::election::LeaseState;
@@ -114,9 +114,21 @@ fn when(when: &TimeEstimate, unknown: bool) -> String {
 }
 
 fn end(span: &LeadershipSpan) -> String {
-    match &span.unreadable {
+    let end = match &span.unreadable {
         Some(why) => format!("unreadable: {}", plain(why)),
         None => EndFields::of_span(span).text().unwrap_or_else(|| LeaseState::Held.to_string()),
+    };
+    let at = |state: StoreEpoch| {
+        let stores = span.stores.iter().zip(1..).filter(|(it, _)| **it == state);
+        let stores = stores.map(|(_, number)| number.to_string()).collect::<Vec<_>>().join(", ");
+        (!stores.is_empty()).then(|| format!("{} at {stores}", state.as_str()))
+    };
+    let states = [StoreEpoch::Other, StoreEpoch::Absent, StoreEpoch::Unknown];
+    let stores = states.into_iter().filter_map(at).collect::<Vec<_>>().join(", ");
+    match stores.is_empty() {
+        true => end,
+        false if span.may_be_granted() => format!("{end}; {stores}"),
+        false => format!("no majority: {stores}"),
     }
 }
 
