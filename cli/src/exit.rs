@@ -77,7 +77,8 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// The settings of the library that flags set. The flags lack `_epochs` and `_interval`.
+/// Settings of the library that are also flags. The names of the flags omit `_epochs` and
+/// `_interval`.
 const SETTINGS: &str = "clock_drift_max keep_epochs poll_backoff poll_interval priority_delay \
                         rebalance_delay renew_interval request_timeout store_clock_margin \
                         takeover_delay validity wait weight";

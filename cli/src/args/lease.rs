@@ -158,8 +158,8 @@ pub struct OwnArgs {
     /// Declare that no other living process has this name.
     ///
     /// At the start, this process ends the lease of a killed predecessor of the same name, and does
-    /// not wait for its lapse. It first waits until the predecessor's CMD must have ended: use the
-    /// same --grace and --validity.
+    /// not wait for its lapse. It first waits until a guard with the same settings must have ended
+    /// the predecessor's CMD, so use the same --grace and --validity.
     #[arg(long, requires = "name", env = "TENURE_UNIQUE_NAME", hide_short_help = true)]
     pub unique_name: bool,
     /// JSON that this candidate publishes while it leads, such as its address.

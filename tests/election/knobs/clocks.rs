@@ -77,7 +77,7 @@ async fn a_step_after_a_slewed_wait_waits_for_the_other_clocks() {
 /// A wait ends only after its duration has passed on every clock of the machine. With
 /// `Layout::SingleObject`, the takeover delay begins at the lapse.
 #[tokio::test(start_paused = true)]
-async fn a_lapse_and_a_takeover_delay_hold_on_all_clocks() {
+async fn a_lapse_and_a_takeover_delay_last_their_time_on_all_clocks() {
     const CHRONY: i32 = 83_333;
     for (layout, slewed, delay) in [
         (Layout::EpochFiles, CHRONY, 100),

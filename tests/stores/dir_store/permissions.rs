@@ -147,9 +147,9 @@ async fn the_error_for_a_missing_permission_names_the_path() {
 /// next holder of the lock writes the object again. Until then, readers that cannot open the lock
 /// file get an error for this object.
 #[tokio::test]
-async fn a_user_who_cannot_open_the_lock_reads_settled_objects() {
+async fn a_user_who_cannot_open_the_lock_reads_synced_objects() {
     use std::os::unix::fs::PermissionsExt as _;
-    if done_by_another_user("a_user_who_cannot_open_the_lock_reads_settled_objects") {
+    if done_by_another_user("a_user_who_cannot_open_the_lock_reads_synced_objects") {
         return;
     }
     let (dir, store) = store();
@@ -169,7 +169,7 @@ async fn a_user_who_cannot_open_the_lock_reads_settled_objects() {
 /// No process can open the lock file, so no process can write the object again. The reader gets an
 /// error without a wait.
 #[tokio::test]
-async fn an_unsettled_object_cannot_be_read_without_an_open_lock() {
+async fn an_unsynced_object_cannot_be_read_without_an_open_lock() {
     let (dir, store) = store();
     done(store.create("open", "x".into()).await);
     symlink("open", dir.path().join(".tenure/unsynced")).expect("set");

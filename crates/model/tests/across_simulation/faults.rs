@@ -40,7 +40,7 @@ pub async fn inject(
             Fault::Outage => trouble(world, Some(who), None, "outages"),
             Fault::Blackout => trouble(world, None, Some(store), "blackouts"),
             Fault::Trouble => {
-                trouble(world, Some(who), Some(store), "troubles of a store and a process");
+                trouble(world, Some(who), Some(store), "faults between a store and a process");
             }
             Fault::WallForward | Fault::WallBack => {
                 let by = world.state().tail(Duration::from_secs(3_600));

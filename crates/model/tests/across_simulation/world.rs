@@ -25,6 +25,7 @@ pub const ALL_HAPPEN: [&str; 17] = [
     "crashes",
     "depositions",
     "epochs compacted",
+    "faults between a store and a process",
     "grants",
     "leaders observed",
     "leaderships lost",
@@ -36,7 +37,6 @@ pub const ALL_HAPPEN: [&str; 17] = [
     "stores rolled back",
     "stores wiped",
     "suspends",
-    "troubles of a store and a process",
     "writes spoiled",
 ];
 

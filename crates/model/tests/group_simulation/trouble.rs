@@ -81,7 +81,7 @@ pub fn begin(world: &Arc<World>, who: Who) {
         let (reads, writes) = (some(1, &READ_FAULTS), some(2, &lasting_write_faults()));
         let lists = some(4, &READ_FAULTS);
         let trouble = Trouble { whose, reads, lists, writes };
-        let what = if of_a_key { "troubles of a key" } else { "troubles of a process" };
+        let what = if of_a_key { "faults of a key" } else { "faults of a process" };
         state.count(what);
         (state.add_trouble(trouble.clone()), trouble)
     };

@@ -24,7 +24,7 @@ fn a_note_voids_a_create_in_older_contents() {
     candidate.handle(clean);
     candidate.handle(noted(0, 2));
     assert_eq!(candidate.fault(1), Some(StoreFault::Replaced { generation: 2 }));
-    assert_eq!(counted(&candidate), [None; 3], "the create at store 1 is void");
+    assert_eq!(counted(&candidate), [None; 3], "the create at store 1 does not count");
 }
 
 /// A LIST that came before the repeated create does not confirm it (Q6).

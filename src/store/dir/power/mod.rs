@@ -181,7 +181,7 @@ fn a_failing_disk_returns_no_object_that_may_be_lost() {
 }
 
 #[test]
-fn a_settled_object_keeps_its_version_date_mode_and_owner() {
+fn an_object_written_again_keeps_its_version_date_mode_and_owner() {
     let scene = Scene::new();
     scene.folders(&[Fate::Fails]);
     maybe(scene.put("a", "one", None));
@@ -200,14 +200,14 @@ fn a_settled_object_keeps_its_version_date_mode_and_owner() {
 /// The mark of a possibly lost object can contain only one key. So a writer must write the marked
 /// object again before it marks another object.
 #[test]
-fn a_write_settles_the_marked_object_first() {
+fn a_write_first_writes_the_marked_object_again() {
     let scene = Scene::new();
     scene.folders(&[Fate::Fails, Fate::Fails]);
     maybe(scene.put("a", "one", None));
-    let error = scene.put("b", "two", None).expect("the process is alive").expect_err(
-        "a cannot \
-                                                                                       be settled",
-    );
+    let error = scene
+        .put("b", "two", None)
+        .expect("the process is alive")
+        .expect_err("a cannot be written again");
     assert_eq!(error.determinacy(), Determinacy::Determinate, "{error}");
     assert!(error.to_string().contains("/a was written"), "{error}");
     assert_eq!((scene.seen("b"), marks(&scene)), (None, 1));
@@ -220,7 +220,7 @@ fn a_write_settles_the_marked_object_first() {
 /// On a full disk, the object that may be missing on the disk cannot be written again. A deletion
 /// of another object must still succeed.
 #[test]
-fn a_deletion_does_not_settle_another_object() {
+fn a_deletion_writes_no_other_object_again() {
     let scene = Scene::new();
     scene.put("b", "two", None).expect("the process is alive").expect("written");
     scene.folders(&[Fate::Fails]);
