@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use pyo3::prelude::*;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::Value;
 use tenure::{CampaignOutcome, Election as Inner, ElectionBuilder, Epoch, Layout};
 
@@ -12,6 +12,7 @@ use crate::campaign::campaign;
 use crate::errors::{Failure, invalid};
 use crate::leadership::Leadership;
 use crate::outcomes;
+use crate::settings::{epoch, given, seconds, set};
 use crate::stores::{Clock, Stores};
 use crate::stream::Stream;
 use crate::task::Task;
@@ -53,28 +54,6 @@ struct Settings {
     liveness: Option<f64>,
 }
 
-fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
-    T::deserialize(from).map(Some)
-}
-
-/// Returns a duration in seconds as a `Duration`.
-pub fn seconds(name: &str, seconds: f64) -> Result<Duration, Failure> {
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| invalid(format!("{name} must be a duration, got {seconds} s")))
-}
-
-/// Sets `$setting` on the builder, if it is given. A duration has `seconds` before its name.
-macro_rules! set {
-    ($builder:ident, $given:ident, $($setting:ident),*) => {
-        $(if let Some(value) = $given.$setting { $builder = $builder.$setting(value); })*
-    };
-    (seconds $builder:ident, $given:ident, $($setting:ident),*) => {
-        $(if let Some(value) = $given.$setting {
-            $builder = $builder.$setting(seconds(stringify!($setting), value)?);
-        })*
-    };
-}
-
 impl Settings {
     fn apply(self, mut builder: ElectionBuilder) -> Result<ElectionBuilder, Failure> {
         set!(builder, self, name, reason, data, clock_drift_max, verify_renewals, check_store);
@@ -97,11 +76,6 @@ impl Settings {
             }
         })
     }
-}
-
-fn epoch(number: u64) -> Result<Epoch, Failure> {
-    Epoch::new(number)
-        .ok_or_else(|| invalid(format!("an epoch is 1 to {}, got {number}", Epoch::MAX)))
 }
 
 #[pymethods]
@@ -177,11 +151,13 @@ impl Election {
     }
 
     fn observe(&self) -> Stream {
-        Stream::new(self.inner.observe().map(|seen| Ok(outcomes::observation(&seen?))))
+        Stream::new(self.inner.observe().map(|seen| Ok(outcomes::observation(&seen?).to_string())))
     }
 
     fn events(&self) -> Stream {
-        Stream::new(self.inner.events().map(|event| Ok(outcomes::campaign_event(&event))))
+        Stream::new(
+            self.inner.events().map(|event| Ok(outcomes::campaign_event(&event).to_string())),
+        )
     }
 
     fn refresh(&self) {

@@ -2,7 +2,9 @@
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use tenure::store::Determinacy;
 use tenure::{Error, ErrorKind, Loss};
+use tenure_fencing::{FencingError, Stale};
 
 /// The failure of a call.
 #[derive(Debug)]
@@ -11,6 +13,8 @@ pub enum Failure {
     Error(Error),
     /// The leadership has ended.
     Lost { reason: &'static str, why: String, may_have_happened: bool },
+    /// A guard refused the call.
+    Fencing(FencingError),
     /// The process was forked after the first call.
     Forked,
     /// The caller cancelled the call.
@@ -38,6 +42,26 @@ impl From<tenure::store::StoreError> for Failure {
     }
 }
 
+impl From<FencingError> for Failure {
+    fn from(error: FencingError) -> Failure {
+        let may_have_happened = error.may_have_happened();
+        match error {
+            FencingError::Failed(error) => error.into(),
+            FencingError::LeaseEnding { ref loss, .. } => {
+                let reason = loss.as_ref().map_or("at_risk", Loss::outcome);
+                Failure::Lost { reason, why: error.to_string(), may_have_happened }
+            }
+            error => Failure::Fencing(error),
+        }
+    }
+}
+
+impl From<Stale> for Failure {
+    fn from(stale: Stale) -> Failure {
+        Failure::Fencing(FencingError::Stale { stale, determinacy: Determinacy::Determinate })
+    }
+}
+
 /// Returns the error for a wrong argument.
 pub fn invalid(why: impl Into<String>) -> Failure {
     Failure::Error(Error::new(ErrorKind::InvalidInput, why))
@@ -58,6 +82,14 @@ fn exception(py: Python<'_>, failure: Failure) -> PyResult<PyErr> {
         }
         Failure::Lost { reason, why, may_have_happened } => {
             errors.call_method1("lost", (reason, why, may_have_happened))?
+        }
+        Failure::Fencing(error) => {
+            let kind = match &error {
+                FencingError::Stale { .. } => "Stale",
+                FencingError::Replaced { .. } => "Replaced",
+                _ => "Trimmed",
+            };
+            errors.call_method1("of_kind", (kind, error.to_string(), error.may_have_happened()))?
         }
         Failure::Forked => errors.call_method0("forked")?,
         Failure::Cancelled => return Ok(PyRuntimeError::new_err("the call was cancelled")),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::stream::{self, StreamExt as _};
 use pyo3::prelude::*;
 use tenure::{Error, ErrorKind, Leadership as Inner, LeadershipEvent, Lease, Process};
+use tenure_fencing::Token;
 use tokio::sync::RwLock;
 
 use crate::errors::Failure;
@@ -32,6 +33,10 @@ pub struct Lead {
 }
 
 impl Leadership {
+    pub fn token(&self) -> Token {
+        Token::from(&self.0.lease)
+    }
+
     pub fn new(inner: Inner, liveness: Option<Duration>) -> Leadership {
         let lead = Arc::new(Lead {
             lease: inner.lease(),
@@ -209,7 +214,7 @@ impl Leadership {
             _ => None,
         };
         let events = stream::iter(events).flatten().chain(stream::iter(lost));
-        Ok(Stream::new(events.map(|event| Ok(leadership_event(&event)))))
+        Ok(Stream::new(events.map(|event| Ok(leadership_event(&event).to_string()))))
     }
 
     fn proclaim(&self, data: &str) -> Result<Task, Failure> {

@@ -7,9 +7,12 @@ mod claims;
 mod election;
 mod errors;
 mod events;
+mod groups;
+mod guards;
 mod leadership;
 mod outcomes;
 mod runtime;
+mod settings;
 mod stores;
 mod stream;
 mod task;
@@ -23,6 +26,10 @@ mod _tenure {
 
     #[pymodule_export]
     use crate::election::Election;
+    #[pymodule_export]
+    use crate::groups::{Group, Partition};
+    #[pymodule_export]
+    use crate::guards::{DurableGate, FencedLog, FencedObject, Gate, Permit, compact};
     #[pymodule_export]
     use crate::leadership::Leadership;
     #[pymodule_export]

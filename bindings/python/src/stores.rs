@@ -20,6 +20,16 @@ pub struct Stores {
     pub prefix: String,
 }
 
+impl Stores {
+    /// Returns the only store, for a call that works on one store.
+    pub fn one(&self) -> Result<&Arc<dyn Store>, Failure> {
+        match &self.stores[..] {
+            [store] => Ok(store),
+            _ => Err(invalid("this call works on one store: give one URL")),
+        }
+    }
+}
+
 #[pymethods]
 impl Stores {
     /// Opens the stores of these URLs. Sends no request.

@@ -1,25 +1,27 @@
-//! Streams of observations and events.
+//! Streams of observations, events, log entries and partitions.
 
 use std::pin::Pin;
 use std::sync::Arc;
 
 use futures::stream::{Stream as Items, StreamExt as _};
 use pyo3::prelude::*;
-use serde_json::Value;
 use tokio::sync::Mutex;
 
 use crate::errors::Failure;
-use crate::task::Task;
+use crate::task::{Task, Value};
 
 type Boxed = Pin<Box<dyn Items<Item = Result<Value, Failure>> + Send>>;
 
-/// A stream of values. Each value is JSON.
+/// A stream of values.
 #[pyclass(frozen)]
 pub struct Stream(Arc<Mutex<Boxed>>);
 
 impl Stream {
-    pub fn new(items: impl Items<Item = Result<Value, Failure>> + Send + 'static) -> Stream {
-        Stream(Arc::new(Mutex::new(Box::pin(items))))
+    pub fn new<T>(items: impl Items<Item = Result<T, Failure>> + Send + 'static) -> Stream
+    where
+        T: for<'py> IntoPyObject<'py> + Send + 'static,
+    {
+        Stream(Arc::new(Mutex::new(Box::pin(items.map(|item| item.map(Value::new))))))
     }
 }
 
@@ -32,7 +34,7 @@ impl Stream {
             let next = async { items.lock().await.next().await };
             tokio::select! {
                 biased;
-                next = next => Ok(next.transpose()?.map(|value| value.to_string())),
+                next = next => next.transpose(),
                 () = cancel.cancelled() => Err(Failure::Cancelled),
             }
         })

@@ -11,7 +11,29 @@ use tokio_util::sync::CancellationToken;
 use crate::errors::Failure;
 use crate::runtime::{call_python, call_token, is_closed, is_forked, locked, runtime};
 
-type Outcome = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+type Convert = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+
+/// A value that becomes an object of Python once a thread with the GIL takes it.
+pub struct Value(Convert);
+
+impl Value {
+    pub fn new<T: for<'py> IntoPyObject<'py> + Send + 'static>(value: T) -> Value {
+        Value(Box::new(move |py| {
+            let value = value.into_pyobject(py).map_err(Into::into)?;
+            Ok(value.into_any().unbind())
+        }))
+    }
+}
+
+impl<'py> IntoPyObject<'py> for Value {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok((self.0)(py)?.into_bound(py))
+    }
+}
 
 /// A running call. If the result of a cancelled call is a leadership, it resigns.
 #[pyclass(frozen)]
@@ -29,7 +51,7 @@ enum State {
     Running {
         callback: Option<Py<PyAny>>,
     },
-    Ended(Outcome),
+    Ended(Result<Value, Failure>),
     /// The result was taken, or the call was cancelled.
     Over,
 }
@@ -56,17 +78,14 @@ impl Task {
             if is_closed() && matches!(result, Err(Failure::Cancelled)) {
                 return;
             }
-            task.end(Box::new(move |py| {
-                let value = result?.into_pyobject(py).map_err(Into::into)?;
-                Ok(value.into_any().unbind())
-            }));
+            task.end(result.map(Value::new));
         });
         Ok(Task { shared, cancel })
     }
 }
 
 impl Shared {
-    fn end(&self, outcome: Outcome) {
+    fn end(&self, outcome: Result<Value, Failure>) {
         let mut state = locked(&self.state);
         let unused = match std::mem::replace(&mut *state, State::Over) {
             State::Running { callback } => {
@@ -116,7 +135,7 @@ impl Task {
     fn result(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let state = std::mem::replace(&mut *locked(&self.shared.state), State::Over);
         match state {
-            State::Ended(outcome) => outcome(py),
+            State::Ended(outcome) => (outcome?.0)(py),
             State::Running { .. } | State::Over => Err(Failure::Cancelled.into()),
         }
     }

@@ -93,6 +93,24 @@ class UnavailableError(TenureError):
     remedy = "Try again."
 
 
+class StaleTokenError(TenureError):
+    """The guarded resource has seen a greater token. The refusal is final."""
+
+    remedy = "Stop the work: a later leader writes."
+
+
+class ReplacedError(TenureError):
+    """Another writer with the same token has opened the resource since."""
+
+    remedy = "Use one writer for each token, or open the resource again."
+
+
+class TrimmedError(TenureError):
+    """The entries of the log were trimmed."""
+
+    remedy = "Read from the oldest entry."
+
+
 class ForkedProcessError(TenureError, RuntimeError):
     """The process was forked after the first call of tenure. A fork copies no thread."""
 
@@ -106,8 +124,9 @@ class LeadershipLost(TenureError):
     """The leadership has ended. Stop the work, because a loss is final.
 
     ``reason`` is one word: ``superseded``, ``sealed``, ``lease_ended``, ``suspended``,
-    ``wall_clock_ahead``, ``vanished``, ``tampered``, ``resigned`` or ``hung``. It is ``unknown``
-    if the leadership ended during a request.
+    ``wall_clock_ahead``, ``vanished``, ``tampered``, ``resigned`` or ``hung``. A guard
+    refuses writes near the end of a lease with ``at_risk``. The reason is ``unknown`` if the
+    leadership ended during a request.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
@@ -143,6 +162,9 @@ _KINDS: dict[str, type[TenureError]] = {
     "NewestDeleted": NewestDeletedError,
     "Unavailable": UnavailableError,
     "LeadershipLost": LeadershipLost,
+    "Stale": StaleTokenError,
+    "Replaced": ReplacedError,
+    "Trimmed": TrimmedError,
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Callable, Generic, TypeVar
+from typing import Any, Callable, Generic, TypeVar
 
 from . import _tenure
 from ._calls import wait, wait_async
@@ -14,7 +14,7 @@ T = TypeVar("T")
 class Stream(Generic[T], Iterator[T], AsyncIterator[T]):
     """An iterator whose items come from the store. It serves ``for`` and ``async for``."""
 
-    def __init__(self, inner: _tenure.Stream, parse: Callable[[str], T]) -> None:
+    def __init__(self, inner: _tenure.Stream, parse: Callable[[Any], T]) -> None:
         self._inner = inner
         self._parse = parse
 

@@ -1,0 +1,278 @@
+"""Guards that refuse the tokens of former leaders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Optional, Union
+
+from . import _tenure
+from ._calls import Seconds, seconds, wait, wait_async
+from ._election import Store, open_stores
+from ._group import Partition
+from ._leadership import Leadership
+from ._stream import Stream
+
+#: The right to write: a leadership, a partition, or the number of a token.
+Holder = Union[Leadership, Partition, int]
+
+
+def _inner(holder: Optional[Holder]) -> Any:
+    return holder._inner if isinstance(holder, (Leadership, Partition)) else holder
+
+
+def _place(store: Store, name: Optional[str]) -> _tenure.Stores:
+    """Open a store, and add a name to its prefix."""
+    stores = open_stores(store, None)
+    if name is None:
+        return stores
+    return stores.at(f"{stores.prefix}/{name}" if stores.prefix else name)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The content of a fenced object, and the token of its writer."""
+
+    epoch: int
+    #: ``None`` if the writer has claimed the object and written nothing.
+    body: Optional[bytes]
+
+
+class FencedObject:
+    """One object that refuses the writes of former leaders.
+
+    The prefix of the URL is the key of the object. ``name`` is added to the prefix; the object of
+    a directory or a store in memory needs it.
+
+    >>> import tenure, tenure.testing
+    >>> store = tenure.testing.MemoryStore()
+    >>> with tenure.Election(store, prefix="orders").campaign() as leadership:
+    ...     manifest = tenure.FencedObject(store, leadership, name="manifest")
+    ...     manifest.write(b"a step further")
+    >>> tenure.FencedObject(store, name="manifest").read().body
+    b'a step further'
+    """
+
+    def __init__(
+        self, store: Store, holder: Optional[Holder] = None, *, name: Optional[str] = None
+    ) -> None:
+        self._holder = holder
+        self._inner = _tenure.FencedObject(_place(store, name), _inner(holder))
+
+    def read(self) -> Optional[Contents]:
+        """Read the object, or return ``None`` if it does not exist. Cost: GET."""
+        return _contents(wait(self._inner.read()))
+
+    async def read_async(self) -> Optional[Contents]:
+        """Read as ``read`` does, in an event loop."""
+        return _contents(await wait_async(self._inner.read()))
+
+    def open(self) -> Optional[bytes]:
+        """Claim the object, and return its body. From then on, earlier tokens are refused."""
+        body: Optional[bytes] = wait(self._inner.open())
+        return body
+
+    async def open_async(self) -> Optional[bytes]:
+        """Claim as ``open`` does, in an event loop."""
+        body: Optional[bytes] = await wait_async(self._inner.open())
+        return body
+
+    def write(self, body: bytes) -> None:
+        """Replace the body. The first write also claims the object.
+
+        Raises ``StaleTokenError`` after the claim of a later leader, and ``LeadershipLost`` near
+        the end of the lease.
+        """
+        wait(self._inner.write(body))
+
+    async def write_async(self, body: bytes) -> None:
+        """Write as ``write`` does, in an event loop."""
+        await wait_async(self._inner.write(body))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of a fenced log."""
+
+    number: int
+    #: Token of the writer.
+    epoch: int
+    body: bytes
+
+
+class FencedLog:
+    """A log that refuses the entries of former leaders.
+
+    >>> import tenure, tenure.testing
+    >>> store = tenure.testing.MemoryStore()
+    >>> with tenure.Election(store, prefix="orders").campaign() as leadership:
+    ...     log = tenure.FencedLog(store, leadership, name="orders-log")
+    ...     log.append(b"one") < log.append(b"two")
+    True
+    >>> [entry.body for entry in tenure.FencedLog(store, name="orders-log").read_from(1)]
+    [b'one', b'two']
+    """
+
+    def __init__(
+        self, store: Store, holder: Optional[Holder] = None, *, name: Optional[str] = None
+    ) -> None:
+        self._holder = holder
+        self._inner = _tenure.FencedLog(_place(store, name), _inner(holder))
+
+    def append(self, body: bytes) -> int:
+        """Append an entry, and return its number. The first append also claims the log.
+
+        After an error that may have taken effect, the next append first settles that entry.
+        """
+        number: int = wait(self._inner.append(body))
+        return number
+
+    async def append_async(self, body: bytes) -> int:
+        """Append as ``append`` does, in an event loop."""
+        number: int = await wait_async(self._inner.append(body))
+        return number
+
+    def open(self) -> Optional[Entry]:
+        """Claim the log, and return its newest entry."""
+        return _entry(wait(self._inner.open()))
+
+    async def open_async(self) -> Optional[Entry]:
+        """Claim as ``open`` does, in an event loop."""
+        return _entry(await wait_async(self._inner.open()))
+
+    def settle(self) -> Optional[int]:
+        """Complete an append that may have taken effect, and return the number of its entry."""
+        number: Optional[int] = wait(self._inner.settle())
+        return number
+
+    def latest(self) -> Optional[Entry]:
+        """Return the newest entry. Needs no token."""
+        return _entry(wait(self._inner.latest()))
+
+    async def latest_async(self) -> Optional[Entry]:
+        """Return the newest entry as ``latest`` does, in an event loop."""
+        return _entry(await wait_async(self._inner.latest()))
+
+    def read_from(self, number: int) -> Stream[Entry]:
+        """Return the entries from this number, for ``for`` or ``async for``. Needs no token."""
+        return Stream(self._inner.read_from(number), lambda read: Entry(*read))
+
+    def oldest(self) -> int:
+        """Return the number of the oldest entry that no trim has deleted."""
+        number: int = wait(self._inner.oldest())
+        return number
+
+    def trim(self, before: int) -> int:
+        """Delete the entries before this number. Return the number of deleted entries."""
+        deleted: int = wait(self._inner.trim(before))
+        return deleted
+
+
+class Gate:
+    """Guards a service in memory: it refuses tokens below the greatest token it has seen.
+
+    >>> import tenure
+    >>> gate = tenure.Gate()
+    >>> gate.admit(2)
+    >>> with gate.enter(3):  # waits until work with lower tokens has left
+    ...     gate.newest
+    3
+    >>> try:
+    ...     gate.admit(2)
+    ... except tenure.StaleTokenError as error:
+    ...     print(error.message)
+    the token 2 is refused: epoch 3 has been seen
+    """
+
+    def __init__(self) -> None:
+        self._inner = _tenure.Gate()
+
+    def admit(self, token: int) -> None:
+        """Raise ``StaleTokenError`` if a greater token has been seen."""
+        self._inner.admit(token)
+
+    @contextmanager
+    def enter(self, token: int) -> Generator[None, None, None]:
+        """Run the block after all work with lower tokens has left."""
+        permit: _tenure.Permit = wait(self._inner.enter(token))
+        try:
+            yield
+        finally:
+            permit.leave()
+
+    @property
+    def newest(self) -> Optional[int]:
+        """The greatest token, or ``None`` before the first token."""
+        return self._inner.newest
+
+
+class DurableGate:
+    """A gate that keeps its greatest token in an object, so it survives a restart.
+
+    >>> import tenure, tenure.testing
+    >>> store = tenure.testing.MemoryStore()
+    >>> tenure.DurableGate(store, name="gate").admit(7)
+    >>> tenure.DurableGate(store, name="gate").newest()
+    7
+    """
+
+    def __init__(self, store: Store, *, name: Optional[str] = None) -> None:
+        self._inner = _tenure.DurableGate(_place(store, name))
+
+    def admit(self, token: int) -> None:
+        """Raise ``StaleTokenError`` if a greater token has been seen."""
+        wait(self._inner.admit(token))
+
+    async def admit_async(self, token: int) -> None:
+        """Admit as ``admit`` does, in an event loop."""
+        await wait_async(self._inner.admit(token))
+
+    def newest(self) -> Optional[int]:
+        """Return the greatest token, or ``None`` before the first token."""
+        token: Optional[int] = wait(self._inner.newest())
+        return token
+
+
+class Compactor:
+    """Deletes superseded epoch objects. The newest epoch object is never deleted.
+
+    >>> import tenure, tenure.testing
+    >>> store = tenure.testing.MemoryStore()
+    >>> for _ in range(5):
+    ...     tenure.Election(store, prefix="orders").campaign().resign()
+    >>> report = tenure.Compactor(store, prefix="orders", keep_epochs=2, min_age=0).run()
+    >>> report["deleted"], report["kept"]
+    (3, 2)
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        prefix: Optional[str] = None,
+        keep_epochs: Optional[int] = None,
+        min_age: Optional[Seconds] = None,
+        dry_run: bool = False,
+    ) -> None:
+        age = None if min_age is None else seconds(min_age)
+        self._arguments = (open_stores(store, prefix), keep_epochs, age, dry_run)
+
+    def run(self) -> dict[str, Any]:
+        """Delete once, and return the report."""
+        report: dict[str, Any] = json.loads(wait(_tenure.compact(*self._arguments)))
+        return report
+
+    async def run_async(self) -> dict[str, Any]:
+        """Delete as ``run`` does, in an event loop."""
+        report: dict[str, Any] = json.loads(await wait_async(_tenure.compact(*self._arguments)))
+        return report
+
+
+def _contents(read: Any) -> Optional[Contents]:
+    return None if read is None else Contents(*read)
+
+
+def _entry(read: Any) -> Optional[Entry]:
+    return None if read is None else Entry(*read)

@@ -1,0 +1,107 @@
+"""Groups, with threads and with tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tenure
+from tenure.testing import MemoryStore, idle
+
+
+def member(store: tenure.Store, name: str, **more: object) -> tenure.Group:
+    settings: dict[str, Any] = {"poll_interval": 0.05, "validity": 2, "renew_interval": 0.3, **more}
+    if isinstance(store, MemoryStore):
+        settings["prefix"] = "shards"
+    return tenure.Group(store, name=name, partitions=4, **settings)
+
+
+def owned_by_next_member(store: tenure.Store) -> set[str]:
+    """Return the partitions that a new member gets. The former members have left."""
+    group = member(store, "c")
+    owned: set[str] = set()
+
+    def work(partition: tenure.Partition) -> None:
+        owned.add(partition.name)
+        if len(owned) == 4:
+            group.leave()
+        partition.wait_revoked(timeout=60)
+
+    group.run(work)
+    owners = [partition["owner"] for partition in group.snapshot()["partitions"]]
+    assert owners == ["c"] * 4
+    return owned
+
+
+@pytest.mark.parametrize("kind", ["memory", "directory"])
+def test_two_members_share_the_partitions(kind: str, tmp_path: Path) -> None:
+    store: tenure.Store = MemoryStore() if kind == "memory" else tmp_path / "shards"
+    owners: dict[str, set[str]] = {}
+    all_owned = threading.Event()
+
+    def start(name: str) -> tuple[tenure.Group, threading.Thread]:
+        group = member(store, name)
+
+        def work(partition: tenure.Partition) -> None:
+            assert partition.check() == partition.token and partition.remaining > 0
+            owners.setdefault(name, set()).add(partition.name)
+            log = tenure.FencedLog(store, partition, name=f"log-{partition.name}")
+            log.append(name.encode())
+            if len(owners) == 2 and set.union(*owners.values()) == {"0", "1", "2", "3"}:
+                all_owned.set()
+            partition.wait_revoked(timeout=60)
+            assert partition.revoked
+
+        thread = threading.Thread(target=group.run, args=(work,))
+        thread.start()
+        return group, thread
+
+    members = [start("a"), start("b")]
+    assert all_owned.wait(60)
+    for group, thread in members:
+        assert group.is_member
+        group.leave()
+        thread.join(60)
+        assert not thread.is_alive()
+    assert owned_by_next_member(store) == {"0", "1", "2", "3"}
+    bodies = [entry.body for entry in tenure.FencedLog(store, name="log-0").read_from(1)]
+    assert bodies and set(bodies) <= {b"a", b"b"}
+
+
+def test_an_exception_of_the_work_moves_the_partition() -> None:
+    group = member(MemoryStore(), "a")
+    calls: list[str] = []
+
+    def work(partition: tenure.Partition) -> None:
+        calls.append(partition.name)
+        if len(calls) == 1:
+            raise ValueError("no")
+        if len(calls) == 5:
+            group.leave()
+        partition.wait_revoked(timeout=60)
+
+    group.run(work)
+    assert len(calls) == 5 and len(set(calls)) == 4
+
+
+async def test_tasks_own_partitions_until_a_cancellation() -> None:
+    store = MemoryStore()
+    owned: set[str] = set()
+    all_owned = asyncio.Event()
+
+    async def work(partition: tenure.Partition) -> None:
+        owned.add(partition.name)
+        if len(owned) == 4:
+            all_owned.set()
+        await partition.wait_revoked_async()
+
+    running = asyncio.create_task(member(store, "a").run_async(work))
+    await asyncio.wait_for(all_owned.wait(), 60)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await asyncio.to_thread(owned_by_next_member, store) == {"0", "1", "2", "3"}
+    assert await asyncio.to_thread(idle, 20)
