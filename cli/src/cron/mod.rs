@@ -5,7 +5,6 @@ mod args;
 mod attempt;
 mod metric;
 mod once_per;
-mod period;
 mod record_place;
 
 pub use args::CronArgs;
@@ -15,3 +14,4 @@ pub use once_per::{OncePer, Turn, wall};
 pub use period::record::{EarlierAttempt, PeriodRecord, PeriodRow, state_of};
 pub use period::{Period, PeriodRules, date, shown};
 pub use record_place::RecordPlace;
+use tenure_history::period;

@@ -47,6 +47,9 @@
 mod across;
 mod build;
 pub mod drawing;
+#[doc(hidden)]
+#[allow(missing_docs, reason = "for the command and the Python package")]
+pub mod period;
 #[cfg(test)]
 mod properties;
 mod read;
