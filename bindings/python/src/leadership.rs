@@ -37,6 +37,10 @@ impl Leadership {
         Token::from(&self.0.lease)
     }
 
+    pub fn number(&self) -> u64 {
+        self.0.lease.epoch().get()
+    }
+
     pub fn new(inner: Inner, liveness: Option<Duration>) -> Leadership {
         let lead = Arc::new(Lead {
             lease: inner.lease(),

@@ -9,8 +9,10 @@ mod errors;
 mod events;
 mod groups;
 mod guards;
+mod jobs;
 mod leadership;
 mod outcomes;
+mod reports;
 mod runtime;
 mod settings;
 mod stores;
@@ -31,7 +33,11 @@ mod _tenure {
     #[pymodule_export]
     use crate::guards::{DurableGate, FencedLog, FencedObject, Gate, Permit, compact};
     #[pymodule_export]
+    use crate::jobs::{Attempt, Job, last_period};
+    #[pymodule_export]
     use crate::leadership::Leadership;
+    #[pymodule_export]
+    use crate::reports::{history, probe};
     #[pymodule_export]
     use crate::runtime::{idle, shutdown};
     #[pymodule_export]

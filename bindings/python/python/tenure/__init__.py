@@ -42,7 +42,9 @@ from ._guards import (
     Gate,
     Holder,
 )
+from ._jobs import Period, last_period, once_per
 from ._leadership import Leadership
+from ._reports import Span, history, probe
 from ._stream import Stream
 from ._types import Event, Leader, Observation, Outcome, Snapshot
 
@@ -73,10 +75,12 @@ __all__ = [
     "Observation",
     "Outcome",
     "Partition",
+    "Period",
     "RecordTooNewError",
     "ReplacedError",
     "Seconds",
     "Snapshot",
+    "Span",
     "StaleTokenError",
     "Store",
     "Stream",
@@ -84,6 +88,10 @@ __all__ = [
     "TrimmedError",
     "UnavailableError",
     "UnsafeStoreError",
+    "history",
+    "last_period",
+    "once_per",
+    "probe",
     "testing",
 ]
 

@@ -1,0 +1,188 @@
+"""Jobs that run once per period, on one of many hosts."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import logging
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Callable, Optional, TypeVar, Union, cast
+
+from . import _tenure
+from ._calls import Seconds, seconds, wait, wait_async
+from ._election import Election, Store, open_stores
+from ._errors import InvalidInputError, TenureError
+from ._leadership import Leadership
+
+_logger = logging.getLogger("tenure")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _period(period: Union[Seconds, str]) -> float:
+    """Return a period in seconds. A text has units: ``1h`` or ``1h30m``."""
+    if not isinstance(period, str):
+        return seconds(period)
+    parts = re.findall(r"(\d+)(ms|[smhdw])", period)
+    if not parts or "".join(number + unit for number, unit in parts) != period:
+        raise InvalidInputError(f"a period has units, as in 1h or 1h30m, got {period!r}")
+    return sum(int(number) * _UNITS[unit] for number, unit in parts)
+
+
+def once_per(
+    period: Union[Seconds, str],
+    store: Store,
+    *,
+    prefix: Optional[str] = None,
+    offset: Union[Seconds, str] = 0,
+    tolerance: Union[Seconds, str, None] = None,
+    retries: int = 0,
+    clock_ahead_max: Seconds = 60,
+    **settings: Any,
+) -> Callable[[F], F]:
+    """Run a function once in each period, on one of the hosts that call it.
+
+    A call runs the function under a leadership and records the attempt, as
+    ``tenure run --once-per`` does on the same store. A call returns ``None`` without running the
+    function if the period is completed, if the attempts are used up, or if the period began
+    longer ago than ``tolerance``. ``retries`` is the number of further attempts after a failure.
+    Periods are counted in UTC, and start ``offset`` later. The function may be a coroutine
+    function. It receives the leadership if it has a parameter ``leadership``. The other settings
+    are those of ``Election``.
+
+    >>> import tenure, tenure.testing
+    >>> store = tenure.testing.MemoryStore()
+    >>> @tenure.once_per("1d", store, prefix="nightly")
+    ... def report():
+    ...     return "sent"
+    >>> report(), report()
+    ('sent', None)
+    """
+    rules = {
+        "period": _period(period),
+        "offset": _period(offset),
+        "tolerance": None if tolerance is None else _period(tolerance),
+        "retries": retries,
+        "clock_ahead_max": seconds(clock_ahead_max),
+    }
+
+    def decorate(function: F) -> F:
+        takes_leadership = "leadership" in inspect.signature(function).parameters
+
+        def prepare() -> tuple[Election, _tenure.Job]:
+            election = Election(store, prefix=prefix, **settings)
+            stores = open_stores(store, prefix)
+            return election, _tenure.Job(stores, json.dumps(rules), election.name)
+
+        def more(leadership: Leadership) -> dict[str, Any]:
+            return {"leadership": leadership} if takes_leadership else {}
+
+        @functools.wraps(function)
+        def call(*arguments: Any, **named: Any) -> Any:
+            election, job = prepare()
+            if _skips(wait(job.skips())):
+                return None
+            with election.campaign() as leadership:
+                attempt, why = wait(job.take(leadership._inner))
+                if _skips(why):
+                    return None
+                try:
+                    result = function(*arguments, **named, **more(leadership))
+                except BaseException:
+                    _record_failure(lambda: wait(attempt.end(1)))
+                    raise
+                wait(attempt.end(0))
+                return result
+
+        @functools.wraps(function)
+        async def call_async(*arguments: Any, **named: Any) -> Any:
+            election, job = prepare()
+            if _skips(await wait_async(job.skips())):
+                return None
+            async with election.campaign_async() as leadership:
+                attempt, why = await wait_async(job.take(leadership._inner))
+                if _skips(why):
+                    return None
+                try:
+                    result = await function(*arguments, **named, **more(leadership))
+                except BaseException:
+                    # A cancelled task does not wait. The record is written before the resignation.
+                    _record_failure(lambda: wait(attempt.end(1)))
+                    raise
+                await wait_async(attempt.end(0))
+                return result
+
+        return cast(F, call_async if inspect.iscoroutinefunction(function) else call)
+
+    return decorate
+
+
+def _skips(why: Optional[str]) -> bool:
+    if why is not None:
+        _logger.info("the period is skipped: %s", why)
+    return why is not None
+
+
+def _record_failure(record: Callable[[], Any]) -> None:
+    """Record a failed attempt. A failure counts even if it is not recorded."""
+    try:
+        record()
+    except TenureError as error:
+        _logger.warning("the failure of the job is not recorded: %s", error)
+
+
+@dataclass(frozen=True)
+class Period:
+    """The newest period of a job that any host has begun."""
+
+    start: datetime
+    length: timedelta
+    attempts: int
+    candidate: str
+    started_at: datetime
+    ended_at: Optional[datetime]
+    #: 0 after a success. ``None`` while the job runs, or if its host died.
+    exit_code: Optional[int]
+    #: Start of the last completed period.
+    last_completed: Optional[datetime]
+
+
+def last_period(store: Store, *, prefix: Optional[str] = None) -> Optional[Period]:
+    """Return the newest period of a job, or ``None`` if no period was begun. Cost: GET.
+
+    >>> import tenure, tenure.testing
+    >>> store = tenure.testing.MemoryStore()
+    >>> tenure.once_per("1h", store, prefix="nightly", name="host-1")(lambda: 1)()
+    1
+    >>> period = tenure.last_period(store, prefix="nightly")
+    >>> period.candidate, period.exit_code, period.last_completed == period.start
+    ('host-1', 0, True)
+    """
+    text = wait(_tenure.last_period(open_stores(store, prefix)))
+    if text is None:
+        return None
+    record = json.loads(text)
+    return Period(
+        start=_required(record["period_start"]),
+        length=timedelta(milliseconds=record["period_ms"]),
+        attempts=record["attempts"],
+        candidate=record["candidate"],
+        started_at=_required(record["started_at"]),
+        ended_at=_date(record["ended_at"]),
+        exit_code=record["exit_code"],
+        last_completed=_date(record["last_completed"]),
+    )
+
+
+def _required(text: str) -> datetime:
+    # Before Python 3.11, fromisoformat accepts only 3 or 6 digits of a second, and no Z.
+    whole, _, fraction = text.rstrip("Z").partition(".")
+    return datetime.fromisoformat(f"{whole}.{fraction[:6]:0<6}+00:00")
+
+
+def _date(text: Optional[str]) -> Optional[datetime]:
+    return None if text is None else _required(text)

@@ -1,0 +1,199 @@
+//! Jobs that run once per period, as `tenure run --once-per` runs them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use serde::Deserialize;
+use tenure::store::{GetOutcome, Store};
+use tenure::{ErrorKind, Process};
+use tenure_fencing::{FencedObject, ObjectWriter};
+use tenure_history::period::record::{BadRecord, MOST_LEN, PeriodRecord};
+use tenure_history::period::{Decision, Period, PeriodRules, SHORTEST, date, shown};
+use tokio::sync::Mutex;
+
+use crate::errors::{Failure, invalid};
+use crate::leadership::Leadership;
+use crate::runtime::{pause, process};
+use crate::settings::seconds;
+use crate::stores::Stores;
+use crate::task::Task;
+
+/// The key of the period record, under the prefix of the election.
+const KEY: &str = "once-per.json";
+/// Maximum time for the check of the store's clock.
+const CLOCK_WITHIN: Duration = Duration::from_secs(10);
+
+/// The rules of a job, and the period in which it was started.
+#[pyclass(frozen)]
+pub struct Job {
+    rules: PeriodRules,
+    period: Period,
+    place: Place,
+    candidate: String,
+}
+
+/// The store and the key of the period record.
+#[derive(Clone)]
+struct Place {
+    store: Arc<dyn Store>,
+    key: String,
+}
+
+/// The rules in seconds.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rules {
+    period: f64,
+    offset: f64,
+    tolerance: Option<f64>,
+    retries: u32,
+    clock_ahead_max: f64,
+}
+
+impl Place {
+    fn new(stores: &Stores) -> Result<Place, Failure> {
+        let prefix = stores.prefix.trim_end_matches('/');
+        let key = if prefix.is_empty() { KEY.to_owned() } else { format!("{prefix}/{KEY}") };
+        Ok(Place { store: stores.one()?.clone(), key })
+    }
+
+    fn object(&self) -> FencedObject {
+        FencedObject::new(self.store.clone(), &*self.key).process(process())
+    }
+
+    async fn read(&self) -> Result<Option<PeriodRecord>, Failure> {
+        let contents = self.object().read().await?;
+        self.parse(contents.and_then(|contents| contents.body).as_deref())
+    }
+
+    fn parse(&self, body: Option<&[u8]>) -> Result<Option<PeriodRecord>, Failure> {
+        body.map(PeriodRecord::parse).transpose().map_err(|bad| {
+            let (kind, why) = match bad {
+                BadRecord::Corrupt => (ErrorKind::CorruptRecord, "is not the record of a job"),
+                BadRecord::TooNew(_) => (ErrorKind::RecordTooNew, "has a later format"),
+            };
+            tenure::Error::new(kind, format!("{} {why}", self.key)).into()
+        })
+    }
+}
+
+fn wall() -> Duration {
+    Process::system().now().wall
+}
+
+#[pymethods]
+impl Job {
+    #[new]
+    fn new(stores: &Stores, rules: &str, candidate: String) -> Result<Job, Failure> {
+        let given: Rules =
+            serde_json::from_str(rules).map_err(|error| invalid(error.to_string()))?;
+        let in_ms = |name, value| {
+            let exact = seconds(name, value)?;
+            Ok::<_, Failure>(Duration::from_millis(u64::try_from(exact.as_millis()).unwrap_or(0)))
+        };
+        let rules = PeriodRules {
+            period: in_ms("period", given.period)?,
+            offset: in_ms("offset", given.offset)?,
+            tolerance: given.tolerance.map(|it| in_ms("tolerance", it)).transpose()?,
+            retries: given.retries,
+            clock_ahead_max: in_ms("clock_ahead_max", given.clock_ahead_max)?,
+        };
+        if rules.period < SHORTEST || rules.offset >= rules.period {
+            let (period, offset) = (rules.period, rules.offset);
+            return Err(invalid(format!(
+                "the period must be at least {SHORTEST:?} and longer than its offset, got \
+                 {period:?} with the offset {offset:?}"
+            )));
+        }
+        let period = rules.period_at(wall());
+        Ok(Job { rules, period, place: Place::new(stores)?, candidate })
+    }
+
+    /// Returns the reason to skip the period without a campaign, or `None`.
+    fn skips(&self) -> Result<Task, Failure> {
+        let (rules, period, place) = (self.rules, self.period, self.place.clone());
+        Task::start(async move |_| {
+            let record = place.read().await?;
+            Ok(match rules.decide(record.as_ref(), period, wall()) {
+                // Another host may still run the attempt. Only a leader can decide.
+                Decision::Skip(_) if record.is_some_and(|record| record.exit_code.is_none()) => {
+                    None
+                }
+                Decision::Skip(why) => Some(format!("{why:?}")),
+                Decision::Run { .. } => None,
+            })
+        })
+    }
+
+    /// Records an attempt under the token of the leadership. Returns the attempt, or the reason to
+    /// skip the period.
+    fn take(&self, leadership: &Leadership) -> Result<Task, Failure> {
+        let (rules, period, place) = (self.rules, self.period, self.place.clone());
+        let (token, epoch) = (leadership.token(), leadership.number());
+        let candidate = self.candidate.clone();
+        Task::start(async move |_| {
+            let mut writer = place.object().open(token).await?;
+            let before = place.parse(writer.body().map(AsRef::as_ref))?;
+            let attempt = match rules.decide(before.as_ref(), period, wall()) {
+                Decision::Run { attempt } => attempt,
+                Decision::Skip(why) => return Ok((None, Some(format!("{why:?}")))),
+            };
+            check_clock(&place, &rules, period).await?;
+            let who = (&*candidate, epoch);
+            let record = PeriodRecord::begin(before.as_ref(), period, attempt, who, wall());
+            writer.write(record.to_json()).await?;
+            Ok((Some(Attempt(Arc::new(Mutex::new((writer, record))))), None))
+        })
+    }
+}
+
+/// Refuses to run a job if this host's clock is too far ahead of the store's clock.
+async fn check_clock(place: &Place, rules: &PeriodRules, period: Period) -> Result<(), Failure> {
+    let before = wall();
+    let read = place.store.get(&place.key, None, MOST_LEN + 1_024);
+    let served_at = tokio::select! {
+        biased;
+        got = read => match got {
+            Ok(GetOutcome::Found(object)) => object.served_at,
+            _ => None,
+        },
+        () = pause(CLOCK_WITHIN) => None,
+    };
+    match served_at {
+        Some(at) if rules.is_ahead(before.max(period.start), at) => Err(invalid(format!(
+            "this host's clock is ahead of the store's clock, which shows {}, so it may be too \
+             early for the period of {}: set the clock",
+            shown(at),
+            shown(date(period.start))
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// A recorded attempt.
+#[pyclass(frozen)]
+pub struct Attempt(Arc<Mutex<(ObjectWriter, PeriodRecord)>>);
+
+#[pymethods]
+impl Attempt {
+    /// Records the end of the attempt.
+    fn end(&self, exit_code: u8) -> Result<Task, Failure> {
+        let attempt = self.0.clone();
+        Task::start(async move |_| {
+            let (writer, record) = &mut *attempt.lock().await;
+            *record = record.clone().ended(exit_code, wall());
+            Ok(writer.write(record.to_json()).await?)
+        })
+    }
+}
+
+/// Reads the record of the newest period of a job, as JSON.
+#[pyfunction]
+pub fn last_period(stores: &Stores) -> Result<Task, Failure> {
+    let place = Place::new(stores)?;
+    Task::start(async move |_| {
+        let record = place.read().await?;
+        Ok(record.map(|record| String::from_utf8_lossy(&record.to_json()).into_owned()))
+    })
+}

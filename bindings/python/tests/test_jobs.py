@@ -1,0 +1,121 @@
+"""Jobs, reports, and the ASGI middleware."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+import tenure
+from tenure.asgi import LeaderMiddleware
+from tenure.testing import MemoryStore
+
+
+def test_one_of_many_hosts_runs_a_job(tmp_path: Path) -> None:
+    runs: list[int] = []
+
+    @tenure.once_per("1d", tmp_path / "job", poll_interval=0.1)
+    def job(weight: int, leadership: Optional[tenure.Leadership] = None) -> int:
+        assert leadership is not None
+        runs.append(leadership.check())
+        return weight
+
+    results: list[Any] = []
+    hosts = [threading.Thread(target=lambda: results.append(job(7))) for _ in range(4)]
+    for host in hosts:
+        host.start()
+    for host in hosts:
+        host.join(60)
+    assert len(runs) == 1 and sorted(results, key=str) == [7, None, None, None]
+    period = tenure.last_period(tmp_path / "job")
+    assert period is not None and period.exit_code == 0 and period.attempts == 1
+    assert period.last_completed == period.start and period.length.days == 1
+
+
+def test_a_failed_job_runs_again_only_with_retries() -> None:
+    store = MemoryStore()
+    calls = 0
+
+    @tenure.once_per("1d", store, prefix="job", retries=1)
+    def job() -> str:
+        nonlocal calls
+        calls += 1
+        raise ValueError("no")
+
+    for _ in range(2):
+        with pytest.raises(ValueError):
+            job()
+    job()
+    period = tenure.last_period(store, prefix="job")
+    assert calls == 2 and period is not None and period.exit_code == 1
+    assert period.last_completed is None
+    for wrong in ("1", "1x", "", "h"):
+        with pytest.raises(tenure.InvalidInputError):
+            tenure.once_per(wrong, store, prefix="job")
+    with pytest.raises(tenure.InvalidInputError):
+        tenure.once_per(0.5, store, prefix="job")(job)()
+
+
+async def test_a_coroutine_is_a_job() -> None:
+    store = MemoryStore()
+
+    @tenure.once_per("1h30m", store, prefix="job")
+    async def job() -> str:
+        await asyncio.sleep(0)
+        return "done"
+
+    assert [await job(), await job()] == ["done", None]
+
+
+def test_the_history_shows_a_deposition() -> None:
+    store = MemoryStore()
+    leadership = tenure.Election(store, prefix="orders", name="a").campaign()
+    tenure.Election(store, prefix="orders", name="operator", reason="test").depose(dead=True)
+    spans = tenure.history(store, prefix="orders", limit=5)
+    assert [(span.candidate, span.end, span.reason) for span in spans] == [
+        ("a", "deposed_dead", "test")
+    ]
+    assert spans[0].start is not None and leadership.epoch == spans[0].epoch
+
+
+def test_a_probe_passes_and_deletes_its_objects(tmp_path: Path) -> None:
+    results = tenure.probe(tmp_path / "probed", race_rounds=2)
+    assert len(results) >= 15 and set(results.values()) == {None}
+    assert [path for path in (tmp_path / "probed").rglob("*probe-*") if path.is_file()] == []
+
+
+async def test_the_middleware_names_the_leader_while_it_follows() -> None:
+    store = MemoryStore()
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"token": scope["tenure.leadership"].check()})
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {}
+
+    leadership = await tenure.Election(
+        store, prefix="api", name="a", data={"port": 1}
+    ).campaign_async()
+    follower = tenure.Election(store, prefix="api", name="b", poll_interval=0.05)
+    async with LeaderMiddleware(app, follower) as middleware:
+        while follower.last_seen is None:
+            await asyncio.sleep(0.01)
+        await middleware({"type": "http"}, receive, send)
+        assert sent[0]["status"] == 503
+        answer = json.loads(sent[1]["body"])
+        assert answer["leader"] == {"name": "a", "epoch": 1, "data": {"port": 1}}
+        await middleware({"type": "websocket"}, receive, send)
+        assert sent[2]["code"] == 1013
+        await leadership.resign_async()
+        await asyncio.wait_for(middleware.leads.wait(), 30)
+        await middleware({"type": "http"}, receive, send)
+        assert sent[3] == {"token": 2}
+    assert (await follower.snapshot_async()).end == "resigned"
