@@ -38,12 +38,15 @@ pub struct CostArgs {
     pub candidates: u32,
     /// Compute the requests of a group with this number of partitions
     #[arg(long, value_name = "COUNT", value_parser = count(1..=100_000_u32))]
-    #[arg(conflicts_with_all = ["candidates", "layout"])]
+    #[arg(conflicts_with_all = ["candidates", "layout", "stores"])]
     pub partitions: Option<u32>,
     /// The number of members of the group
     #[arg(long, value_name = "COUNT", default_value = "3", value_parser = count(1..=100_000_u32))]
     #[arg(requires = "partitions")]
     pub members: u32,
+    /// The number of stores: 3 or 5 for an election across stores
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = one_three_or_five)]
+    pub stores: u32,
     /// The number of observers
     #[arg(long, value_name = "COUNT", default_value = "0", value_parser = count(0..=100_000_u32))]
     pub observers: u32,
@@ -100,6 +103,11 @@ fn per_day(text: &str) -> Result<f64, String> {
     count.ok_or_else(|| "write a number from 0 to 1000".to_owned())
 }
 
+fn one_three_or_five(text: &str) -> Result<u32, String> {
+    let count = text.parse().ok().filter(|count| matches!(count, 1 | 3 | 5));
+    count.ok_or_else(|| "write 1, 3 or 5".to_owned())
+}
+
 impl CostArgs {
     /// Returns the poll interval of followers and members.
     fn poll(&self) -> Duration {
@@ -117,6 +125,10 @@ pub fn cost(args: &CostArgs) -> Result<u8, Failure> {
     let (poll, validity, most) = (args.poll(), args.validity, MAX_VALIDITY);
     if poll > validity {
         let why = format!("--poll must be at most the validity of {validity:?}, got {poll:?}");
+        return Err(Failure::new(exit::USAGE, why));
+    }
+    if args.stores > 1 && args.layout == LayoutArg::SingleObject {
+        let why = "an election across stores has the layout epoch-files";
         return Err(Failure::new(exit::USAGE, why));
     }
     if args.partitions.is_some() && validity > most {
@@ -149,6 +161,7 @@ fn for_machines(args: &CostArgs, roles: &[Role], prices: &[Prices]) -> Value {
         "partitions": args.partitions,
         "members": is_group.then_some(args.members),
         "candidates": (!is_group).then_some(args.candidates),
+        "stores": (!is_group).then_some(args.stores),
         "layout": layout.filter(|_| !is_group),
         "elections_per_day": args.elections_per_day,
         "observers": args.observers,

@@ -94,9 +94,12 @@ fn election(args: &CostArgs, events: &Events) -> Vec<Row> {
     let [followers, observers] = [args.candidates - 1, args.observers].map(f64::from);
     // With epoch files, the winner and a restarted candidate list the epochs. The winner seals the
     // old epoch, creates the new epoch, and confirms it.
-    let (winner, confirms) = match args.layout {
-        LayoutArg::EpochFiles => ([2.0, 2.0, 1.0, 0.0, 0.0], 1.0),
-        LayoutArg::SingleObject => (WRITE, 0.0),
+    // Across stores, candidates also list each store after they have seen the seal (Q2), and then
+    // read the new epoch. The leader polls no next epoch.
+    let (winner, other, confirms) = match (args.layout, args.stores) {
+        (LayoutArg::SingleObject, _) => (WRITE, [0.0, 0.0, 2.0, 0.0, 0.0], 0.0),
+        (LayoutArg::EpochFiles, 1) => ([2.0, 2.0, 1.0, 0.0, 0.0], [0.0, 0.0, 2.0, 0.0, 0.0], 1.0),
+        (LayoutArg::EpochFiles, _) => ([2.0, 3.0, 1.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0, 0.0], 0.0),
     };
     // After each death of the leader, no process leads for the length of a validity.
     let led = (1.0 - events.changes / events.validities).max(0.0);
@@ -107,8 +110,8 @@ fn election(args: &CostArgs, events: &Events) -> Vec<Row> {
         ("follower", Some(followers), events.polls, READ),
         ("observer", Some(observers), events.observer_polls, READ),
         ("takeovers", None, events.changes, winner),
-        // Each other candidate searches for the new epoch with two reads.
-        ("takeovers", None, events.changes * followers, [0.0, 0.0, 2.0, 0.0, 0.0]),
+        // With one store, each other candidate searches for the new epoch with two reads.
+        ("takeovers", None, events.changes * followers, other),
     ];
     if args.layout == LayoutArg::EpochFiles {
         rows.extend([
@@ -120,7 +123,9 @@ fn election(args: &CostArgs, events: &Events) -> Vec<Row> {
             ("compactor", None, events.changes, [0.0, 0.0, 0.0, 0.0, 1.0]),
         ]);
     }
-    rows
+    let stores = f64::from(args.stores);
+    let at_each = |(name, processes, events, one)| (name, processes, events * stores, one);
+    rows.into_iter().map(at_each).collect()
 }
 
 fn group(args: &CostArgs, events: &Events) -> Vec<Row> {

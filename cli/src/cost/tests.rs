@@ -1,12 +1,14 @@
 //! Compares the sums that `tenure cost` prints with the requests that the driver sends in an hour
 //! of paused time. In this hour a process dies and the compactor runs.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::future::ready;
 use std::sync::Arc;
 
 use clap::Parser as _;
 use futures::StreamExt as _;
+use tenure::store::{MemoryStore, Store};
 use tenure::{Compactor, Election};
 use tenure_groups::{Group, GroupCompactor, Partition};
 use tenure_testkit::fault_store::{Call, FaultStore};
@@ -19,6 +21,7 @@ use tokio::task::JoinSet;
 use super::requests::plus;
 use super::*;
 use crate::output::watcher;
+use crate::store::urls::builder;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
@@ -35,8 +38,9 @@ fn args(options: &str) -> CostArgs {
 
 /// Fails unless the counted requests and their prices are within 2 % of the output of `tenure
 /// cost`.
-fn assert_close(options: &str, store: &FaultStore) {
-    let counted = store.take_log().into_iter().fold([0.0; 5], |counts, (call, keys)| {
+fn assert_close(options: &str, stores: &[FaultStore]) {
+    let log = stores.iter().flat_map(FaultStore::take_log);
+    let counted = log.fold([0.0; 5], |counts, (call, keys)| {
         let one = match call {
             Call::Create | Call::Replace => [1.0, 0.0, 0.0, 0.0, 0.0],
             Call::List => [0.0, 1.0, 0.0, 0.0, 0.0],
@@ -81,17 +85,32 @@ fn regression_the_estimate_of_an_election_errs_by_at_most_two_percent() {
         "--elections-per-day 24 --candidates 2 --validity 60s --poll 60s",
         "--elections-per-day 0 --candidates 2 --validity 3s --observers 1",
         "--elections-per-day 0 --candidates 2 --validity 600s --observers 1",
+        "--elections-per-day 24 --stores 3",
+        "--elections-per-day 24 --stores 3 --candidates 5 --validity 12s --poll 1s --observers 1",
+        "--elections-per-day 0 --stores 5 --candidates 2 --validity 3s --observers 1",
+        "--elections-per-day 24 --stores 5 --candidates 2 --validity 60s",
     ];
     each(&lines, async |options| {
         let (args, kit) = (args(options), World::new());
-        let store = kit.another_way();
+        let one = |_| FaultStore::new(Arc::new(MemoryStore::new()));
+        let stores: Vec<FaultStore> = (0..args.stores).map(one).collect();
+        let shared = || stores.iter().map(|it| Arc::new(it.clone()) as Arc<dyn Store>).collect();
+        let seed = Cell::new(0);
         let election = |name: &str, validity| -> Election {
-            let election = kit.node_behind(&store, &kit.clock, name);
+            seed.set(seed.get() + 1);
+            let election = builder(shared(), "app").name(name).check_store(false);
+            let election = election.process(process(&kit.clock, seed.get()));
             let election = election.layout(args.layout.into()).validity(validity);
             let poll = args.poll.into_iter();
             poll.fold(election, |it, poll| it.poll_interval(poll)).build().expect("fits")
         };
-        let compactor = Compactor::builder(Arc::new(store.clone()), "app").build().expect("fits");
+        if args.stores > 1 {
+            election("operator", args.validity).init_stores().await.expect("empty stores");
+        }
+        let compactors = shared()
+            .into_iter()
+            .map(|store: Arc<dyn Store>| Compactor::builder(store, "app").build().expect("fits"));
+        let compactors: Vec<Compactor> = compactors.collect();
         let (won, mut wins) = unbounded_channel();
         let mut running = JoinSet::new();
         let mut start = |id: usize| {
@@ -109,9 +128,11 @@ fn regression_the_estimate_of_an_election_errs_by_at_most_two_percent() {
             observers.spawn(observer.observe().for_each(|_| ready(())));
         }
         wait(HOUR).await;
-        let _ = store.take_log();
+        stores.iter().for_each(|store| drop(store.take_log()));
         if args.layout == LayoutArg::EpochFiles {
-            compactor.run_once().await.expect("compacted");
+            for compactor in &compactors {
+                compactor.run_once().await.expect("compacted");
+            }
         }
         if args.elections_per_day > 0.0 {
             let leader = wins.recv().await.expect("a leader");
@@ -119,7 +140,7 @@ fn regression_the_estimate_of_an_election_errs_by_at_most_two_percent() {
             tasks[leader] = start(leader);
         }
         wait(HOUR).await;
-        assert_close(options, &store);
+        assert_close(options, &stores);
     });
 }
 
@@ -173,7 +194,7 @@ fn the_estimate_of_a_group_errs_by_at_most_two_percent() {
             members.push_back(start(100));
         }
         wait(HOUR).await;
-        assert_close(options, &store);
+        assert_close(options, std::slice::from_ref(&store));
     });
 }
 
