@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use serde::Serialize;
-use tenure::{Election, ReplacedStore, SetState, StoreStatus};
+use tenure::{Election, ReplacedStore, SetState, StoreSet, StoreStatus};
 
 use crate::args::common::{DAY, RECORD_CODES, StoreArg, default_name, name, positive_up_to};
 use crate::election::operator::unknown;
@@ -160,7 +160,7 @@ struct SetReport {
 
 /// One store of [`SetReport`].
 #[derive(Debug, Serialize)]
-struct StoreReport {
+pub struct StoreReport {
     store: String,
     /// Name of the set.
     set: Option<String>,
@@ -175,6 +175,11 @@ struct StoreReport {
 
 async fn status(at: &AcrossArg) -> Result<u8, Failure> {
     let (election, _) = at.election(IfMissing::Refuse).await?;
+    show(&election, at.json).await.map(|_| 0)
+}
+
+/// Prints the state of each store, and returns it.
+pub async fn show(election: &Election, json: bool) -> Result<StoreSet, Failure> {
     let set = election.store_set().await?;
     let (state, leader) = match &set.state {
         SetState::Leader(leader) => ("held", Some(leader)),
@@ -189,8 +194,8 @@ async fn status(at: &AcrossArg) -> Result<u8, Failure> {
         candidate: leader.and_then(|leader| leader.candidate.clone()),
         stores,
     };
-    let _ = if at.json { print_json(&report)? } else { print_styled(&report.for_people())? };
-    Ok(0)
+    let _ = if json { print_json(&report)? } else { print_styled(&report.for_people())? };
+    Ok(set)
 }
 
 impl SetReport {
@@ -203,14 +208,14 @@ impl SetReport {
         };
         let mut text = format!("{}{leader}", self.state.replace('_', " "));
         for store in &self.stores {
-            text += &format!("\n{}", store.for_people());
+            text += &format!("\n{}", store.line(|error| styled(ATTENTION, error)));
         }
         text
     }
 }
 
 impl StoreReport {
-    fn of(status: &StoreStatus) -> StoreReport {
+    pub fn of(status: &StoreStatus) -> StoreReport {
         let marker = status.marker.as_ref();
         StoreReport {
             store: status.store.clone(),
@@ -225,10 +230,11 @@ impl StoreReport {
         }
     }
 
-    fn for_people(&self) -> String {
+    /// Returns a line for people.
+    pub fn line(&self, style: impl Fn(String) -> String) -> String {
         let store = plain(&self.store);
         if let Some(error) = &self.error {
-            return format!("{store}: {}", styled(ATTENTION, plain(error)));
+            return format!("{store}: {}", style(plain(error)));
         }
         let marker = match (self.number, self.of, self.generation) {
             (Some(number), Some(of), Some(generation)) => {

@@ -15,8 +15,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use tenure::Election;
 use tenure::store::{Store, StoreError, StoreErrorKind};
+use tenure::{Election, ErrorKind};
 use tenure_conformance::race::{Bounds, LONGEST, Races, Tally};
 use tenure_conformance::{Capabilities, Check, CheckFailure, essential};
 use tokio_util::sync::CancellationToken;
@@ -25,15 +25,16 @@ use self::advice::{Advice, Setting};
 use self::metered_store::{Meter, failure};
 use self::report::{Asked, Finding, ProbeReport, PromiseStatus};
 use super::exit::{self, Failure};
+use crate::across;
 use crate::args::common::{LayoutArg, StoreArg, YEAR, positive_up_to};
 use crate::cost::prices;
-use crate::output::logs::complain;
+use crate::output::logs::{complain, complain_of};
 use crate::output::print::{print, print_json};
 use crate::output::progress::Progress;
 use crate::process::signals::{self, ENDING, Signals};
 use crate::process::timer::pause;
 use crate::store::open::{IfMissing, Opened, open, prefix};
-use crate::store::url::Place;
+use crate::store::url::{Place, StoreUrl};
 
 /// Maximum number of attempts to check one promise if the answers are unclear.
 const ATTEMPTS: u32 = 5;
@@ -71,6 +72,9 @@ races expose a store that checks a condition and writes in two steps. An unclear
 timeout, 409, 5xx) counts for no writer, and the stored object shows the winner. On S3 the probe \
 also reads the versioning and the lifecycle rules of the bucket.
 
+Of several stores, the probe checks one after the other, and then shows the set, as `tenure across \
+status` does.
+
 The report states the probability that a fault was missed: no number of races proves the absence \
 of faults. The races end with the batch of 20 rounds in which a fault occurs.
 
@@ -96,7 +100,35 @@ Exit codes:
       only";
 
 pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
-    let url = &args.store.one("probe")?;
+    let urls = args.store.urls()?;
+    if !urls.are_several() {
+        return probe_store(&args, &urls.urls()[0]).await;
+    }
+    let worse = |one: u8, other: u8| match [one, other].contains(&exit::UNSAFE) {
+        true => exit::UNSAFE,
+        false => one.max(other),
+    };
+    let told = |failure: Failure| {
+        complain_of(&failure);
+        failure.code
+    };
+    let mut code = 0;
+    for url in urls.urls() {
+        let of_store = probe_store(&args, url).await.unwrap_or_else(told);
+        if of_store > 128 {
+            return Ok(of_store);
+        }
+        code = worse(code, of_store);
+    }
+    let election = urls.open(IfMissing::Refuse).await?.builder().build()?;
+    let set = across::show(&election, args.json).await?;
+    let errors = set.stores.into_iter().filter_map(|store| store.error);
+    // A probe often precedes the creation of the markers.
+    let errors = errors.filter(|error| error.kind() != ErrorKind::InvalidInput);
+    Ok(errors.map(|error| Failure::from(error).code).fold(code, worse))
+}
+
+async fn probe_store(args: &ProbeArgs, url: &StoreUrl) -> Result<u8, Failure> {
     // The prefix is not checked here, because `build` below refuses a prefix that no election can
     // have.
     let normalised = normalised(prefix(url));

@@ -1,6 +1,7 @@
 //! The card of one election on the page of `tenure ui`.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -9,13 +10,16 @@ use futures::StreamExt as _;
 use serde::Serialize;
 use tenure::{Election, Epoch, Error, ErrorKind, LastSeen, Layout, Observation};
 use tenure_history::{LeadershipSpan, Reader};
+use tokio::sync::watch;
 
 use super::place::Place;
+use crate::across::StoreReport;
 use crate::election::LeaseState;
 use crate::election::history::end_word;
 use crate::election::watch::observer;
 use crate::output::print::{json_line, millis, plain};
 use crate::process::timer::pause;
+use crate::store::urls::builder;
 
 /// Maximum number of epochs in the timeline of an election's card.
 const EPOCHS: usize = 50;
@@ -23,6 +27,8 @@ const EPOCHS: usize = 50;
 const SHOWN_DATA: usize = 2_000;
 /// Interval of the checks for changes that only the passage of time causes, such as a lapse.
 const LOOK: Duration = Duration::from_secs(1);
+/// Interval of the looks at each store of an election across stores: a LIST and a GET.
+const STORES_EVERY: Duration = Duration::from_secs(60);
 const RETRY_EVERY: Duration = Duration::from_secs(10);
 /// If two times differ by fewer milliseconds than this, the page treats them as equal, because
 /// rounding can cause the difference.
@@ -44,6 +50,8 @@ struct ElectionCard {
     /// The way in which the newest epoch ended. Null if this epoch is held.
     ended: Option<String>,
     error: Option<String>,
+    /// A line for each store of an election across stores.
+    stores: Vec<String>,
     /// The newest epochs, in ascending order.
     epochs: Vec<EpochSpan>,
 }
@@ -132,7 +140,7 @@ impl Timeline {
 }
 
 async fn read(place: &Place, layout: Layout, limit: usize) -> Result<Vec<EpochSpan>, Error> {
-    let reader = Reader::new(place.store.clone(), &place.prefix)?;
+    let reader = Reader::across(place.stores.iter().cloned(), &place.prefix)?;
     let history = reader.layout(layout).limit(limit).read().await?;
     Ok(history.spans.iter().map(EpochSpan::of).collect())
 }
@@ -147,7 +155,7 @@ struct NewestEpoch {
 
 /// Follows an election until the future is dropped. Shows each error on the card, and retries.
 pub async fn follow(place: Place, layout: Layout) {
-    let election = Election::builder(place.store.clone(), place.prefix.as_str()).layout(layout);
+    let election = builder(place.stores.clone(), &place.prefix).layout(layout);
     let built = observer(election, Some(place.poll)).build();
     let mut card = ElectionCard::new(&place);
     let election = match built {
@@ -159,12 +167,35 @@ pub async fn follow(place: Place, layout: Layout) {
         }
     };
     let mut timeline = Timeline::default();
+    let (told, stores) = watch::channel(Vec::new());
     loop {
-        let Err(error) = observe(&election, &place, layout, &mut card, &mut timeline).await;
+        let observed = observe(&election, &place, layout, &mut card, &mut timeline, &stores);
+        let error = tokio::select! {
+            Err(error) = observed => error,
+            never = look_at_stores(&election, &place, &told) => match never {},
+        };
         card.state = LeaseState::Unknown;
         card.error = Some(plain(&error.to_string()));
         place.board.show(&place.id, &card);
         pause(RETRY_EVERY).await;
+    }
+}
+
+/// Publishes a line for each store of an election across stores, again and again.
+async fn look_at_stores(
+    election: &Election,
+    place: &Place,
+    told: &watch::Sender<Vec<String>>,
+) -> Infallible {
+    if place.stores.len() == 1 {
+        return std::future::pending().await;
+    }
+    loop {
+        if let Ok(set) = election.store_set().await {
+            let lines = set.stores.iter().map(|it| StoreReport::of(it).line(|error| error));
+            told.send_replace(lines.collect());
+        }
+        pause(STORES_EVERY).await;
     }
 }
 
@@ -175,7 +206,8 @@ async fn observe(
     layout: Layout,
     card: &mut ElectionCard,
     timeline: &mut Timeline,
-) -> Result<std::convert::Infallible, Error> {
+    stores: &watch::Receiver<Vec<String>>,
+) -> Result<Infallible, Error> {
     let mut changes = pin!(election.observe());
     let mut observed = None;
     loop {
@@ -202,6 +234,7 @@ async fn observe(
             }
             (failed, _) => failed.as_ref().map(|(error, _)| plain(error)),
         };
+        card.stores.clone_from(&stores.borrow());
         card.epochs = timeline.epochs.values().cloned().collect();
         place.board.show(&place.id, card);
     }
@@ -221,6 +254,7 @@ impl ElectionCard {
             answered_at: None,
             ended: None,
             error: None,
+            stores: Vec::new(),
             epochs: Vec::new(),
         }
     }
@@ -290,7 +324,7 @@ mod tests {
     fn place() -> Place {
         Place {
             board: Arc::new(Board::new(false, Duration::ZERO)),
-            store: Arc::new(MemoryStore::new()),
+            stores: vec![Arc::new(MemoryStore::new())],
             prefix: "p".to_owned(),
             name: String::new(),
             id: String::new(),
@@ -300,7 +334,7 @@ mod tests {
 
     /// Makes a candidate lead and resign this number of epochs, one after the other.
     async fn lead(place: &Place, epochs: u64) {
-        let builder = Election::builder(Arc::clone(&place.store), "p").check_store(false);
+        let builder = Election::builder(Arc::clone(&place.stores[0]), "p").check_store(false);
         let election = builder.build().expect("valid settings");
         for _ in 0..epochs {
             let leadership = election.campaign().await.expect("no candidate leads");
@@ -338,7 +372,7 @@ mod tests {
         let (mut place, mut timeline) = (place(), Timeline::default());
         lead(&place, 5).await;
         assert_eq!(timeline.after(&place, 5).await, [1, 2, 3, 4, 5]);
-        place.store = Arc::new(MemoryStore::new());
+        place.stores = vec![Arc::new(MemoryStore::new())];
         lead(&place, 2).await;
         assert_eq!(timeline.after(&place, 2).await, [1, 2]);
     }

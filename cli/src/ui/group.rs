@@ -63,7 +63,7 @@ struct MemberRow {
 
 /// Follows a group until the future is dropped. Shows each error on the card, and retries.
 pub async fn follow(place: Place) {
-    let group = Group::builder(place.store.clone(), place.prefix.as_str());
+    let group = Group::builder(place.stores[0].clone(), place.prefix.as_str());
     let built = observer(group, Some(place.poll)).build();
     let mut card = GroupCard::new(&place);
     let group = match built {

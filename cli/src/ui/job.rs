@@ -52,7 +52,7 @@ impl JobPeriod {
 
 /// Follows a job until the future is dropped. Shows each error on the card, and retries.
 pub async fn follow(place: Place) {
-    let record = RecordPlace::new(place.store.clone(), &place.prefix);
+    let record = RecordPlace::new(place.stores[0].clone(), &place.prefix);
     let interval = place.poll.max(LEAST_INTERVAL);
     let mut card = JobCard {
         kind: "job",

@@ -27,7 +27,8 @@ use crate::http::access::{Access, AccessArgs};
 use crate::http::{Handler, Listen, Server};
 use crate::process::signals::{ENDING, Signals};
 use crate::process::timer::pause;
-use crate::store::url::{self, StoreUrl, store_url};
+use crate::store::url::{self, StoreUrl};
+use crate::store::urls::{StoreUrls, store_urls};
 use board::Board;
 use page::Page;
 
@@ -35,10 +36,11 @@ use page::Page;
 pub struct UiArgs {
     /// A store and a prefix, as for `status`; repeat the flag for several stores.
     ///
-    /// The page shows each election, group and job below the prefix.
-    #[arg(long = "store", value_name = "URL", value_parser = store_url, required = true)]
+    /// The page shows each election, group and job below the prefix. For an election across stores
+    /// give its URLs in one value, with spaces between them.
+    #[arg(long = "store", value_name = "URL", value_parser = store_urls, required = true)]
     #[arg(env = "TENURE_STORE")]
-    stores: Vec<StoreUrl>,
+    stores: Vec<StoreUrls>,
     /// Address of the page: ADDRESS:PORT or unix:PATH.
     ///
     /// The address is one of this machine. Only this user may connect to the socket unix:PATH. An
@@ -100,9 +102,10 @@ pub async fn ui(args: UiArgs) -> Result<u8, Failure> {
     // All tasks end when this function returns and drops the set.
     let mut places = JoinSet::new();
     let slots = Arc::new(Semaphore::new(place::MOST_FOLLOWED));
-    for (number, url) in distinct(args.stores).into_iter().enumerate() {
+    for (number, urls) in distinct(args.stores).into_iter().enumerate() {
+        let urls = StoreUrls::joined(&[urls])?;
         let (board, slots) = (Arc::clone(&board), Arc::clone(&slots));
-        places.spawn(place::follow(number, url, args.poll, board, slots));
+        places.spawn(place::follow(number, urls, args.poll, board, slots));
     }
     loop {
         tokio::select! {
@@ -115,19 +118,16 @@ pub async fn ui(args: UiArgs) -> Result<u8, Failure> {
 
 /// Returns each store once. URLs that differ only in a slash at the end name the same store, and so
 /// do several paths of one directory.
-fn distinct(mut stores: Vec<StoreUrl>) -> Vec<StoreUrl> {
+fn distinct(mut stores: Vec<StoreUrls>) -> Vec<StoreUrls> {
     let mut seen = BTreeSet::new();
-    stores.retain(|url| {
-        seen.insert(match url.place() {
-            url::Place::Dir { path, .. } => {
-                let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-                (path, String::new())
-            }
-            url::Place::In { .. } => {
-                (PathBuf::new(), url.to_string().trim_end_matches('/').to_owned())
-            }
-        })
-    });
+    let place = |url: &StoreUrl| match url.place() {
+        url::Place::Dir { path, .. } => {
+            let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+            (path, String::new())
+        }
+        url::Place::In { .. } => (PathBuf::new(), url.to_string().trim_end_matches('/').to_owned()),
+    };
+    stores.retain(|urls| seen.insert(urls.urls().iter().map(place).collect::<Vec<_>>()));
     stores
 }
 
@@ -150,7 +150,7 @@ mod tests {
             "s3://bucket/a/".to_owned(),
             "s3://bucket/b".to_owned(),
         ];
-        let urls = given.iter().map(|url| url.parse().expect("a URL")).collect();
+        let urls = given.iter().map(|url| store_urls(url).expect("a URL")).collect();
         let kept: Vec<_> = distinct(urls).iter().map(ToString::to_string).collect();
         assert_eq!(kept, [&*given[0], &*given[3], &*given[5], &*given[7]]);
     }

@@ -17,9 +17,10 @@ use crate::cost::prices;
 use crate::output::print::plain;
 use crate::process::timer::pause;
 use crate::store::find::{Found, FoundKind, Search, no_answer, search, within};
-use crate::store::open::{IfMissing, Opened, open};
+use crate::store::open::IfMissing;
 use crate::store::patience::{caught, on_a_thread};
 use crate::store::url::{self, StoreUrl};
+use crate::store::urls::{OpenedStores, StoreUrls};
 
 /// Maximum number of elections, groups and jobs that the page follows, in all stores together.
 pub const MOST_FOLLOWED: usize = 500;
@@ -51,7 +52,8 @@ struct StoreCard<'a> {
 #[derive(Debug, Clone)]
 pub struct Place {
     pub board: Arc<Board>,
-    pub store: Arc<dyn Store>,
+    /// The store, or all stores of an election across stores.
+    pub stores: Vec<Arc<dyn Store>>,
     pub prefix: String,
     /// Name that the page shows. It consists of the URL of the store and the prefix of the
     /// election, group or job.
@@ -61,19 +63,18 @@ pub struct Place {
     pub poll: Duration,
 }
 
-/// Follows the elections, groups and jobs below this URL until the future is dropped. Each of them
+/// Follows the elections, groups and jobs below this URL until the future is dropped. Of several
+/// URLs, follows the election across these stores. Each election, group and job
 /// needs a permit of `slots`. Shows each error on a card, and retries.
 pub async fn follow(
     number: usize,
-    url: StoreUrl,
+    urls: StoreUrls,
     poll: Duration,
     board: Arc<Board>,
     slots: Arc<Semaphore>,
 ) {
-    let shown = plain(&url.to_string());
+    let shown = plain(&urls.to_string());
     let id = format!("{number:03}");
-    let requests = Arc::default();
-    board.count(Arc::clone(&requests), prices::of(url.place()));
     let failed = |error: String| StoreCard {
         kind: "store",
         store: &shown,
@@ -83,22 +84,40 @@ pub async fn follow(
         others: Vec::new(),
         complete: true,
     };
-    let Opened { store, prefix } = loop {
-        match within(open(&url, IfMissing::Refuse)).await {
+    let OpenedStores { stores, prefix } = loop {
+        match within(urls.open(IfMissing::Refuse)).await {
             Some(Ok(opened)) => break opened,
             Some(Err(failure)) => board.show(&id, &failed(failure.why)),
             None => board.show(&id, &failed(no_answer().to_string())),
         }
         pause(RETRY_EVERY).await;
     };
-    let store: Arc<dyn Store> = Arc::new(CountedStore { store, requests });
+    let counted = |(store, url): (Arc<dyn Store>, &StoreUrl)| {
+        let requests = Arc::default();
+        board.count(Arc::clone(&requests), prices::of(url.place()));
+        Arc::new(CountedStore { store, requests }) as Arc<dyn Store>
+    };
+    let mut stores: Vec<_> = stores.into_iter().zip(urls.urls()).map(counted).collect();
+    if urls.are_several() {
+        let names =
+            urls.urls().iter().map(|url| name_of(&plain(&url.to_string()), &prefix, &prefix));
+        let name = names.collect::<Vec<_>>().join(" ");
+        let slot = slots.acquire_owned().await.expect("the semaphore is never closed");
+        return follow_place(
+            FoundKind::EpochFiles,
+            Place { board, stores, prefix, name, id, poll },
+            slot,
+        )
+        .await;
+    }
+    let (store, url) = (stores.remove(0), &urls.urls()[0]);
     let mut followers = Followers { tasks: JoinSet::new(), running: BTreeMap::new(), slots };
     loop {
         match search(&store, &prefix).await {
             Ok(search) => {
                 let place = |found: &Found, id| Place {
                     board: Arc::clone(&board),
-                    store: Arc::clone(&store),
+                    stores: vec![Arc::clone(&store)],
                     name: name_of(&shown, &prefix, &found.prefix),
                     prefix: found.prefix.clone(),
                     id,
@@ -117,7 +136,7 @@ pub async fn follow(
                 let wait = if card.followed == 0 { SEARCH_AGAIN } else { SEARCH_EVERY };
                 tokio::select! {
                     () = pause(wait) => {}
-                    () = vanished(&url, poll) => {}
+                    () = vanished(url, poll) => {}
                 }
             }
             Err(error) => {
@@ -249,7 +268,7 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let place = |found: &Found, id| Place {
             board: Arc::clone(&board),
-            store: Arc::clone(&store),
+            stores: vec![Arc::clone(&store)],
             prefix: found.prefix.clone(),
             name: found.prefix.clone(),
             id,

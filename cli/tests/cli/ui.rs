@@ -18,8 +18,12 @@ use tenure_testkit::command::scene::Scene;
 
 /// Starts `tenure ui` for all elections and groups below the directory of the scene.
 fn ui(scene: &Scene, options: &[&str]) -> Sidecar {
+    ui_of(scene, &scene.url(), options)
+}
+
+fn ui_of(scene: &Scene, store: &str, options: &[&str]) -> Sidecar {
     let mut command = Command::new(TENURE);
-    command.args(["ui", "--store", &scene.url(), "--listen", "127.0.0.1:0"]).args(options);
+    command.args(["ui", "--store", store, "--listen", "127.0.0.1:0"]).args(options);
     if !options.contains(&"--poll") {
         command.args(["--poll", "200ms"]);
     }
@@ -50,6 +54,23 @@ fn shows(ui: &Sidecar, kind: &str, condition: &str, holds: impl Fn(&Value) -> bo
         holds(&shown)
     });
     shown
+}
+
+#[test]
+fn an_election_across_stores_has_a_line_for_each_store() {
+    let scene = Scene::new(TENURE);
+    let urls = ["a", "b", "c"].map(|store| format!("{}/{store}", scene.url()));
+    let set = urls.join(" ");
+    assert_eq!(tenure(&["across", "init", "--store", &set]).code, 0);
+    assert_eq!(tenure(&["run", "--store", &set, "--name", "one", "--", "true"]).code, 0);
+    let ui = ui_of(&scene, &set, &[]);
+    let card = shows(&ui, "election", "the stores are shown", |card| {
+        card["stores"].as_array().is_some_and(|lines| lines.len() == 3)
+    });
+    assert_eq!((&card["state"], &card["name"]), (&"vacant".into(), &Value::from(&*set)));
+    let second = card["stores"][1].as_str().expect("a line");
+    assert!(second.contains("store 2 of 3, generation 1; epoch 1"), "{card}");
+    assert_eq!(card["epochs"][0]["leader"], "one", "{card}");
 }
 
 #[test]

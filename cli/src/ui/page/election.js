@@ -16,6 +16,7 @@ kinds.election = {
     view.meter.setAttribute("aria-label", "Remaining lease in seconds");
     view.meter.setAttribute("aria-valuemin", "0");
     view.meter.append(view.fill, view.left);
+    view.stores = make("ul");
     view.data = make("pre");
     view.dataBox = make("details");
     view.dataBox.append(make("summary", "", "Data"), view.data);
@@ -25,7 +26,7 @@ kinds.election = {
     const table = tableOf(["Epoch", "Leader", "From", "Led", "End"]);
     view.rows = table.body;
     view.history.append(table.scroll);
-    article.append(list, view.meter, view.dataBox, view.strip, view.history);
+    article.append(list, view.meter, view.stores, view.dataBox, view.strip, view.history);
   },
   update(view, card, old) {
     showError(view, card.error);
@@ -44,6 +45,8 @@ kinds.election = {
     put(view.epoch, card.epoch === null ? "none yet" : String(card.epoch));
     const since = { held: "Leads since", vacant: "Vacant since", unknown: "Since" };
     put(view.since.label, since[card.state]);
+    view.stores.hidden = !card.stores.length;
+    view.stores.replaceChildren(...card.stores.map((line) => make("li", "", line)));
     view.dataBox.hidden = card.data === null;
     put(view.data, card.data || "");
     view.meter.setAttribute("aria-valuemax", String(Math.round((card.validity_ms || 0) / 1000)));
