@@ -151,7 +151,7 @@ pub enum StoreEpoch {
     Other,
     /// The store has no object of this epoch.
     Absent,
-    /// The store could not be read, or the epoch is older than all that were read there.
+    /// The store could not be read, or the epoch is older than all epochs that were read there.
     Unknown,
 }
 

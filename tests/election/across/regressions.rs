@@ -292,7 +292,7 @@ async fn regression_a_store_that_still_joins_is_not_degraded() {
     }
 }
 
-/// Before the fix, the reads after each refused renewal made the store held.
+/// Before the fix, the reads after each refused renewal made the state of the store `held`.
 #[tokio::test(start_paused = true)]
 async fn regression_a_store_that_refuses_renewals_is_not_held() {
     for fault in [Fault::Refuse, Fault::Denied, Fault::FailBefore] {

@@ -85,8 +85,8 @@ impl View<'_> {
         View { across, stores: join_all(across.stores.iter().map(Contents::of)).await }
     }
 
-    /// Lists all stores as [`of`](View::of) does, and waits only a little longer than a majority
-    /// takes.
+    /// Lists all stores as [`of`](View::of) does. After a majority has answered, waits only a short
+    /// time for the other stores.
     pub(super) async fn of_majority(across: &AcrossContext) -> View<'_> {
         let calls = across.stores.iter().map(Contents::of).enumerate();
         let stores = settle(across, calls, |_| true).await;
