@@ -10,6 +10,7 @@
 //! | `json`, `yaml` | is parsed; `tenure` accepts each of its command lines in YAML |
 //! | `toml` | is a part of the reader's own Cargo.toml, and is not checked |
 //! | `promql` | names metrics of the library |
+//! | `python` | is parsed by python3, and is not run |
 //! | `sql` | is executed, page by page, by SQLite |
 //! | `text` | after an `sh` block: is its output; elsewhere: is a drawing, and is not checked |
 //!

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::sync::LazyLock;
 
 use rusqlite::fallible_iterator::FallibleIterator as _;
@@ -53,9 +54,19 @@ fn check(page: &Page, block: &Block) -> Result<(), String> {
             documents.iter().try_for_each(command_lines)
         }
         "promql" => metrics(&block.text),
+        "python" => python(&block.text),
         "sh" | "toml" | "console" | "sql" | "text" => Ok(()),
         other => Err(format!("the tag {other:?} has no rule")),
     }
+}
+
+/// Checks the syntax of a Python program.
+fn python(text: &str) -> Result<(), String> {
+    let mut check = Command::new("python3");
+    check.args(["-c", "import sys; compile(sys.argv[1], 'block', 'exec')", text]);
+    let checked = check.output().expect("python3 runs");
+    let errors = String::from_utf8_lossy(&checked.stderr);
+    if checked.status.success() { Ok(()) } else { Err(format!("invalid Python: {errors}")) }
 }
 
 fn rust(page: &Page, block: &Block) -> Result<(), String> {
