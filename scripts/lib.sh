@@ -7,6 +7,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 servers=${CARGO_TARGET_DIR:-$root/target}/s3-servers
 bucket=tenure-test
 server_pid=
+command_file=
 server_key=testing
 # The function that succeeds after the server has started. A script may set another function.
 server_is_up=make_bucket
@@ -93,6 +94,7 @@ stop_server() {
         done
         kill -KILL "$server_pid" 2>/dev/null || true
         wait "$server_pid" 2>/dev/null || true
+        rm -f "$command_file"
         server_pid=
     fi
 }
@@ -122,6 +124,10 @@ start_server() {
         # A connection is tried first, because it is cheap: it starts no process.
         if (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null && "$server_is_up"; then
             rm -f "$log"
+            # A test can kill the server, and start it again.
+            command_file=$servers/$name-$port.command
+            printf '%q ' "$@" >"$command_file"
+            export TENURE_TEST_SERVERS+=" $name,http://127.0.0.1:$port,$server_pid,$command_file"
             return
         fi
         kill -0 "$server_pid" 2>/dev/null || break

@@ -36,6 +36,7 @@ mod lines;
 mod process;
 mod proxy;
 mod rampage;
+mod real_servers;
 mod schedule;
 mod stalls;
 mod watch;
