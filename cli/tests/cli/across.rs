@@ -138,7 +138,7 @@ fn probe_checks_each_store_and_the_set() {
     }
     let probe = set.run("probe", &["--rounds", "2"]);
     assert_eq!((probe.code, probe.out.matches("no fault seen").count()), (0, 3), "{probe:?}");
-    assert!(probe.out.contains("no marker of this election"), "{probe:?}");
+    assert!(probe.out.contains("Create the markers once"), "{probe:?}");
     assert_eq!(set.run("across init", &[]).code, 0);
     let probe = set.run("probe", &["--rounds", "2", "--json"]).json_lines();
     assert_eq!((probe.len(), &probe[3]["state"]), (4, &"vacant".into()));
