@@ -24,6 +24,8 @@ static TASKS: AtomicUsize = AtomicUsize::new(0);
 static CLOSED: AtomicBool = AtomicBool::new(false);
 /// Parent of the tokens of all calls. The end of the interpreter cancels it.
 static CALLS: LazyLock<CancellationToken> = LazyLock::new(CancellationToken::new);
+/// Locked during a call of Python from the thread for these calls.
+static RUNNING: Mutex<()> = Mutex::new(());
 static LEADS: Mutex<Vec<Weak<Lead>>> = Mutex::new(Vec::new());
 
 /// Returns the runtime, and starts it at the first call. Fails in a process that was forked after
@@ -132,6 +134,7 @@ pub fn call_python(call: impl FnOnce(Python<'_>) + Send + 'static) {
         let thread = std::thread::Builder::new().name("tenure-python".to_owned());
         let serve = move || {
             for call in receiver {
+                let _running = locked(&RUNNING);
                 if !is_closed() {
                     Python::try_attach(call);
                 }
@@ -166,11 +169,19 @@ pub fn shutdown(py: Python<'_>, seconds: f64) {
     py.detach(|| {
         runtime.block_on(async {
             tokio::select! {
-                () = resign_all() => {}
+                () = end() => {}
                 () = pause(limit) => {}
             }
         });
     });
+}
+
+/// Ends all work of this process. The interpreter must not end during a call from another thread.
+async fn end() {
+    while RUNNING.try_lock().is_err() {
+        pause(STEP).await;
+    }
+    resign_all().await;
 }
 
 /// Resigns until no task is left. A campaign may be elected while it is cancelled.

@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Callable
@@ -184,4 +183,14 @@ def test_a_sub_interpreter_is_refused(python: Start) -> None:
     finish(python(program))
 
 
-assert sys.version_info >= (3, 9)
+def test_the_end_waits_for_a_log_record(python: Start) -> None:
+    program = """
+        import logging, sys, time, tenure
+        class Slow(logging.Handler):
+            def emit(self, record):
+                time.sleep(0.2)
+        logging.getLogger("tenure").addHandler(Slow())
+        logging.getLogger("tenure").setLevel(logging.DEBUG)
+        tenure.Election("./orders").campaign()
+    """
+    finish(python(program))
