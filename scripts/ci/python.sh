@@ -5,12 +5,18 @@
 #   scripts/ci/python.sh [PROFILE [PYTEST_ARGUMENT...]]
 #   scripts/servers/moto.sh -- scripts/ci/python.sh
 #
+# TENURE=FILE is the command, for the test with candidates in Rust and in Python.
+#
 # PROFILE is the profile of Cargo: `dev` (the default) or `dist`. The wheel of `dist` is in
 # target/wheels and has at most 15 MiB. With scripts/servers/moto.sh, the tests also use S3.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 need cargo python3
 profile=${1:-dev}
+if [[ -n ${TENURE:-} ]]; then
+    TENURE=$(realpath "$TENURE")
+    export TENURE
+fi
 package=$root/bindings/python
 wheels=${CARGO_TARGET_DIR:-$root/target}/wheels
 empty=$(mktemp -d)
@@ -40,4 +46,4 @@ EOF
 PYTHONDONTWRITEBYTECODE=1 fresh/bin/python -P -m pytest -q -p no:cacheprovider \
     -c "$package/pyproject.toml" --doctest-modules --pyargs tenure "$package/tests" "${@:2}"
 fresh/bin/mypy --config-file "$package/pyproject.toml" --cache-dir=.mypy -p tenure
-cd "$package" && "$empty/fresh/bin/mypy" --cache-dir="$empty/.mypy" tests
+cd "$package" && "$empty/fresh/bin/mypy" --cache-dir="$empty/.mypy" tests examples/[ns]*.py

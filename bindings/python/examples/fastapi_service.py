@@ -1,0 +1,52 @@
+"""A FastAPI service with a task that only the leader runs.
+
+STORE=./orders uvicorn fastapi_service:app
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import tenure
+from fastapi import FastAPI
+
+election = tenure.Election(os.environ.get("STORE", "./orders"), data={"url": "http://host-7:8000"})
+
+
+async def clean_up(leadership: tenure.Leadership) -> None:
+    """The work of the leader, in short steps."""
+    while leadership.leading:
+        print("cleaning up with token", leadership.check())
+        await asyncio.sleep(1)
+
+
+async def lead() -> None:
+    """Campaign again after each loss."""
+    while True:
+        try:
+            async with election.campaign_async() as leadership:
+                await clean_up(leadership)
+        except tenure.TenureError as error:
+            print("campaigning again:", error)
+            await asyncio.sleep(1)
+
+
+@asynccontextmanager
+async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    """Lead in the background while the service runs. The end of the service resigns."""
+    task = asyncio.create_task(lead())
+    yield
+    task.cancel()
+    await asyncio.wait([task])
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+@app.get("/leader")
+async def leader() -> dict[str, Any]:
+    """Each process knows the leader, without a request to the store."""
+    seen = election.last_seen
+    return {"leader": seen and seen.data}

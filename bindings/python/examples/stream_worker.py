@@ -1,0 +1,42 @@
+"""A stream worker on a group of partitions. Each partition has a fenced manifest.
+
+STORE=s3://my-bucket/stream python stream_worker.py
+"""
+
+import asyncio
+import json
+import os
+import signal
+
+import tenure
+
+STORE = os.environ.get("STORE", "./stream")
+group = tenure.Group(STORE, partitions=8)
+
+
+async def next_batch(offset: int) -> list[int]:
+    """Read from the stream."""
+    await asyncio.sleep(0.5)
+    return [offset, offset + 1]
+
+
+async def work(partition: tenure.Partition) -> None:
+    """Continue at the offset in the manifest. A former owner cannot write it any more."""
+    name = f"manifest-{partition.name}"
+    manifest = tenure.FencedObject(STORE, partition, name=name)
+    body = await manifest.open_async()
+    offset = json.loads(body)["offset"] if body else 0
+    while not partition.revoked:
+        batch = await next_batch(offset)
+        offset += len(batch)
+        await manifest.write_async(json.dumps({"offset": offset}).encode())
+
+
+async def main() -> None:
+    """Share the partitions with the other workers, until SIGTERM."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, group.leave)
+    await group.run_async(work)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
