@@ -1,7 +1,7 @@
 //! Finding, following and closing the newest epoch (Q1 to Q4).
 
 use super::message::Marker;
-use super::part::{Doing, Known, Own, Part};
+use super::part::{Doing, Known, Own};
 use super::{Across, Phase, is_waived};
 use crate::epoch::Epoch;
 use crate::protocol::find::{Listing, Progress, Search};
@@ -133,12 +133,9 @@ impl Across {
             }
             return;
         };
-        // If the epoch is absent at a majority, it has no holder, and may have been compacted. Only
-        // a LIST shows a greater epoch, so an observer lists again. A candidate closes the epoch
-        // instead.
-        let is_absent = |part: &&Part| matches!(part.known, Known::Absent { .. });
-        let is_gone =
-            self.observer && self.parts.iter().filter(is_absent).count() >= self.majority();
+        // An epoch that no majority holds has no holder, and may have been compacted. Only a LIST
+        // shows a greater epoch, so an observer lists again. A candidate closes the epoch instead.
+        let is_gone = self.observer && self.leader().is_none();
         let part = &mut self.parts[store];
         if part.doing != Doing::Idle {
             return;

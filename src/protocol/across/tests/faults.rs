@@ -168,3 +168,21 @@ fn an_unexpected_304_causes_no_busy_loop() {
     follower.handle(AcrossInput::Answer { store: 0, answer: Answer::NotModified });
     assert_eq!(follower.step(0), AcrossStep::Wait(Wait::Retry));
 }
+
+/// Before the fix, an observer read the compacted epoch again and again, because another store still
+/// had the object of an attempt that had failed.
+#[test]
+fn regression_an_observer_lists_where_the_followed_epoch_is_absent() {
+    let mut stores = Stores::new(3);
+    let object = |nonce| Object { nonce: Some(n(nonce)), heartbeat: 1, ended: None };
+    stores.objects[2].insert(1, object(1));
+    stores.up[0] = false;
+    let mut observer = Across::new(3, true);
+    stores.run(&mut observer, 1);
+    assert_eq!(observer.newest(), Some(e(1)));
+    // Epoch 1 was compacted at store 1, and store 2 did not take part in epoch 2.
+    stores.objects[1].insert(2, object(2));
+    at_all(&mut observer, |store| AcrossInput::PollDue { store });
+    stores.run(&mut observer, 1);
+    assert_eq!(observer.newest(), Some(e(2)));
+}
