@@ -9,21 +9,46 @@ use bytes::Bytes;
 use chrono::{DateTime, SubsecRound as _, Utc};
 use tenure::store::{ETag, GetOutcome, MemoryStore, Page, PutOutcome, Store, StoreError};
 use tenure_testkit::time::TestClock;
+use tokio::task::spawn;
 use tokio::time::{Instant, sleep};
 
-const MEDIAN: Duration = Duration::from_millis(20);
-/// Standard deviation of the logarithm of a request's duration. With this value, 99 of 100 requests
-/// take less than 64 ms in a bucket without a long tail.
-const SIGMA: f64 = 0.5;
-/// Share of slow requests in a bucket with a long tail. Their durations have a Pareto distribution
-/// with a minimum of 1 s. Of all requests, 4 % take more than 6 s. With a validity of 30 s, 6 s is
-/// the timeout of a request. Requests to S3 are rarely this slow.
-const TAIL_SHARE: f64 = 0.1;
-const TAIL_ALPHA: f64 = 0.5;
 const LONGEST: f64 = 3_600.0;
-/// Price of a million requests to S3 Standard in us-east-1, in dollars, without free tiers.
-const LIST_OR_PUT: f64 = 5.0;
-const GET: f64 = 0.4;
+
+/// The durations of the requests to a store, and its prices.
+#[derive(Debug, Clone, Copy)]
+pub struct Service {
+    pub median: Duration,
+    /// Standard deviation of the logarithm of a request's duration.
+    pub sigma: f64,
+    /// Share of slow requests. Their durations have a Pareto distribution.
+    pub slow_share: f64,
+    pub slow_least: Duration,
+    pub slow_alpha: f64,
+    /// Prices of a million requests in us-east-1, in dollars, without free tiers.
+    pub list_or_put: f64,
+    pub get: f64,
+}
+
+impl Service {
+    /// S3 Standard. 99 of 100 requests take less than 64 ms.
+    pub const STANDARD: Service = Service {
+        median: Duration::from_millis(20),
+        sigma: 0.5,
+        slow_share: 0.0,
+        slow_least: Duration::ZERO,
+        slow_alpha: 1.0,
+        list_or_put: 5.0,
+        get: 0.4,
+    };
+    /// A very slow store. Of all requests, 4 % take more than 6 s. With a validity of 30 s, 6 s is
+    /// the timeout of a request. Requests to S3 are rarely this slow.
+    pub const LONG_TAIL: Service = Service {
+        slow_share: 0.1,
+        slow_least: Duration::from_secs(1),
+        slow_alpha: 0.5,
+        ..Service::STANDARD
+    };
+}
 
 /// Number of requests of each kind. Deletions are not counted, because they are free.
 #[derive(Debug, Clone, Copy, Default)]
@@ -38,8 +63,18 @@ impl Counts {
         self.list + self.get + self.put
     }
 
-    pub fn dollars(&self) -> f64 {
-        ((self.list + self.put) as f64 * LIST_OR_PUT + self.get as f64 * GET) / 1e6
+    pub fn dollars(&self, at: Service) -> f64 {
+        ((self.list + self.put) as f64 * at.list_or_put + self.get as f64 * at.get) / 1e6
+    }
+}
+
+impl std::iter::Sum for Counts {
+    fn sum<I: Iterator<Item = Counts>>(all: I) -> Counts {
+        all.fold(Counts::default(), |sum, one| Counts {
+            list: sum.list + one.list,
+            get: sum.get + one.get,
+            put: sum.put + one.put,
+        })
     }
 }
 
@@ -47,7 +82,9 @@ impl Counts {
 #[derive(Debug, Clone)]
 pub struct Bucket {
     pub objects: MemoryStore,
-    has_long_tail: bool,
+    service: Service,
+    /// Time that each request of this client takes on its way to another region and back.
+    away: Duration,
     state: Arc<Mutex<State>>,
 }
 
@@ -63,14 +100,20 @@ struct State {
 
 impl Bucket {
     pub fn new(clock: &TestClock, seed: u64) -> Bucket {
+        Bucket::at(Service::STANDARD, clock, seed)
+    }
+
+    pub fn at(service: Service, clock: &TestClock, seed: u64) -> Bucket {
         let rng = fastrand::Rng::with_seed(seed);
         let state = State { rng, counts: Counts::default(), written: Instant::now(), writes: 0 };
         let objects = MemoryStore::with_clock(Arc::new(clock.clone()));
-        Bucket { objects, has_long_tail: false, state: Arc::new(Mutex::new(state)) }
+        let state = Arc::new(Mutex::new(state));
+        Bucket { objects, service, away: Duration::ZERO, state }
     }
 
-    pub fn with_long_tail(self) -> Bucket {
-        Bucket { has_long_tail: true, ..self }
+    /// Returns this bucket as a client in another region sees it.
+    pub fn away(&self, away: Duration) -> Bucket {
+        Bucket { away, ..self.clone() }
     }
 
     /// Returns the number of requests since the last call.
@@ -110,40 +153,46 @@ impl Bucket {
     }
 
     fn draw(&self, rng: &mut fastrand::Rng) -> Duration {
-        if self.has_long_tail && rng.f64() < TAIL_SHARE {
-            let seconds = (1.0 - rng.f64()).powf(-1.0 / TAIL_ALPHA);
+        let Service { median, sigma, slow_share, slow_least, slow_alpha, .. } = self.service;
+        if slow_share > 0.0 && rng.f64() < slow_share {
+            let seconds = slow_least.as_secs_f64() * (1.0 - rng.f64()).powf(-1.0 / slow_alpha);
             return Duration::from_secs_f64(seconds.min(LONGEST));
         }
         // Draws a normally distributed number by the method of Box and Muller.
         let radius = (-2.0 * (1.0 - rng.f64()).ln()).sqrt();
-        MEDIAN.mul_f64((SIGMA * radius * (TAU * rng.f64()).cos()).exp())
+        self.away + median.mul_f64((sigma * radius * (TAU * rng.f64()).cos()).exp())
     }
 
+    /// Sends a write. The store applies it although its client may no longer wait.
     async fn write(
         &self,
-        call: impl Future<Output = Result<PutOutcome, StoreError>>,
+        call: impl Future<Output = Result<PutOutcome, StoreError>> + Send + 'static,
     ) -> Result<PutOutcome, StoreError> {
-        let sent = Instant::now();
-        let call = async {
-            let outcome = call.await;
-            if let Ok(PutOutcome::Done { .. }) = outcome {
-                let mut state = self.state();
-                state.written = sent;
-                state.writes += 1;
-            }
-            outcome
+        let (bucket, sent) = (self.clone(), Instant::now());
+        let write = async move {
+            let call = async {
+                let outcome = call.await;
+                if let Ok(PutOutcome::Done { .. }) = outcome {
+                    let mut state = bucket.state();
+                    state.written = sent;
+                    state.writes += 1;
+                }
+                outcome
+            };
+            bucket.request(|counts| counts.put += 1, call).await
         };
-        self.request(|counts| counts.put += 1, call).await
+        spawn(write).await.expect("no write panics")
     }
 
     /// Overwrites the object, as a PUT without a condition does. The store in memory needs the
     /// current tag for this, so the function reads the tag first. The read takes no time and is not
     /// counted.
     pub async fn overwrite(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
-        let call = async {
-            match self.objects.get(key, None, usize::MAX).await? {
-                GetOutcome::Found(object) => self.objects.replace(key, body, object.etag).await,
-                _ => self.objects.create(key, body).await,
+        let (objects, key) = (self.objects.clone(), key.to_owned());
+        let call = async move {
+            match objects.get(&key, None, usize::MAX).await? {
+                GetOutcome::Found(object) => objects.replace(&key, body, object.etag).await,
+                _ => objects.create(&key, body).await,
             }
         };
         self.write(call).await
@@ -183,11 +232,13 @@ impl Store for Bucket {
     }
 
     async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
-        self.write(self.objects.create(key, body)).await
+        let (objects, key) = (self.objects.clone(), key.to_owned());
+        self.write(async move { objects.create(&key, body).await }).await
     }
 
     async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
-        self.write(self.objects.replace(key, body, etag)).await
+        let (objects, key) = (self.objects.clone(), key.to_owned());
+        self.write(async move { objects.replace(&key, body, etag).await }).await
     }
 
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {

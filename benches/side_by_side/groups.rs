@@ -12,7 +12,7 @@ use tenure_testkit::time::{TestClock, process};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::bucket::{Bucket, Counts};
+use super::bucket::{Bucket, Counts, Service};
 use super::{DRIFT, HOURS_A_MONTH, POLL, ROUND_TRIP, Size, VALIDITY};
 use super::{check, head, paused, quantile, row};
 
@@ -166,7 +166,7 @@ pub fn steady(size: &Size) {
     let measure = |name: &str, counts: Counts| {
         let Counts { put, list, get } = counts;
         let each = counts.total() as f64 / 10.0 / f64::from(size.partitions);
-        let month = counts.dollars() * 6.0 * HOURS_A_MONTH;
+        let month = counts.dollars(Service::STANDARD) * 6.0 * HOURS_A_MONTH;
         let minute = [put, list, get].map(|count| format!("{:.0}", count as f64 / 10.0));
         row(name, &[&minute[..], &[format!("{each:.2}"), format!("{month:.2}")]].concat());
         counts.total()

@@ -6,9 +6,9 @@
 //! cargo test --bench side_by_side                # a small size; counts keep their bounds
 //! ```
 //!
-//! The durations of requests have a log-normal distribution with a median of 20 ms. The validity is
-//! 30 s. A leader renews its lease every 10 s, and a follower polls every 5 s. The bucket counts
-//! the requests. Time and the bucket are simulated, so each run prints the same numbers. The
+//! Unless a section states other values, the durations of requests have a log-normal distribution
+//! with a median of 20 ms, the validity is 30 s, a leader renews its lease every 10 s, and a
+//! follower polls every 5 s. The bucket counts the requests. Time and the bucket are simulated, so each run prints the same numbers. The
 //! program fails if a number exceeds its bound.
 #![allow(clippy::disallowed_methods, reason = "the program waits in simulated time")]
 
@@ -16,6 +16,7 @@ mod baselines;
 mod bucket;
 mod elections;
 mod groups;
+mod reach;
 
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub struct Size {
     partitions: u32,
     /// Partitions and members of the large group.
     large: (u32, usize),
+    /// Validities in seconds, each measured on two kinds of S3.
+    validities: &'static [u64],
 }
 
 const FULL: Size = Size {
@@ -45,6 +48,7 @@ const FULL: Size = Size {
     deaths: 200,
     partitions: 1_000,
     large: (10_000, 1_000),
+    validities: &[1, 2, 3, 5, 10, 30],
 };
 const SMALL: Size = Size {
     crashes: 200,
@@ -53,6 +57,7 @@ const SMALL: Size = Size {
     deaths: 4,
     partitions: 100,
     large: (300, 30),
+    validities: &[],
 };
 
 type Measure = fn(&Size);
@@ -62,7 +67,7 @@ fn main() {
         std::env::args().skip(1).partition(|argument| argument.starts_with('-'));
     // `cargo bench` passes this option, and `cargo test` does not.
     let size = if options.iter().any(|option| option == "--bench") { FULL } else { SMALL };
-    let sections: [(&str, Measure); 7] = [
+    let sections: [(&str, Measure); 12] = [
         ("steady", elections::steady),
         ("failover", elections::failover),
         ("finding", elections::finding),
@@ -70,6 +75,11 @@ fn main() {
         ("groups: steady", groups::steady),
         ("groups: moves", groups::moves),
         ("groups: large", groups::large),
+        ("short validities", reach::validities),
+        ("across: steady", reach::requests),
+        ("across: failover", reach::takeovers),
+        ("across: slow store", reach::slow),
+        ("across: resources", reach::resources),
     ];
     for (name, measure) in sections {
         if words.is_empty() || words.iter().any(|word| name.contains(word.as_str())) {
