@@ -54,6 +54,7 @@ command-page:
 # Run the long checks, some hours
 nightly:
     SEEDS=5000 {{model}} -- --nocapture
+    {{model}} --test across_model -- --ignored --nocapture
     just chaos 600 $RANDOM
     just features
     just mutants HEAD~20
