@@ -375,8 +375,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
         self.remove_epoch_file();
         let now = Process::system().now();
-        // The alarm keeps the deadline of the lease. With the earlier deadline, it could kill a guard
-        // that is only slow, and then nothing would resign the epoch.
+        // The alarm stays at the deadline of the lease, because this guard may only be slow.
         self.timer.end_now(now);
         let left = in_ms(self.timer.until_kill(now));
         self.look();
