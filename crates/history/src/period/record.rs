@@ -34,8 +34,7 @@ pub struct PeriodRecord {
     pub exit_code: Option<u8>,
     /// Start of the last completed period, which may be the period of this record.
     pub last_completed: Option<DateTime<Utc>>,
-    /// The newest periods that were begun before this one, in ascending order. At most
-    /// [`MOST_EARLIER`] are kept.
+    /// The newest periods that were begun before this one, at most 29, in ascending order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<EarlierPeriod>,
 }
