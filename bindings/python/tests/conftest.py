@@ -16,6 +16,9 @@ from tenure.testing import MemoryStore
 #: Creates an election of this store.
 Make = Callable[..., tenure.Election]
 
+# A program of its own, which the mixed tests start.
+collect_ignore = ["worker.py"]
+
 
 @pytest.fixture(params=["memory", "directory", "s3"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
