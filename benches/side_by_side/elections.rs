@@ -105,7 +105,7 @@ impl Scene {
         self.buckets.iter().map(Bucket::counts).sum()
     }
 
-    /// Returns the time from which the last lease of the leader counts.
+    /// Returns the start of the last lease of the leader.
     fn written(&self) -> Instant {
         let mut written: Vec<Instant> = self.buckets.iter().map(Bucket::written).collect();
         written.sort_unstable();

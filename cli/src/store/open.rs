@@ -51,8 +51,8 @@ pub async fn open(url: &StoreUrl, if_missing: IfMissing) -> Result<Opened, Failu
         Place::In { service, name, prefix, .. }
             if service.kind == Kind::DynamoDb && matches!(&**prefix, "" | "/") =>
         {
-            let (contents, what) = (if_missing.what(), service.what);
-            let why = format!("{contents} in a {what} needs a prefix: dynamodb://{name}/PREFIX");
+            let (contents, place) = (if_missing.what(), service.what);
+            let why = format!("{contents} in a {place} needs a prefix: dynamodb://{name}/PREFIX");
             Err(Failure::new(exit::USAGE, why))
         }
         Place::In { prefix, .. } => Ok(Opened { store: url.open().await?, prefix: prefix.clone() }),

@@ -144,10 +144,10 @@ impl Set {
     }
 
     /// The leader of this epoch still works.
-    fn leads_on(&self, epoch: u64, what: &str) {
+    fn leads_on(&self, epoch: u64, event: &str) {
         let from = wall_ns();
-        eventually(&format!("the leader works: {what}"), || self.last().1 > from);
-        assert_eq!(self.last().0, epoch, "the leader has changed: {what}");
+        eventually(&format!("the leader works: {event}"), || self.last().1 > from);
+        assert_eq!(self.last().0, epoch, "the leader has changed: {event}");
     }
 
     fn is_whole(&self, epoch: u64) -> bool {

@@ -19,7 +19,7 @@ use tenure::internals::groups::{After, Context, Nonce, Record, Requests, Written
 use tenure::store::{ETag, GetOutcome, StoreError};
 use tenure::{Epoch, Error, ErrorKind};
 
-/// A token of seven digits. Tokens have so many digits only after years of operation.
+/// A token of seven digits. A group reaches it only after years of operation.
 const MANY_EPOCHS: u64 = 9_999_999;
 /// The longest time between two LISTs of a reader (GA6). A poll is a GET of the next number. If
 /// that assignment was compacted before the poll, only a LIST shows the newer assignments.

@@ -44,7 +44,7 @@ pub(super) struct StorePart {
     pub(super) pauses: u32,
     /// Heartbeat of the last write that counts for the lease.
     pub(super) counted: Option<u64>,
-    /// The first heartbeat that carries new data. A renewal is due until this heartbeat counts.
+    /// The first heartbeat that carries new data. Renewals are sent early until this heartbeat counts.
     pub(super) hurries_to: Option<u64>,
     /// The failure of the last request, or the reason why the store does not count.
     pub(super) failure: Option<Error>,

@@ -157,8 +157,8 @@ fn explain<P: Plan>(outcome: &Outcome<P>) -> ! {
     println!("{:#?}", outcome.plan);
     println!("{}", lines[lines.len().saturating_sub(shown)..].join("\n"));
     let (seed, checker, at) = (outcome.plan.seed(), violation.checker, violation.at);
-    let (what, saved) = (&violation.what, P::save(outcome));
-    panic!("seed {seed}: {checker} at {at:?}: {what} (SEED={seed} prints the timeline{saved})");
+    let (problem, saved) = (&violation.what, P::save(outcome));
+    panic!("seed {seed}: {checker} at {at:?}: {problem} (SEED={seed} prints the timeline{saved})");
 }
 
 /// Counts the events of many runs. The counts show that the checks were effective.

@@ -64,7 +64,7 @@ impl Budget {
     };
 }
 
-/// The rule that a run breaks, and what happens instead. To break a rule, the model changes inputs
+/// The rule that a run breaks, and the behaviour in its place. To break a rule, the model changes inputs
 /// and outputs of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
