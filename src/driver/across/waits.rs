@@ -90,7 +90,8 @@ impl AcrossDriver {
                 }
                 Some(left) => {
                     waits.push((left, AcrossInput::Lapsed { store }));
-                    if !self.main().config.poll_at_lapse {
+                    let part = &self.parts[store];
+                    if !self.main().config.poll_at_lapse || part.is_of_observer() {
                         waits.push((poll_in, AcrossInput::PollDue { store }));
                     }
                 }
@@ -129,6 +130,7 @@ impl AcrossDriver {
 
     fn polls_first(&self, store: usize) -> bool {
         self.main().config.poll_at_lapse
+            && !self.parts[store].is_of_observer()
             && self.machine.followed(store).is_some()
             && !self.parts[store].answered_since_lapse()
     }
@@ -147,7 +149,7 @@ impl AcrossDriver {
     /// machine knows of the lapse, or if the object never lapses.
     fn lapses_in(&self, store: usize) -> Option<Duration> {
         let part = &self.parts[store];
-        if self.machine.has_lapsed(store) || part.is_of_observer() {
+        if self.machine.has_lapsed(store) {
             return None;
         }
         match self.machine.followed(store) {

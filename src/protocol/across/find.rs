@@ -133,18 +133,17 @@ impl Across {
             }
             return;
         };
-        // An epoch that no majority holds has no holder, and may have been compacted. Only a LIST
-        // shows a greater epoch, so an observer lists again. A candidate closes the epoch instead.
-        let is_gone = self.observer && self.leader().is_none();
+        // An epoch that no majority holds has no holder, and may have been compacted. The same holds
+        // for an epoch that has lapsed. Only a LIST shows a greater epoch, so an observer lists
+        // again. A candidate closes the epoch instead.
+        let (observer, no_leader) = (self.observer, self.leader().is_none());
         let part = &mut self.parts[store];
         if part.doing != Doing::Idle {
             return;
         }
         match &part.known {
-            Known::Absent { .. } if is_gone => {
-                part.forget();
-                part.listed = false;
-            }
+            Known::Absent { .. } if observer && no_leader => part.list_again(),
+            Known::Unsealed { lapsed: true, .. } if observer => part.list_again(),
             Known::Unsealed { sighting, .. } => {
                 part.doing = Doing::Read { epoch, unless: Some(sighting.etag.clone()) };
             }

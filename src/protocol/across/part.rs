@@ -146,6 +146,12 @@ impl Part {
         self.marked = false;
     }
 
+    /// Forgets the newest epoch, and lists again.
+    pub(super) fn list_again(&mut self) {
+        self.forget();
+        self.listed = false;
+    }
+
     /// Forgets all that was known of the contents (Q6), and also a create of this process that does
     /// not count yet.
     pub(super) fn void(&mut self) {

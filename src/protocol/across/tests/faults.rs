@@ -186,3 +186,24 @@ fn regression_an_observer_lists_where_the_followed_epoch_is_absent() {
     stores.run(&mut observer, 1);
     assert_eq!(observer.newest(), Some(e(2)));
 }
+
+/// Before the fix, an observer polled a dead epoch for good if a store had an old copy of it.
+#[test]
+fn regression_an_observer_lists_after_a_lapse() {
+    let mut stores = Stores::new(3);
+    let object = |nonce| Object { nonce: Some(n(nonce)), heartbeat: 1, ended: None };
+    stores.objects[1].insert(1, object(1));
+    stores.objects[2].insert(1, object(1));
+    stores.up[0] = false;
+    let mut observer = Across::new(3, true);
+    stores.run(&mut observer, 1);
+    assert_eq!(observer.leader(), Some(n(1)));
+    stores.objects[1].insert(2, object(2));
+    at_all(&mut observer, |store| AcrossInput::PollDue { store });
+    stores.run(&mut observer, 1);
+    assert_eq!(observer.newest(), Some(e(1)), "no LIST before the lapse");
+    observer.handle(AcrossInput::Lapsed { store: 1 });
+    observer.handle(AcrossInput::PollDue { store: 1 });
+    stores.run(&mut observer, 1);
+    assert_eq!(observer.newest(), Some(e(2)));
+}
