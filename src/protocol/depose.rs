@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_holder_resigns_only_its_own_unsealed_epoch() {
+    fn resign_dead_seals_only_the_unsealed_epoch_of_the_dead_holder() {
         let decide =
             |number, seen| resign_dead((epoch(3), Nonce::from_bits(7)), epoch(number), &seen);
         let seal = Verdict::Seal { heartbeat: 5, ended: EpochEnd::Resigned };

@@ -31,7 +31,7 @@ pub(super) fn is_of_a_proxy(status: u16, code: &str) -> bool {
 
 /// Remedy for a response from a proxy.
 pub(super) const OF_A_PROXY: &str =
-    "the service does not send this response: check the endpoint, and the proxy if there is one";
+    "this response does not come from the service: check the endpoint and any proxy";
 
 /// One request to a store of the type `S`.
 pub(super) struct RequestContext<'a, S> {

@@ -294,7 +294,7 @@ async fn a_snapshot_shows_each_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_snapshot_costs_a_list_and_a_get_and_fails_immediately() {
+async fn a_snapshot_costs_a_list_and_a_get_and_does_not_retry_a_fault() {
     let world = World::new();
     let _a = world.leader("a").await;
     let o = world.node("o").build().unwrap();

@@ -57,7 +57,7 @@ async fn listed_etags_equal_the_etags_of_writes() {
 /// the write is refused, and not that its effect is unknown.
 #[tokio::test]
 #[ignore = "scripts/servers/azurite.sh -- cargo test --test stores azure -- --ignored"]
-async fn an_existing_blob_is_a_refusal_and_not_a_conflict() {
+async fn a_create_over_an_existing_blob_is_refused_and_not_unknown() {
     let (store, prefix) = container();
     let key = format!("{prefix}a");
     let outcome = store.create(&key, "one".into()).await.expect("created");

@@ -149,7 +149,8 @@ fn an_unanswered_append_is_included_if_the_manifest_has_it() {
     assert!(why(&story).contains("the run is too short"), "{}", why(&story));
     let unanswered = story.history();
     assert!(unanswered.iter().any(|call| call.until_ns == story.end_ns));
-    // `close` ends the unanswered append at the answer to the append with the next number.
+    // For the end of the unanswered append, `close` uses the time at which a later append was
+    // answered.
     let mut closed = unanswered;
     close(&mut closed, story.end_ns);
     assert!(closed.iter().all(|call| call.until_ns < story.end_ns));

@@ -74,7 +74,7 @@ fn a_set_is_created_once_and_elects() {
 }
 
 #[test]
-fn the_variable_names_all_stores_for_cmd() {
+fn tenure_store_lists_all_stores_for_cmd() {
     let set = Set::with_markers();
     let script = "test -n \"$TENURE_STORE\" && exec $TENURE status --field leader";
     let mut run = command(&["run", "--name", "one", "--", "sh", "-c", script]);

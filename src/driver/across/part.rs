@@ -44,7 +44,7 @@ pub(super) struct StorePart {
     pub(super) pauses: u32,
     /// Heartbeat of the last write that counts for the lease.
     pub(super) counted: Option<u64>,
-    /// The first heartbeat that carries new data. Renewals are sent early until this heartbeat counts.
+    /// The first heartbeat that carries new data. Renewals are sent early until it counts.
     pub(super) hurries_to: Option<u64>,
     /// The failure of the last request, or the reason why the store does not count.
     pub(super) failure: Option<Error>,
@@ -116,8 +116,7 @@ impl StorePart {
         (self.counted, self.hurries_to, self.unrenewed) = (None, None, None);
     }
 
-    /// Keeps the request that is under way if it is this one. Otherwise drops it and sends this
-    /// one.
+    /// Keeps the request under way if it equals `request`. Otherwise drops it and sends `request`.
     pub(super) fn ask(&mut self, request: Option<AcrossRequest>) {
         let is_same = self.call.as_ref().map(|call| &call.request) == request.as_ref();
         // The waiting page is the answer to the current request of the machine, so the request is

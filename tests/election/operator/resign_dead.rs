@@ -85,9 +85,9 @@ async fn another_epoch_or_nonce_is_left_unchanged() {
         let other: ResignKey = format!("2-{nonce}").parse().unwrap();
         assert_eq!(guard.resign_dead(other, None).await.unwrap(), Resigned::NotCurrent);
         assert_eq!(scene.record(1).await, before);
-        // After a takeover, the result depends on the layout. With `Layout::EpochFiles`, the object
-        // of the key's epoch shows that the epoch has ended. With `Layout::SingleObject`, the only
-        // object already has another token.
+        // After a takeover, the result depends on the layout. With `Layout::EpochFiles`, the epoch
+        // object shows that the epoch of the `ResignKey` has ended. With `Layout::SingleObject`,
+        // the only object already has another token.
         guard.resign_dead(key, None).await.unwrap();
         let _b = scene.leader("b").await;
         let expected = match layout {

@@ -46,7 +46,7 @@ pub struct HistoryArgs {
     /// `-` is stdout, which then has no other output.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Print one JSON object per epoch, per period of a job, and for all epochs, instead of tables
+    /// Print JSON instead of tables: one object for each epoch or period, and then a summary
     #[arg(long)]
     pub json: bool,
 }

@@ -1,4 +1,4 @@
-//! The arguments of the guard and the standby.
+//! The arguments of the guard, and of the standby process that takes over from a dead guard.
 
 use std::ffi::OsString;
 

@@ -178,15 +178,15 @@ async fn a_session_ends_for_good_before_its_lease() {
     assert_ne!(a.member.now().session.expect("a session").0, session);
 }
 
-/// At first, the time left of the lease is shorter than the margin, so a reply reports the end of
-/// the session. Then the application becomes unhealthy, and the next renewal succeeds. Even so, the
-/// member must give up the session, and the other member must get all partitions.
+/// At first, less than the margin remains of the lease, so a reply reports the end of the session.
+/// Then the application becomes unhealthy, and the next renewal succeeds. Even so, the member must
+/// give up the session, and the other member must get all partitions.
 #[tokio::test(start_paused = true)]
 async fn regression_a_session_that_a_reply_ended_is_not_kept() {
     let world = World::new();
     let (a, b, _) = revoked_of_four(&world).await;
-    // This call records the end of the session, as a reply does if the time left of the lease is
-    // shorter than the margin.
+    // This call records that the session has ended. A reply over HTTP does the same if less than
+    // the margin remains of the lease.
     assert_eq!(a.member.give_up("not_renewed").map(|owned| owned.len()), Some(4));
     assert!(a.member.token("0").is_none());
     a.healthy.send_replace(false);

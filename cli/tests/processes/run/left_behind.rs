@@ -14,7 +14,8 @@ const ESCAPING: &str = r#"
 #[test]
 fn regression_after_sigkill_no_descendant_overlaps_with_the_next_leader() {
     let scene = Scene::new(TENURE);
-    // On a loaded machine the guard can miss the deadline of a short lease. Its alarm then kills it.
+    // On a loaded machine the guard can miss the deadline of a short lease. Then its alarm kills
+    // it.
     let mut a = scene.script("a", &["--validity", "20s", "--grace", "500ms"], ESCAPING);
     let escaped = ["group", "session", "daemon"].map(|name| scene.number(name));
     let stats = "for one in group session daemon; do cat /proc/$(cat $one)/stat; done > stats";
@@ -23,7 +24,7 @@ fn regression_after_sigkill_no_descendant_overlaps_with_the_next_leader() {
     assert_eq!(a.code(), 137);
     scene.wait_for_file("b");
     let stats = fs::read_to_string(scene.path("stats")).unwrap_or_default();
-    assert_eq!(stats, "", "they run while the next candidate leads");
+    assert_eq!(stats, "", "no escaped process runs while the next candidate leads");
     assert!(!escaped.iter().any(|one| runs(*one)));
     a.says("all processes of CMD have ended");
 }

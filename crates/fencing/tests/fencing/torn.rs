@@ -6,7 +6,8 @@ use tenure::store::{Capabilities, Page, StoreError};
 use super::*;
 use tenure_testkit::layer::{Layer, Layered};
 
-/// A store without order. Each of its listings takes several requests.
+/// A store that lists keys without order. Each listing is *torn*: it takes several requests, and
+/// other processes may write between them.
 #[derive(Debug, Default)]
 struct Torn {
     inner: Arc<MemoryStore>,
@@ -41,7 +42,7 @@ impl Layer for Torn {
     }
 }
 
-/// Creates a log with three entries, and returns the log on the torn store.
+/// Writes three entries to a log, and returns a log that reads them through the torn listings.
 async fn torn(layer: Torn) -> (Arc<Layered<Torn>>, FencedLog) {
     let layer = Arc::new(Layered(layer));
     let inner: Arc<dyn Store> = layer.0.inner.clone();

@@ -302,9 +302,9 @@ impl Ownership {
                 self.write.notified().await;
             }
             leadership.write_data(self.data());
-            // A coordinator that expects no release from this member reads the member's session
-            // only once per validity, unless the ETag of the session's object changes twice in a
-            // short time (GC2). So write again soon after a release that no assignment had
+            // If a coordinator expects no release from this member, it reads the session only once
+            // per validity. If the ETag of the session changes twice in a short time, it reads the
+            // session earlier (GC2). So write twice after a release that no assignment had
             // requested.
             due = std::mem::take(&mut self.state().unasked);
             self.cx.sleep(if due { validity / 8 } else { between }).await;

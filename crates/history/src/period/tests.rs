@@ -141,7 +141,7 @@ fn another_period_or_offset_continues_the_record() {
 fn a_clock_ahead_of_the_stores_is_refused_beyond_the_bound() {
     let rules = hourly();
     let now = s(100 * HOUR);
-    // The accepted lead is one second above `clock_ahead_max`, because dates have a resolution of
+    // A clock may be ahead by `clock_ahead_max` plus one second, because dates have a resolution of
     // one second.
     for (ahead, refused) in [(0, false), (61, false), (62, true)] {
         assert_eq!(rules.is_ahead(now + s(ahead), date(now)), refused, "{ahead}");

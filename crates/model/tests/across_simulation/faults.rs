@@ -198,7 +198,7 @@ fn lose(world: &Arc<World>, store: usize, operator: &Arc<Operator>) {
         let rolls_back = state.rng.bool();
         let place = &mut state.stores[store];
         place.is_lost = true;
-        place.contents += 1;
+        place.losses += 1;
         place.marker = markers(&mut place.bucket, store).pop();
         let mut before = std::mem::take(&mut place.before);
         let keys = markers(&mut before, store);
@@ -212,7 +212,7 @@ fn lose(world: &Arc<World>, store: usize, operator: &Arc<Operator>) {
     tokio::spawn(async move {
         world.rest(world.plan.longest_validity() * 3).await;
         if world.plan.broken == Broken::ReplacedEmpty {
-            let generation = world.state().stores[store].contents + 1;
+            let generation = world.state().stores[store].losses + 1;
             let key = marker(store, world.plan.stores(), generation);
             let body = bytes::Bytes::from_static(b"{}");
             world.state().stores[store].bucket.put(&key, body, now());

@@ -53,10 +53,10 @@ impl Calls for SimStore {
         world.state().in_flight += u64::from(course.counted);
         world.note(who, || format!("-> {}: {}", self.store, describe(&request)));
         let (sender, receiver) = oneshot::channel();
-        let contents = world.state().stores[self.store].contents;
+        let losses = world.state().stores[self.store].losses;
         let world = Arc::clone(world);
         let (store, request) = (self.store, request);
-        let carried = Carrier { world, who, store, request: request.clone(), course, contents };
+        let carried = Carrier { world, who, store, request: request.clone(), course, losses };
         tokio::spawn(carried.carry(sender));
         let answer = async {
             match receiver.await {
@@ -142,8 +142,8 @@ struct Carrier {
     store: usize,
     request: Request,
     course: Course,
-    /// The contents of the store when the request was sent.
-    contents: u32,
+    /// The `losses` of the store when the request was sent.
+    losses: u32,
 }
 
 type Sender = oneshot::Sender<Answer>;
@@ -219,7 +219,7 @@ impl Carrier {
             let mut state = world.state();
             let place = &mut state.stores[self.store];
             let of_set = |key: &String| key.contains("lock-set-");
-            let is_late = place.contents != self.contents;
+            let is_late = place.losses != self.losses;
             let reply = match &self.request {
                 // The operator asserts that no write of an earlier replacement is under way.
                 Request::Create { key, .. } if is_late && of_set(key) => {

@@ -67,8 +67,8 @@ pub struct Place {
     pub bucket: Bucket,
     /// An older state of the bucket.
     pub before: Bucket,
-    /// Number of contents that the store has had.
-    pub contents: u32,
+    /// Number of times that the store has lost its contents.
+    pub losses: u32,
     /// The marker of the contents that were lost last.
     pub marker: Option<String>,
     /// True from the loss of the contents until the end of the replacement.

@@ -146,7 +146,7 @@ impl View<'_> {
         let noted = self.answered().map(|(_, contents)| contents.noted(set, store)).max();
         if let Some(noted) = noted.filter(|noted| *noted > generation) {
             let why = format!(
-                "{place} has the contents of generation {generation}, and a replacement has begun \
+                "{place} has generation {generation} of its contents, but a replacement has begun \
                  generation {noted}. Name the new store. If the replacement has stopped, use {}",
                 remedy(store)
             );

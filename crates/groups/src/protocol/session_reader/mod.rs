@@ -301,8 +301,8 @@ impl SessionReader {
         }
     }
 
-    /// Returns the evidence for a plan that starts from the assignment `known`. `join` makes a
-    /// member from a session that may join. It returns `None` if the session cannot be a member.
+    /// Returns the evidence for a plan that starts from the assignment `known`. `join` returns the
+    /// member of a session, or `None` if the session cannot be a member.
     pub fn evidence(
         &self,
         known: Option<&Assignment>,
