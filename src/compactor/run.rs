@@ -106,7 +106,7 @@ impl<'a> Run<'a> {
     async fn compact(&mut self) -> Result<(), Error> {
         // List the last possible epoch first, because the main listing would show it only after the
         // deletion of lower epochs (C2).
-        self.look_for_the_last_epoch().await?;
+        self.read_the_last_epoch().await?;
         if self.plan.stopped() {
             return Ok(());
         }
@@ -137,12 +137,12 @@ impl<'a> Run<'a> {
         while let Some(deletion) = self.in_flight.next().await {
             self.count(deletion)?;
         }
-        self.count_the_too_young();
+        self.count_epochs_below_min_age();
         Ok(())
     }
 
     /// Counts the superseded epochs that the run kept only because of their age.
-    fn count_the_too_young(&mut self) {
+    fn count_epochs_below_min_age(&mut self) {
         if self.plan.stopped() {
             return;
         }
@@ -151,7 +151,7 @@ impl<'a> Run<'a> {
         self.report.too_young = (listed - deleted - failed).saturating_sub(keep);
     }
 
-    async fn look_for_the_last_epoch(&mut self) -> Result<(), Error> {
+    async fn read_the_last_epoch(&mut self) -> Result<(), Error> {
         let mut next = Some(After::Number(Epoch::MAX.get() - 1));
         while let Some(after) = next {
             let page = self.list(&after).await?;

@@ -89,7 +89,7 @@ impl Driver {
         let keys = self.cx.keys.clone();
         let store = self.cx.store.clone();
         let start = key_of(&keys, after);
-        let from_the_end = self.machine.looks_for_the_newest();
+        let from_the_end = self.machine.searches_for_the_newest();
         // The call is in a box. Without the box, this rare call would make the future of every poll
         // larger.
         let mut call = Box::pin(async {

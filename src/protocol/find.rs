@@ -309,7 +309,7 @@ mod tests {
     /// This broken search bisects with the question "does epoch X exist?". The check in the tests
     /// above must detect its wrong result.
     #[test]
-    fn broken_bisecting_on_existence_misses_the_newest() {
+    fn broken_search_that_bisects_on_existence_is_caught() {
         let epochs = BTreeSet::from([1, 2, 3, 4, 900]);
         let (mut low, mut high) = (4u64, 1_024u64);
         while high - low > 1 {

@@ -90,9 +90,9 @@ impl Machine {
 
     /// Returns true if the next LIST only searches for the newest epoch, so its answer may omit
     /// epochs.
-    pub fn looks_for_the_newest(&self) -> bool {
+    pub fn searches_for_the_newest(&self) -> bool {
         match self {
-            Machine::EpochFiles(machine) => machine.looks_for_the_newest(),
+            Machine::EpochFiles(machine) => machine.searches_for_the_newest(),
             Machine::SingleObject(_) => false,
         }
     }

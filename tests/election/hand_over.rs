@@ -303,7 +303,7 @@ async fn a_slower_store_has_time_to_answer() {
 
 /// Other candidates wait for the named successor, even if the application requests a poll.
 #[tokio::test(start_paused = true)]
-async fn a_requested_poll_does_not_shorten_the_head_start() {
+async fn a_requested_poll_does_not_shorten_the_wait_for_a_successor() {
     for layout in LAYOUTS {
         let world = World::new();
         let a = elect(&world.node("a").layout(layout).build().unwrap()).await;

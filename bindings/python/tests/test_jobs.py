@@ -88,7 +88,7 @@ def test_a_probe_passes_and_deletes_its_objects(tmp_path: Path) -> None:
     assert [path for path in (tmp_path / "probed").rglob("*probe-*") if path.is_file()] == []
 
 
-async def test_the_middleware_names_the_leader_while_it_follows() -> None:
+async def test_the_middleware_names_the_leader_while_the_process_follows() -> None:
     store = MemoryStore()
     sent: list[MutableMapping[str, Any]] = []
 

@@ -95,7 +95,7 @@ pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
                 tokio::select! {
                     biased;
                     _ = signals.next() => return Ok(0),
-                    looked = compaction.refuse_what_is_not_meant(&args) => looked?,
+                    looked = compaction.refuse_the_other_kind(&args) => looked?,
                 }
             }
             again_and_again(&compactions, &mut signals, interval, &args).await
@@ -137,7 +137,7 @@ async fn compact_once(
     let (outcome, signal) = run_once(&compaction.compactor, signals).await;
     let report = outcome?;
     if report.epochs().newest.is_none() && signal.is_none() {
-        compaction.refuse_what_is_not_meant(args).await?;
+        compaction.refuse_the_other_kind(args).await?;
     }
     let _ = print_report(&compaction.place, &report, args)?;
     match signal.filter(|_| report.epochs().interrupted) {
@@ -199,7 +199,7 @@ impl AnyCompactor {
 
 impl Compaction {
     /// Refuses to compact an election with `--group`, and a group without `--group`.
-    async fn refuse_what_is_not_meant(&self, args: &CompactArgs) -> Result<(), Failure> {
+    async fn refuse_the_other_kind(&self, args: &CompactArgs) -> Result<(), Failure> {
         let (store, prefix) = (&self.store, &*self.prefix);
         if args.group {
             return refuse_election_at(store, prefix, "tenure compact").await;

@@ -15,7 +15,7 @@ use crate::election::LeaseState;
 use crate::exit::Failure;
 use crate::http::metrics::MetricsArg;
 use crate::output::print::{FAINT, NAME};
-use crate::output::print::{is_for_the_eye, json_line, millis, plain, styled};
+use crate::output::print::{is_for_a_terminal, json_line, millis, plain, styled};
 use crate::output::watcher::{Change, REQUEST_TIMEOUT, WatchEnd, Watcher, validity};
 use crate::process::exec::{ExecArg, ExecChange};
 use crate::store::open::IfMissing;
@@ -206,7 +206,7 @@ impl Change for LeaderChange {
 
     /// Formats the change for people: in columns if stdout is a terminal, otherwise as a sentence.
     fn for_people(&self) -> String {
-        let eye = is_for_the_eye();
+        let eye = is_for_a_terminal();
         let at = styled(FAINT, &self.at);
         let name = self.candidate.as_deref().map_or("-".to_owned(), plain);
         let state = styled(self.state.style(), format_args!("{:<7}", self.state));

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_holds_its_epoch_until_it_is_removed() {
+    fn a_file_contains_its_epoch_until_its_removal() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("epoch");
         let [own, other] = [7, 8].map(|epoch| EpochFile { path: path.clone(), epoch });

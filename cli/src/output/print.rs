@@ -60,7 +60,7 @@ pub async fn reader_left() {
 }
 
 /// Returns whether stdout is a terminal. On a terminal, the output is in columns.
-pub fn is_for_the_eye() -> bool {
+pub fn is_for_a_terminal() -> bool {
     io::stdout().is_terminal()
 }
 

@@ -47,7 +47,7 @@ fn a_story_that_is_too_short_is_refused() {
 }
 
 #[test]
-fn broken_store_that_loses_an_append() {
+fn broken_store_that_loses_an_append_is_caught() {
     let mut story = story();
     // The store lost entry 3, and an entry of another epoch has the number 3. So the manifest has
     // no gap.
@@ -58,28 +58,28 @@ fn broken_store_that_loses_an_append() {
 }
 
 #[test]
-fn broken_store_that_leaves_a_gap() {
+fn broken_store_that_leaves_a_gap_is_caught() {
     let mut story = story();
     story.manifest.remove(1);
     assert!(why(&story).contains("number 2 is missing"), "{}", why(&story));
 }
 
 #[test]
-fn broken_fence_that_accepts_a_lower_epoch() {
+fn broken_fence_that_accepts_a_lower_epoch_is_caught() {
     let mut story = story();
     story.manifest.push((4, entry(2, 2)));
     assert!(why(&story).contains("is followed by"), "{}", why(&story));
 }
 
 #[test]
-fn broken_append_that_occurs_twice() {
+fn broken_append_that_occurs_twice_is_caught() {
     let mut story = story();
     story.manifest.push((4, entry(3, 1)));
     assert!(why(&story).contains("is followed by"), "{}", why(&story));
 }
 
 #[test]
-fn broken_guard_that_kills_a_child_too_late() {
+fn broken_guard_that_kills_a_child_too_late_is_caught() {
     let mut story = story();
     let late_ns = 23 * SECOND + 100_000_000;
     story.lives[1].signs.push((late_ns, 23 * SECOND));
@@ -106,7 +106,7 @@ fn a_stopped_guard_excuses_its_child_until_it_continues() {
 }
 
 #[test]
-fn broken_election_that_runs_two_children() {
+fn broken_election_that_runs_two_children_is_caught() {
     let mut story = story();
     story.lives[1].signs.push((31 * SECOND, 33 * SECOND));
     assert!(why(&story).contains("overlapped with"), "{}", why(&story));
@@ -116,7 +116,7 @@ fn broken_election_that_runs_two_children() {
 }
 
 #[test]
-fn broken_guard_that_resigns_while_a_child_lives() {
+fn broken_guard_that_resigns_while_a_child_lives_is_caught() {
     let mut story = story();
     story.lives[1].resigned_ns = Some(22 * SECOND);
     assert!(why(&story).starts_with("the run is too short"), "{}", why(&story));
@@ -125,7 +125,7 @@ fn broken_guard_that_resigns_while_a_child_lives() {
 }
 
 #[test]
-fn broken_order_of_grants() {
+fn broken_order_of_grants_is_caught() {
     let mut story = story();
     // In this story, epoch 2 was granted before epoch 1.
     story.lives[0].granted = Some(Seen { from_ns: 3, until_ns: 4 });
@@ -134,7 +134,7 @@ fn broken_order_of_grants() {
 }
 
 #[test]
-fn broken_renewal_under_a_greater_epoch() {
+fn broken_renewal_under_a_greater_epoch_is_caught() {
     let mut story = story();
     story.renewals = vec![(1, Seen { from_ns: 11 * SECOND, until_ns: 12 * SECOND })];
     assert!(why(&story).contains("the run is too short"), "{}", why(&story));

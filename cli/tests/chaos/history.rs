@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_register_that_accepts_a_lower_epoch() {
+    fn broken_register_that_accepts_a_lower_epoch_is_caught() {
         let mut history = grants(2);
         history.extend([
             call(Op::Append(2), Ret::Appended(1), 30, 35),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_append_after_a_greater_claim() {
+    fn broken_append_after_a_greater_claim_is_caught() {
         let mut history = grants(2);
         history.extend([
             call(Op::Claim(1), Ret::Claimed, 30, 31),
@@ -200,28 +200,28 @@ mod tests {
     }
 
     #[test]
-    fn broken_append_before_the_grant() {
+    fn broken_append_before_the_grant_is_caught() {
         let mut history = grants(1);
         history.push(call(Op::Append(1), Ret::Appended(1), 1, 2));
         check(history).expect_err("an append before the grant");
     }
 
     #[test]
-    fn broken_grant_after_a_greater_epoch() {
+    fn broken_grant_after_a_greater_epoch_is_caught() {
         let mut history = grants(2);
         history.push(call(Op::Grant(1), Ret::Granted, 40, 41));
         check(history).expect_err("a grant after a greater epoch");
     }
 
     #[test]
-    fn broken_renewal_of_a_superseded_epoch() {
+    fn broken_renewal_of_a_superseded_epoch_is_caught() {
         let mut history = grants(2);
         history.push(call(Op::Renew(1), Ret::Renewed, 40, 50));
         check(history).expect_err("two leaders");
     }
 
     #[test]
-    fn broken_append_that_is_lost() {
+    fn broken_append_that_is_lost_is_caught() {
         let mut history = grants(2);
         history.extend([
             call(Op::Append(1), Ret::Appended(1), 30, 31),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_refusal_without_a_greater_epoch() {
+    fn broken_refusal_without_a_greater_epoch_is_caught() {
         let mut history = grants(1);
         history.push(call(Op::Append(1), Ret::Refused, 30, 31));
         check(history).expect_err("a refusal without another writer");

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_seal_that_is_reverted() {
+    fn broken_seal_that_is_reverted_is_caught() {
         let sealed = r#"{"expired":true,"nonce":"a","heartbeat":2}"#;
         assert_eq!(noted(&[MADE, sealed, RENEWED]).wrong.len(), 1);
     }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_compactor_that_deletes_the_newest() {
+    fn broken_compactor_that_deletes_the_newest_is_caught() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let backend = Backend::dir(dir.path());
         let mut watch = Watch::default();

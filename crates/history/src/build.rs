@@ -37,7 +37,7 @@ pub(super) fn spans(found: Vec<Found>, now: DateTime<Utc>) -> Vec<LeadershipSpan
         }
         spans.push(span);
     }
-    superseded_at_the_latest(&mut spans);
+    end_at_the_next_epoch(&mut spans);
     spans
 }
 
@@ -215,7 +215,7 @@ impl Times {
 }
 
 /// Corrects the end of each epoch without a seal: it ends at the latest when the next epoch begins.
-fn superseded_at_the_latest(spans: &mut [LeadershipSpan]) {
+fn end_at_the_next_epoch(spans: &mut [LeadershipSpan]) {
     for number in 1..spans.len() {
         let next = spans[number].from;
         let span = &mut spans[number - 1];

@@ -219,11 +219,11 @@ impl Reader {
             }
         };
         (listing.now, listing.requests) = objects.list(remember).await?;
-        self.leave_out_the_old(&mut listing);
+        self.omit_old_epochs(&mut listing);
         Ok(listing)
     }
 
-    fn leave_out_the_old(&self, listing: &mut Listing) {
+    fn omit_old_epochs(&self, listing: &mut Listing) {
         let Some(since) = self.since else { return };
         while let [(_, age), _, ..] = listing.newest.make_contiguous()
             && age.is_some_and(|age| age > since)

@@ -68,7 +68,7 @@ impl Candidate {
 
     /// Returns true if the next LIST only searches for the newest epoch (N7). The answer to such a
     /// LIST may omit a greater epoch. Any other LIST must show all epochs.
-    pub fn looks_for_the_newest(&self) -> bool {
+    pub fn searches_for_the_newest(&self) -> bool {
         matches!(self.state, CandidateState::Find { suspect: None, .. })
     }
 

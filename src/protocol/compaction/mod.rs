@@ -340,7 +340,7 @@ mod tests {
     /// `keep_epochs` of 1, the plan returns the second epoch only if the newest epoch was read and
     /// its body allows this.
     #[test]
-    fn the_epoch_below_the_newest_is_kept_unless_the_newest_is_read_and_not_held() {
+    fn the_epoch_below_the_newest_is_deleted_only_if_the_newest_is_valid() {
         for (read, goes) in [
             (None, false),
             (Some((2, NO_VALIDITY)), false),
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn min_age_stays_above_the_longest_validity_unless_it_is_0() {
+    fn a_positive_min_age_stays_above_the_longest_validity() {
         let mut plan = plan(1, HOUR);
         for (validity, min_age) in [
             (None, HOUR),

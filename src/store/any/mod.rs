@@ -124,7 +124,7 @@ impl AnyObjectStore {
     pub async fn new(store: Arc<dyn ObjectStore>) -> Result<AnyObjectStore, StoreError> {
         let name = printable(&store.to_string());
         let store = AnyObjectStore { sent_once: false, ..AnyObjectStore::of(store, None, name) };
-        store.refuse_what_cannot_replace().await?;
+        store.refuse_clients_without_replace().await?;
         Ok(store)
     }
 
@@ -152,7 +152,7 @@ impl AnyObjectStore {
         self.tokens.iter().for_each(|tokens| tokens.forget());
     }
 
-    async fn refuse_what_cannot_replace(&self) -> Result<(), StoreError> {
+    async fn refuse_clients_without_replace(&self) -> Result<(), StoreError> {
         let refuse = |why: &str| {
             let message = format!("{} cannot be used for elections: {why}", self.name);
             Err(StoreError::new(StoreErrorKind::Unsupported, Determinacy::Determinate, message))

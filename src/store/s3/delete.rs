@@ -25,7 +25,7 @@ impl S3Store {
                 // Some servers require the header Content-MD5, which the SDK does not send. Other
                 // servers do not support `DeleteObjects`. On both kinds of servers, only requests
                 // that delete a single key succeed.
-                Err(error) if is_about_the_request(&error) => {
+                Err(error) if is_unsupported_request(&error) => {
                     tracing::warn!(%error, "all further deletions use one request for each key");
                     self.deletes_singly.store(true, Ordering::Relaxed);
                 }
@@ -106,7 +106,7 @@ impl S3Store {
 }
 
 /// Returns true if the server refuses this kind of request for all keys and credentials.
-fn is_about_the_request(error: &StoreError) -> bool {
+fn is_unsupported_request(error: &StoreError) -> bool {
     let refused = matches!(error.kind(), StoreErrorKind::Invalid | StoreErrorKind::Unsupported);
     refused && error.determinacy() == Determinacy::Determinate
 }

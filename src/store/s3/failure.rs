@@ -72,7 +72,7 @@ fn needs(verb: Verb) -> &'static str {
 }
 
 /// Names the permission on the KMS key that the request needs.
-fn needs_of_the_key(verb: Verb) -> &'static str {
+fn kms_permission(verb: Verb) -> &'static str {
     match verb {
         Verb::Get => "reading also needs kms:Decrypt on the key",
         _ => "writing also needs kms:GenerateDataKey on the key",
@@ -128,7 +128,7 @@ impl S3Store {
         let (kind, determinacy, mut advice) = request.meaning(status, code, region.as_deref());
         // S3 calls KMS with the caller's identity, and forwards the refusal of KMS.
         if kind == StoreErrorKind::AccessDenied && why.contains("kms:") {
-            advice = needs_of_the_key(request.verb).to_owned();
+            advice = kms_permission(request.verb).to_owned();
         }
         if !advice.is_empty() {
             let _ = write!(why, "; {advice}");

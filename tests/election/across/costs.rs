@@ -13,7 +13,7 @@ fn requests(scene: &Scene) -> [usize; 3] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_step_costs_what_the_rules_say() {
+async fn each_step_has_the_cost_of_the_rules() {
     let scene = Scene::new(3).await;
     let node = |number| scene.builder(number).check_store(false).build().unwrap();
     requests(&scene);

@@ -15,7 +15,7 @@ const DELAY: Duration = Duration::from_secs(8);
 const SLACK: Duration = Duration::from_secs(2);
 
 /// Repeats single attempts until one succeeds, as an application may do.
-async fn try_again_and_again(election: &Election) -> Leadership {
+async fn campaign_by_single_attempts(election: &Election) -> Leadership {
     loop {
         match election.try_campaign().await.unwrap() {
             CampaignOutcome::Elected(leadership) => return leadership,
@@ -35,7 +35,7 @@ async fn regression_the_takeover_delay_starts_at_the_end_of_a_deposed_lease() {
             let lead = elect(&scene.behind(&way, "a").build().unwrap()).await;
             let next = scene.node("b").takeover_delay(DELAY).build().unwrap();
             let campaign = tokio::spawn(async move {
-                if tries { try_again_and_again(&next).await } else { elect(&next).await }
+                if tries { campaign_by_single_attempts(&next).await } else { elect(&next).await }
             });
             wait(secs(1)).await;
             // The leader is cut off from the store, so it believes until the end of its lease that

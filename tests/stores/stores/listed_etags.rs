@@ -179,7 +179,7 @@ async fn listed_etags_may_be_missing_or_have_another_form() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn broken_listed_etags() {
+async fn broken_listed_etags_are_caught() {
     for way in [
         Way::OfTheVersionBefore,
         Way::OfTheNextKey,

@@ -241,7 +241,7 @@ async fn regression_an_attempt_that_may_be_running_is_not_over() {
 /// If the store cannot be reached, the host gives up the first read of the record, because the
 /// campaign waits for the store. Other errors end the command.
 #[tokio::test]
-async fn the_first_read_does_not_wait_for_the_store() {
+async fn an_unreachable_store_does_not_end_the_first_read() {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
     store.on(Call::Get).fault(Fault::FailBefore);
     assert!(!host(&store, 0, "a").is_over().await.expect("nothing is known"));

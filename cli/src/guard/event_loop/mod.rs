@@ -75,7 +75,7 @@ pub fn run(tenure: &Tenure, args: &GuardArgs, say: Say) -> io::Result<()> {
     if started && guard.start(tenure, args, on_elected.as_ref(), EpochFile::write) {
         reap_children(events.clone())?;
         guard.watch(&received);
-        guard.see_whether_tenure_died(&received);
+        guard.wait_for_the_death_of_tenure(&received);
     }
     // The guard may resign in both cases: after the end of CMD, and if CMD was not started.
     guard.resign(tenure);
@@ -287,7 +287,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
 
     /// Waits until `tenure` has died, or until a time limit. If `tenure` is alive, it kills this
     /// process during the wait, because no descendant is left.
-    fn see_whether_tenure_died(&mut self, events: &Receiver<GuardEvent>) {
+    fn wait_for_the_death_of_tenure(&mut self, events: &Receiver<GuardEvent>) {
         while self.resignation.is_some() && !self.hung_up {
             match events.recv_timeout(UNTIL_ITS_DEATH_SHOWS) {
                 Ok(event) => self.handle(event),

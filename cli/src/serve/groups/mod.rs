@@ -72,12 +72,12 @@ impl GroupsArgs {
             let store = Arc::new(MemoryStore::new());
             self.build(lease, name, named, store, named.urls.prefix())?;
         }
-        self.refuse_partitions_of_none().map_err(usage)
+        self.refuse_partitions_without_a_group().map_err(usage)
     }
 
     /// If this process has several groups, refuses a `--partitions` without the name of a group
     /// (GROUP=). The caller has checked that each group has partitions.
-    fn refuse_partitions_of_none(&self) -> Result<(), String> {
+    fn refuse_partitions_without_a_group(&self) -> Result<(), String> {
         match self.groups.len() {
             several if several > 1 && self.partitions.iter().any(|it| it.group.is_none()) => {
                 Err(format!(

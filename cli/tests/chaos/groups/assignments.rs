@@ -177,19 +177,19 @@ mod tests {
     }
 
     #[test]
-    fn broken_grant_of_one_token_to_two_sessions() {
+    fn broken_grant_of_one_token_to_two_sessions_is_caught() {
         let watch = noted(&[assignment(1, 0, 1), assignment(2, 1, 1)]);
         assert!(watch.wrong[0].contains("was granted to a and to b"), "{:?}", watch.wrong);
     }
 
     #[test]
-    fn broken_token_that_decreases() {
+    fn broken_token_that_decreases_is_caught() {
         let watch = noted(&[assignment(1, 0, 1), assignment(2, 1, 2), assignment(3, 0, 1)]);
         assert!(watch.wrong[0].contains("lowers the token"), "{:?}", watch.wrong);
     }
 
     #[test]
-    fn broken_compactor_that_deletes_the_newest_and_a_writer_that_overwrites() {
+    fn broken_deletion_and_overwrite_of_an_assignment_are_caught() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let backend = Backend::dir(dir.path()).of_group(0);
         let mut watch = Assignments::default();

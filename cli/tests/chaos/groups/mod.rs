@@ -62,7 +62,7 @@ fn server_of_the_environment() {
 /// These workers ignore refusals: they continue to append under a token that a log has refused. The
 /// checker must report them as faulty.
 #[test]
-fn broken_workers_that_do_not_fence() {
+fn broken_workers_that_do_not_fence_are_caught() {
     let mut backend = Backend::server().of_group(MEMBERS);
     let run = Run::begin(&backend, 0);
     let stalls = Stalls::watch();

@@ -6,7 +6,7 @@ use tenure_testkit::command::scene::kill_at_once;
 use tenure_testkit::command::state;
 
 #[tokio::test]
-async fn a_killed_guard_and_standby_do_not_report_an_empty_group() {
+async fn a_killed_guard_and_standby_do_not_report_an_empty_process_group() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let script = format!(r#"echo $$ > "$1.leader"; {STUBBORN}"#);
@@ -21,7 +21,7 @@ async fn a_killed_guard_and_standby_do_not_report_an_empty_group() {
 }
 
 #[tokio::test]
-async fn the_guard_kills_the_group_after_the_death_of_its_standby() {
+async fn the_guard_kills_the_process_group_after_the_death_of_its_standby() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let script = format!(r#"echo $$ > "$1.leader"; {STUBBORN}"#);
@@ -35,7 +35,7 @@ async fn the_guard_kills_the_group_after_the_death_of_its_standby() {
 }
 
 #[tokio::test]
-async fn the_group_dies_with_its_guard() {
+async fn the_process_group_dies_with_its_guard() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let script = format!(r#"echo $$ > "$1.leader"; {STUBBORN}"#);
@@ -100,7 +100,7 @@ async fn regression_no_two_faults_of_guard_and_standby_keep_a_process_alive() {
 /// `tenure` sends signals through a pipe to the guard. Before the fix, a thousand signals filled
 /// the pipe to a suspended guard, and then no process killed CMD.
 #[tokio::test]
-async fn regression_signals_to_a_stopped_guard_do_not_save_the_group() {
+async fn regression_signals_to_a_stopped_guard_do_not_save_the_process_group() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let script = format!(r#"trap '' HUP; echo $$ > "$1.leader"; {STUBBORN}"#);

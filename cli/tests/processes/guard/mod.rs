@@ -73,7 +73,7 @@ const STUBBORN: &str =
     r#"(trap '' TERM; exec sleep 1000) & echo $! > "$1"; trap '' TERM; wait; sleep 1000"#;
 
 #[tokio::test]
-async fn signals_reach_the_whole_group() {
+async fn signals_reach_the_whole_process_group() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let script = r#"sleep 1000 & echo $! > "$1"; trap 'exit 5' INT; while :; do sleep 0.02; done"#;
@@ -86,7 +86,7 @@ async fn signals_reach_the_whole_group() {
 }
 
 #[tokio::test]
-async fn the_group_lives_while_a_child_of_the_command_lives() {
+async fn the_process_group_lives_while_a_child_of_the_command_lives() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let group = start(r#"sleep 1000 & echo $! > "$1"; exit 0"#, &file).await;
@@ -103,7 +103,7 @@ async fn the_group_lives_while_a_child_of_the_command_lives() {
 }
 
 #[tokio::test]
-async fn regression_the_group_lives_while_a_descendant_lives_outside_of_it() {
+async fn regression_cmd_is_alive_while_a_descendant_lives_outside_of_its_process_group() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let script = r#"(exec setsid sleep 1000) & echo $! > "$1""#;
@@ -131,7 +131,7 @@ async fn an_ended_lease_starts_no_command() {
 }
 
 #[tokio::test]
-async fn a_dropped_group_is_killed() {
+async fn a_dropped_process_group_is_killed() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let group = start(STUBBORN, &file).await;
@@ -145,7 +145,7 @@ async fn a_dropped_group_is_killed() {
 /// When the process `tenure` drops the group, `tenure` is alive and decides how the epoch ends. So
 /// the guard must not resign the epoch.
 #[tokio::test]
-async fn a_dropped_group_does_not_resign() {
+async fn a_dropped_process_group_does_not_resign() {
     let dir = tempfile::tempdir().expect("a directory");
     let (file, place) = (dir.path().join("pid"), dir.path().join("store"));
     let store = Arc::new(DirStore::open(&place).expect("a directory"));

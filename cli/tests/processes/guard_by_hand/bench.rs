@@ -101,11 +101,11 @@ impl Guard {
     }
 
     pub fn tell(&mut self, line: &str) {
-        assert!(self.tell_if_it_lives(line), "the guard is alive");
+        assert!(self.send_if_alive(line), "the guard is alive");
     }
 
     /// Sends an order to the guard. Returns false if the guard has ended.
-    pub fn tell_if_it_lives(&mut self, line: &str) -> bool {
+    pub fn send_if_alive(&mut self, line: &str) -> bool {
         let orders = self.orders.as_mut().expect("the pipe is open");
         writeln!(orders, "{line}").is_ok()
     }

@@ -43,7 +43,7 @@ fn a_command_that_cannot_run_exits_with_the_codes_of_a_shell() {
 }
 
 #[test]
-fn the_command_leads_its_group_and_blocks_no_signal() {
+fn the_command_leads_its_process_group_and_blocks_no_signal() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let guard = Guard::over(r#"echo $$ > "$1"; exec sleep 1000"#, &file);

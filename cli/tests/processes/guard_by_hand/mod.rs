@@ -17,7 +17,7 @@ use tenure_testkit::command::{eventually, in_ms, now, number_in, runs, state};
 const HOUR: u64 = 3_600_000;
 
 #[test]
-fn the_whole_group_dies_at_kill_at_and_not_before() {
+fn the_whole_process_group_dies_at_kill_at_and_not_before() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let mut guard = Guard::over(STUBBORN, &file);
@@ -83,7 +83,7 @@ fn each_risk_sends_one_sigterm() {
 }
 
 #[test]
-fn a_stopped_group_is_continued_to_end() {
+fn a_stopped_process_group_is_continued_to_end() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("log");
     let mut guard = Guard::over(COUNTING, &file);
@@ -118,7 +118,7 @@ fn regression_the_grace_remains_after_the_end_of_tenure() {
 }
 
 #[test]
-fn the_group_ends_with_the_lease_after_the_end_of_tenure() {
+fn the_process_group_ends_with_the_lease_after_the_end_of_tenure() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let mut guard = Guard::over(STUBBORN, &file);
@@ -149,7 +149,7 @@ fn regression_many_orders_do_not_delay_the_end() {
     // orders.
     for _ in 0..20_000 {
         // On a loaded machine, the guard may end before it has received all orders.
-        if !guard.tell_if_it_lives("signal SIGHUP") {
+        if !guard.send_if_alive("signal SIGHUP") {
             break;
         }
     }
@@ -230,7 +230,7 @@ fn a_real_time_signal_is_reported_as_a_status() {
 /// Before the fix, descendants survived if they had left the process group of CMD. They leave it in
 /// three ways: a new process group, a new session, and a double fork.
 #[test]
-fn regression_descendants_that_leave_the_group_are_killed() {
+fn regression_descendants_that_leave_the_process_group_are_killed() {
     let dir = tempfile::tempdir().expect("a directory");
     let stubborn = ESCAPING.replace("ON_TERM", "");
     let mut guard = Guard::over(&stubborn, dir.path());
@@ -243,7 +243,7 @@ fn regression_descendants_that_leave_the_group_are_killed() {
 }
 
 #[test]
-fn regression_descendants_that_leave_the_group_get_sigterm() {
+fn regression_descendants_that_leave_the_process_group_get_sigterm() {
     let dir = tempfile::tempdir().expect("a directory");
     let polite = ESCAPING.replace("ON_TERM", POLITE);
     let mut guard = Guard::over(&polite, dir.path());
@@ -260,7 +260,7 @@ fn regression_descendants_that_leave_the_group_get_sigterm() {
 /// guard sends SIGTERM to the supervisor, and not to the supervisor's child outside of the process
 /// group.
 #[test]
-fn a_child_outside_of_the_group_is_terminated_by_its_parent() {
+fn a_child_outside_of_the_process_group_is_terminated_by_its_parent() {
     let dir = tempfile::tempdir().expect("a directory");
     let script = r#"trap 'sleep 0.5; kill -USR1 $(cat "$1"); wait; exit 0' TERM
         setsid sh -c 'trap "exit 3" TERM; trap "exit 0" USR1

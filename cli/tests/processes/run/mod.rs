@@ -291,7 +291,7 @@ fn regression_a_full_stderr_delays_no_kill() {
     let script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.02; done";
     let mut command = scene.run("a", &["--validity", "20s", "--grace", "1s"]);
     command.args(["--", "sh", "-c", script]).stdout(Stdio::null()).stderr(writer);
-    let mut a = scene.start_as_it_is("a", command);
+    let mut a = scene.start_with_its_streams("a", command);
     let pid = scene.number("pid");
     seal(&scene, "lapsed");
     eventually("CMD is killed", || !runs(pid));

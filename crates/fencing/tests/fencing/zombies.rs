@@ -79,7 +79,7 @@ impl Layer for LineIsMetadata {
 /// If the epoch were in the object's metadata, a claim would not change the ETag, and the
 /// `If-Match` of the zombie would succeed.
 #[tokio::test]
-async fn broken_object_that_keeps_its_epoch_in_metadata() {
+async fn broken_object_that_keeps_its_epoch_in_metadata_is_caught() {
     let store = LineIsMetadata(MemoryStore::new(), Default::default());
     let store: Arc<dyn Store> = Arc::new(Layered(store));
     let object = object_of(&store);
@@ -115,7 +115,7 @@ async fn a_writer_paused_before_an_append_is_refused_after_any_trim() {
 
 /// A trim that also deletes claims makes the next number of a paused writer free again.
 #[tokio::test]
-async fn broken_trim_of_claims_lets_a_zombie_append() {
+async fn broken_trim_that_deletes_claims_is_caught() {
     let store = Arc::new(MemoryStore::new());
     let log = log_of(&(Arc::clone(&store) as Arc<dyn Store>));
     let mut old = log.open(e(1)).await.unwrap();
@@ -229,7 +229,7 @@ async fn a_delayed_write_does_not_lower_the_gate() {
 
 /// One of two instances uses `sole_instance`, so it does not see the tokens of the other instance.
 #[tokio::test]
-async fn broken_sole_instance_with_a_second_instance() {
+async fn broken_sole_instance_with_a_second_instance_is_caught() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let sole = DurableGate::new(Arc::clone(&store), "g").sole_instance();
     let strict = DurableGate::new(Arc::clone(&store), "g");

@@ -64,7 +64,7 @@ async fn regression_a_partition_is_tried_at_each_member() {
 /// Before the fix, a rebalance every 70 s moved the partition with the greatest number back to a
 /// member where its work had failed.
 #[tokio::test(start_paused = true)]
-async fn regression_a_partition_stays_where_it_works() {
+async fn regression_a_rebalance_does_not_return_a_failed_partition() {
     for number in ["0", "29"] {
         let seen = starts(&["a", "b"], number, 30, secs(2_400), |name, _| name == "a").await;
         assert_eq!(seen.last(), Some(&"b"), "{number}: {seen:?}");

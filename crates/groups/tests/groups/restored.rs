@@ -129,7 +129,7 @@ async fn a_restore_waits_for_the_leases_of_former_owners() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interrupted_restore_holds_until_it_runs_again() {
+async fn an_interrupted_restore_blocks_the_group_until_it_runs_again() {
     let fleet = Fleet::new(PARTITIONS);
     let a = fleet.member("a").await;
     balanced(&[&a], PARTITIONS, VALIDITY).await;

@@ -33,37 +33,37 @@ fn free(budget: Budget) -> Setting {
 const NONE: Budget = Budget::NONE;
 
 #[test]
-fn broken_candidate_that_does_not_wait_for_a_deposed_leader() {
+fn broken_candidate_that_does_not_wait_for_a_deposed_leader_is_caught() {
     caught(Broken::NoWait, led(Budget { depositions: 2, ..NONE }), "I8");
 }
 
 #[test]
-fn broken_candidate_that_creates_before_the_epoch_is_closed() {
+fn broken_candidate_that_creates_before_the_epoch_is_closed_is_caught() {
     caught(Broken::NoClose, led(NONE), "I8");
 }
 
 #[test]
-fn broken_candidate_that_counts_one_sealed_store() {
+fn broken_candidate_that_counts_one_sealed_store_is_caught() {
     caught(Broken::ClosedByOne, led(Budget { depositions: 1, ..NONE }), "I8");
 }
 
 #[test]
-fn broken_candidate_that_seals_by_the_timers_of_other_stores() {
+fn broken_candidate_that_seals_by_the_timers_of_other_stores_is_caught() {
     caught(Broken::TimersOfOthers, led(NONE), "I8");
 }
 
 #[test]
-fn broken_candidate_that_counts_creates_without_an_answer() {
+fn broken_candidate_that_counts_creates_without_an_answer_is_caught() {
     caught(Broken::MinorityDone, free(Budget { gives_up: 1, ..NONE }), "I1");
 }
 
 #[test]
-fn broken_leader_that_uses_the_longest_lease() {
+fn broken_leader_that_uses_the_longest_lease_is_caught() {
     caught(Broken::GreatestLease, led(NONE), "I8");
 }
 
 #[test]
-fn broken_candidate_that_creates_no_placeholder() {
+fn broken_candidate_that_creates_no_placeholder_is_caught() {
     caught(Broken::NoPlaceholder, free(Budget { crashes: 1, ..NONE }), "live");
 }
 
@@ -120,7 +120,7 @@ fn both_begin() -> Vec<Action> {
 /// The first candidate has created epoch 1 at stores 0 and 1. The contents of store 1 are lost, and
 /// the second candidate creates epoch 1 there and at store 2. Then store 1 is replaced.
 #[test]
-fn broken_candidate_that_ignores_a_new_generation() {
+fn broken_candidate_that_ignores_a_new_generation_is_caught() {
     let mut path = both_begin();
     path.extend(serves(0, [0, 1, 0]));
     path.extend([Action::Wipe(1), Action::Spread(1), serve(1, 1), serve(1, 2)]);
@@ -132,7 +132,7 @@ fn broken_candidate_that_ignores_a_new_generation() {
 /// Store 2 loses its contents after the broken candidates have listed it. A late create of the
 /// second candidate then arrives there.
 #[test]
-fn broken_candidate_that_lists_before_the_last_create() {
+fn broken_candidate_that_lists_before_the_last_create_is_caught() {
     let mut path = both_begin();
     path.extend([serve(1, 0), Action::GivesUp(1, 2, None)]);
     path.extend([Action::Spread(0), serve(0, 1), serve(0, 2), serve(1, 2), serve(0, 1)]);
@@ -145,7 +145,7 @@ fn broken_candidate_that_lists_before_the_last_create() {
 /// candidate creates epoch 1 in the new contents, and is elected. Only the note at store 2 shows
 /// the second candidate that epoch 1 is not closed.
 #[test]
-fn broken_candidate_that_counts_a_seal_in_lost_contents() {
+fn broken_candidate_that_counts_a_seal_in_lost_contents_is_caught() {
     let mut path: Vec<Action> = serves(0, STORES).chain([Action::Begin(0), serve(0, 0)]).collect();
     path.extend(serves(1, STORES).chain(serves(1, STORES)));
     path.extend([Action::Lapsed(1, 0), Action::Lapsed(1, 2), serve(1, 0), serve(1, 0)]);
@@ -160,7 +160,7 @@ fn broken_candidate_that_counts_a_seal_in_lost_contents() {
 
 /// The first candidate creates epoch 1 again at store 0, after epoch 2 was granted at the others.
 #[test]
-fn broken_candidate_that_keeps_the_lists_before_a_repeated_create() {
+fn broken_candidate_that_keeps_the_lists_before_a_repeated_create_is_caught() {
     let mut path: Vec<Action> = serves(0, STORES).chain([Action::Begin(0), serve(0, 0)]).collect();
     path.extend(replaced(0).chain(serves(0, [1, 1])));
     path.extend(serves(1, STORES).chain(serves(1, STORES)));
@@ -172,7 +172,7 @@ fn broken_candidate_that_keeps_the_lists_before_a_repeated_create() {
 
 /// Store 2 loses epochs 1 and 2 after the third candidate has seen epoch 1 there.
 #[test]
-fn broken_candidate_that_ignores_a_decrease_of_the_greatest_epoch() {
+fn broken_candidate_that_ignores_a_decrease_of_the_greatest_epoch_is_caught() {
     let mut path: Vec<Action> = serves(1, STORES).chain(serves(1, STORES)).collect();
     path.extend(serves(2, STORES).chain(STORES.map(|store| Action::Lapsed(1, store))));
     path.extend(serves(1, STORES).chain(serves(2, [0, 1, 2, 0, 1])));
@@ -185,7 +185,7 @@ fn broken_candidate_that_ignores_a_decrease_of_the_greatest_epoch() {
 
 /// The first candidate has created epoch 1 at one store only.
 #[test]
-fn broken_candidate_that_closes_absent_objects_immediately() {
+fn broken_candidate_that_closes_absent_objects_immediately_is_caught() {
     let mut path: Vec<Action> = serves(0, STORES).chain([Action::Begin(0), serve(0, 0)]).collect();
     path.extend(serves(1, STORES).chain(serves(1, STORES)).chain(serves(1, [1])));
     caught_on_path(Broken::AbsentLapses, "Q4", &free(NONE), &path);

@@ -66,7 +66,7 @@ fn a_group_is_restored() {
 /// Only the leaving member has read assignment 2. If its seal does not show this assignment,
 /// another member can create assignment 2 again.
 #[test]
-fn broken_seal_that_drops_the_greatest_assignment() {
+fn broken_seal_that_drops_the_greatest_assignment_is_caught() {
     let budget = Budget { wipes: 1, leaves: 1, ..CALM };
     broken(Broken::SealsForget, deleted(2, 2, budget), "G1");
 }
@@ -74,7 +74,7 @@ fn broken_seal_that_drops_the_greatest_assignment() {
 /// All sessions are deleted, but the process that joins again has read assignment 2. If the process
 /// forgets this assignment, it can create assignment 2 again.
 #[test]
-fn broken_process_that_forgets_the_greatest_assignment() {
+fn broken_process_that_forgets_the_greatest_assignment_is_caught() {
     let budget = Budget { losses: 1, ends: 1, crashes: 1, ..CALM };
     broken(Broken::Forgets, Group { remembers: true, ..deleted(1, 2, budget) }, "G1");
 }
@@ -82,7 +82,7 @@ fn broken_process_that_forgets_the_greatest_assignment() {
 /// Assignment 2 was deleted, and a session shows it. A plan that ignores the session creates
 /// assignment 2 again from assignment 1.
 #[test]
-fn broken_plan_that_ignores_greater_assignments() {
+fn broken_plan_that_ignores_greater_assignments_is_caught() {
     let budget = Budget { deletions: 1, leaves: 1, ahead: 1, ..CALM };
     broken(Broken::IgnoresGreater, deleted(2, 2, budget), "G1");
 }
@@ -90,7 +90,7 @@ fn broken_plan_that_ignores_greater_assignments() {
 /// All assignments are deleted, and the session that shows assignment 2 is unreadable. If a member
 /// treats this session as missing, it can create assignment 2 again.
 #[test]
-fn broken_first_assignment_despite_an_unreadable_session() {
+fn broken_first_assignment_despite_an_unreadable_session_is_caught() {
     let budget = Budget { wipes: 1, unread: 2, ..CALM };
     broken(Broken::UnreadIsMissing, deleted(2, 2, budget), "G1");
 }
@@ -98,7 +98,7 @@ fn broken_first_assignment_despite_an_unreadable_session() {
 /// A member has read the deleted assignment 2, and could create the next assignment from it. If all
 /// members stop instead, the group never recovers.
 #[test]
-fn broken_group_that_stops_at_a_deletion() {
+fn broken_group_that_stops_at_a_deletion_is_caught() {
     let budget = Budget { deletions: 1, leaves: 1, ..CALM };
     missed(Broken::StopsAtDeleted, repaired(2, 3, budget));
 }
@@ -106,7 +106,7 @@ fn broken_group_that_stops_at_a_deletion() {
 /// Assignment 2 was deleted. An operator that reads no session does not learn of assignment 2. It
 /// creates the next assignment from assignment 1, in which no partition has an owner.
 #[test]
-fn broken_operator_that_reads_no_session() {
+fn broken_operator_that_reads_no_session_is_caught() {
     let budget = Budget { deletions: 1, operations: 1, ahead: 1, leaves: 1, ..CALM };
     broken(Broken::OperatesBlindly, deleted(2, 3, budget), "G5");
 }
@@ -114,7 +114,7 @@ fn broken_operator_that_reads_no_session() {
 /// Only the session of a member that has left shows the deleted assignment 2. If the compactor
 /// deletes this session, another member can create assignment 2 again.
 #[test]
-fn broken_compactor_that_deletes_evidence() {
+fn broken_compactor_that_deletes_evidence_is_caught() {
     let budget = Budget { wipes: 1, swept: 1, leaves: 1, ..CALM };
     broken(Broken::CompactsEvidence, deleted(2, 2, budget), "G1");
 }
@@ -122,7 +122,7 @@ fn broken_compactor_that_deletes_evidence() {
 /// An operator restores the group, and the first assignment of the restore gets the number of the
 /// deleted assignment. A member still owns its partitions by the deleted assignment.
 #[test]
-fn broken_restore_below_the_greatest_assignment() {
+fn broken_restore_below_the_greatest_assignment_is_caught() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, leaves: 1, ..CALM };
     broken(Broken::RestoresBelow, deleted(2, 4, budget), "G5");
 }
@@ -130,7 +130,7 @@ fn broken_restore_below_the_greatest_assignment() {
 /// If the restore deposes no session, the former owner renews its lease during the wait. After the
 /// wait it still believes that it owns its partitions.
 #[test]
-fn broken_restore_that_deposes_no_session() {
+fn broken_restore_that_deposes_no_session_is_caught() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, leaves: 1, ..CALM };
     broken(Broken::NoSweep, deleted(2, 5, budget), "G5");
 }
@@ -138,7 +138,7 @@ fn broken_restore_that_deposes_no_session() {
 /// If the restore never creates its second assignment, members can never assign a partition again
 /// (D12).
 #[test]
-fn broken_restore_that_never_ends_its_hold() {
+fn broken_restore_that_keeps_its_held_epoch_is_caught() {
     let budget = Budget { wipes: 1, restores: 1, crashes: 1, ahead: 1, ..CALM };
     missed(Broken::NeverReleases, repaired(1, 5, budget));
 }
@@ -146,7 +146,7 @@ fn broken_restore_that_never_ends_its_hold() {
 /// The first assignment of a restore is the hold (D9). If members plan from the hold, they grant
 /// partitions although the former owner has not read the hold and still works.
 #[test]
-fn broken_restore_with_a_hold_that_does_not_stop_plans() {
+fn broken_restore_that_does_not_stop_plans_is_caught() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, ..CALM };
     broken(Broken::HoldsNothing, deleted(2, 4, budget), "G5");
 }
@@ -154,7 +154,7 @@ fn broken_restore_with_a_hold_that_does_not_stop_plans() {
 /// Deposed members believe that they own their partitions until their leases end. So the restore
 /// must wait for the end of these leases.
 #[test]
-fn broken_restore_that_does_not_wait_for_leases() {
+fn broken_restore_that_does_not_wait_for_leases_is_caught() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, ..CALM };
     broken(Broken::NoWaitForOwners, deleted(2, 5, budget), "G5");
 }

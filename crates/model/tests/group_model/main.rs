@@ -194,7 +194,7 @@ fn broken(broken: Broken, group: Group, invariant: &'static str) {
 /// If members ignore the token of a release, a late release by a former owner takes the partition
 /// from its current owner.
 #[test]
-fn broken_release_that_counts_with_any_token() {
+fn broken_release_that_counts_with_any_token_is_caught() {
     let budget = Budget { gives: 1, ..CALM };
     broken(Broken::AnyToken, group(1, 1, 6, budget), "G4");
 }
@@ -202,7 +202,7 @@ fn broken_release_that_counts_with_any_token() {
 /// If members do not seal a lapsed session, its member may renew the session after another member
 /// has noticed the lapse.
 #[test]
-fn broken_planner_that_does_not_seal_a_lapsed_session() {
+fn broken_planner_that_does_not_seal_a_lapsed_session_is_caught() {
     let budget = Budget { ahead: 1, ..CALM };
     broken(Broken::NoSeal, group(2, 1, 4, Budget { ends: 1, ..budget }), "G4");
 }
@@ -210,7 +210,7 @@ fn broken_planner_that_does_not_seal_a_lapsed_session() {
 /// A deposed member may continue its work until it learns of its deposition. So the next owner must
 /// wait for the end of that member's lease.
 #[test]
-fn broken_planner_that_does_not_wait_for_a_deposed_session() {
+fn broken_planner_that_does_not_wait_for_a_deposed_session_is_caught() {
     let budget = Budget { depositions: 1, ..CALM };
     broken(Broken::NoWaitForDeposed, group(2, 1, 4, budget), "G5");
 }
@@ -218,7 +218,7 @@ fn broken_planner_that_does_not_wait_for_a_deposed_session() {
 /// A member may continue its work until it learns that its session was deleted. So the next owner
 /// must wait for the end of that member's lease.
 #[test]
-fn broken_planner_that_does_not_wait_for_a_deleted_session() {
+fn broken_planner_that_does_not_wait_for_a_deleted_session_is_caught() {
     let budget = Budget { vanish: 1, ahead: 1, ..CALM };
     broken(Broken::NoWaitForGone, group(2, 1, 4, budget), "G5");
 }
@@ -226,7 +226,7 @@ fn broken_planner_that_does_not_wait_for_a_deleted_session() {
 /// The broken grant does not set a new token, so the next owner gets the token of the previous
 /// owner.
 #[test]
-fn broken_grant_that_keeps_the_token() {
+fn broken_grant_that_keeps_the_token_is_caught() {
     let budget = Budget { ends: 1, ..CALM };
     broken(Broken::KeepsToken, group(2, 1, 4, budget), "G1");
 }
@@ -234,14 +234,14 @@ fn broken_grant_that_keeps_the_token() {
 /// A writer that makes an assignment from v and creates it as v+2 loses the changes of assignment
 /// v+1.
 #[test]
-fn broken_assignment_based_on_an_older_assignment() {
+fn broken_assignment_based_on_an_older_assignment_is_caught() {
     let budget = Budget { ends: 1, ahead: 1, ..CALM };
     broken(Broken::SkipsNumber, group(2, 1, 5, budget), "G4");
 }
 
 /// If the compactor deletes the newest assignment, the numbers of assignments start again at 1.
 #[test]
-fn broken_compactor_that_deletes_the_newest() {
+fn broken_compactor_that_deletes_the_newest_is_caught() {
     let budget = Budget { compactions: 1, ..CALM };
     broken(Broken::CompactsNewest, group(2, 1, 4, budget), "G3");
 }
@@ -250,7 +250,7 @@ fn broken_compactor_that_deletes_the_newest() {
 /// intends to use, and a compactor deletes this assignment. The create of the paused writer then
 /// succeeds. Only the LIST that confirms this assignment shows that a greater assignment exists.
 #[test]
-fn broken_assignment_that_is_not_confirmed_by_a_list() {
+fn broken_assignment_that_is_not_confirmed_by_a_list_is_caught() {
     let budget = Budget { compactions: 1, ends: 1, ahead: 1, ..CALM };
     broken(Broken::NoConfirm, group(2, 1, 5, budget), "G1");
 }
@@ -258,7 +258,7 @@ fn broken_assignment_that_is_not_confirmed_by_a_list() {
 /// If an owner releases a partition before the work on the partition has stopped, the next owner
 /// begins too early.
 #[test]
-fn broken_release_before_the_work_has_stopped() {
+fn broken_release_before_the_work_has_stopped_is_caught() {
     let budget = Budget { ahead: 1, ..CALM };
     broken(Broken::ReleasesFirst, group(2, 2, 5, budget), "G5");
 }
@@ -266,7 +266,7 @@ fn broken_release_before_the_work_has_stopped() {
 /// The PUT of a release got no answer, and may have taken effect. If the member withdraws the
 /// release, it may work on the partition although the partition has another owner.
 #[test]
-fn broken_release_that_is_withdrawn() {
+fn broken_release_that_is_withdrawn_is_caught() {
     let budget = Budget { lost: 1, leaves: 1, ..CALM };
     broken(Broken::TakesBack, group(2, 1, 4, budget), "G5");
 }
@@ -274,7 +274,7 @@ fn broken_release_that_is_withdrawn() {
 /// If only the id identifies a session, a restarted member with the same id believes that it owns
 /// the partitions of its predecessor.
 #[test]
-fn broken_sessions_identified_only_by_id() {
+fn broken_sessions_identified_only_by_id_are_caught() {
     let budget = Budget { crashes: 1, vanish: 1, ..CALM };
     broken(Broken::IdsAlone, Group { reuses_ids: true, ..group(2, 1, 5, budget) }, "G1");
 }
@@ -282,7 +282,7 @@ fn broken_sessions_identified_only_by_id() {
 /// If a session may join after its create alone, a late create makes a compacted session a member
 /// again.
 #[test]
-fn broken_session_that_joins_by_its_create() {
+fn broken_session_that_joins_by_its_create_is_caught() {
     let budget = Budget { leaves: 1, swept: 1, twice: 1, ..CALM };
     broken(Broken::JoinsByCreate, group(2, 1, 5, budget), "R3");
 }
@@ -290,7 +290,7 @@ fn broken_session_that_joins_by_its_create() {
 /// A member that reads assignments while it seals its session may believe that it owns partitions
 /// that the next assignment grants to another member.
 #[test]
-fn broken_member_that_follows_during_its_seal() {
+fn broken_member_that_follows_during_its_seal_is_caught() {
     let budget = Budget { lost: 1, leaves: 1, ..CALM };
     broken(Broken::FollowsItsSeal, group(2, 1, 3, budget), "G5");
 }

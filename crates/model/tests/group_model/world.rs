@@ -178,7 +178,7 @@ impl Group {
                 if it.epoch.get() > self.last => {}
             ParticipantStep::Assignment(AssignmentRequest::Create(it))
                 if self.broken == Broken::StopsAtDeleted
-                    && world.lacks_the_one_before(it.epoch) => {}
+                    && world.lacks_its_predecessor(it.epoch) => {}
             ParticipantStep::Assignment(request) => {
                 let writes = matches!(request, AssignmentRequest::Create(_));
                 actions.extend(self.serve(world, writes, |it| Action::Ask(who, it)));
@@ -301,7 +301,7 @@ impl Group {
 }
 
 impl World {
-    fn lacks_the_one_before(&self, epoch: Epoch) -> bool {
+    fn lacks_its_predecessor(&self, epoch: Epoch) -> bool {
         epoch > Epoch::FIRST && self.store.newest().and_then(|it| it.epoch.next()) < Some(epoch)
     }
 

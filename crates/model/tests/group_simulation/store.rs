@@ -256,7 +256,7 @@ async fn spoil(
 /// call, in one step.
 fn apply(world: &Arc<World>, who: Who, request: &Request) -> Reply {
     let forgets = world.plan.broken == Broken::SealsForget;
-    let request = &if forgets { without_what_was_seen(request) } else { request.clone() };
+    let request = &if forgets { without_the_greatest_assignment(request) } else { request.clone() };
     let broken = world.plan.broken;
     if let (Request::Replace { bytes, .. }, Broken::SealsRefused) = (request, broken) {
         let text = String::from_utf8_lossy(bytes);
@@ -281,7 +281,7 @@ fn apply(world: &Arc<World>, who: Who, request: &Request) -> Reply {
 
 /// Returns the request of a process that omits rule D1: if the request seals a session, its body
 /// lacks the session's data, which contain the greatest assignment that the member has seen.
-fn without_what_was_seen(request: &Request) -> Request {
+fn without_the_greatest_assignment(request: &Request) -> Request {
     let mut request = request.clone();
     if let Request::Replace { bytes, .. } = &mut request
         && let Ok(mut record) = serde_json::from_slice::<serde_json::Value>(bytes)

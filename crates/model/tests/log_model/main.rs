@@ -142,13 +142,13 @@ const TRIM: Budget = Budget { unknown: 0, twice: 0, trims: 1, reads: 0, torn: 0,
 /// If a trim deletes a claim, an older, paused writer can create an object at the number of the
 /// claim. The correct trim keeps claims.
 #[test]
-fn broken_trim_that_deletes_claims() {
+fn broken_trim_that_deletes_claims_is_caught() {
     caught(broken(Broken::TrimsClaims, &[1, 2], TRIM), "kept");
     caught(broken(Broken::TrimsClaims, &[1, 2], TRIM), "believed");
 }
 
 #[test]
-fn broken_trim_that_deletes_the_newest() {
+fn broken_trim_that_deletes_the_newest_is_caught() {
     caught(broken(Broken::TrimsNewest, &[1, 2], TRIM), "kept");
     caught(broken(Broken::TrimsNewest, &[1, 2], TRIM), "serial");
 }
@@ -156,7 +156,7 @@ fn broken_trim_that_deletes_the_newest() {
 /// If a trim deletes a fence too early, an older, paused writer can create an object at the number
 /// of the fence.
 #[test]
-fn broken_trim_that_deletes_fences() {
+fn broken_trim_that_deletes_fences_is_caught() {
     for invariant in ["kept", "believed"] {
         let log = broken(Broken::TrimsFences, &[1, 2], Budget { appends: 3, ..TRIM });
         caught(Log { longest: 9, ..log }, invariant);
@@ -165,21 +165,21 @@ fn broken_trim_that_deletes_fences() {
 
 /// If numbers below a claim remain free, an older writer can append at these numbers.
 #[test]
-fn broken_claim_after_a_fence_with_free_numbers_below() {
+fn broken_claim_that_leaves_free_numbers_below_is_caught() {
     caught(Log { longest: 9, ..broken(Broken::FillsNothing, &[1, 2], TRIM) }, "serial");
 }
 
 /// A claim that takes effect late may get the number of an object that a trim has deleted. Such a
 /// claim is invalid. So the correct writer confirms its claim by a LIST.
 #[test]
-fn broken_claim_that_is_not_confirmed() {
+fn broken_claim_that_is_not_confirmed_is_caught() {
     caught(broken(Broken::NoConfirm, &[1, 2], TRIM), "opened");
 }
 
 /// While the outcome of an append is unknown, the writer must not append another object at the same
 /// number.
 #[test]
-fn broken_append_during_an_unknown_append() {
+fn broken_append_during_an_unknown_append_is_caught() {
     let budget = Budget { unknown: 1, ..TRIM };
     caught(broken(Broken::ForgetsUnknown, &[1, 2], budget), "believed");
 }
@@ -188,7 +188,7 @@ fn broken_append_during_an_unknown_append() {
 /// and all newer objects. The trim has then raised the floor. A writer that uses the listing claims
 /// a number that was used before.
 #[test]
-fn broken_use_of_a_listing_during_a_trim() {
+fn broken_use_of_a_listing_during_a_trim_is_caught() {
     let budget = Budget { trims: 2, torn: 1, appends: 3, ..TRIM };
     caught(broken(Broken::TornListing, &[1, 2], budget), "opened");
 }
@@ -197,7 +197,7 @@ fn broken_use_of_a_listing_during_a_trim() {
 /// has raised the floor of the log above this number, and only entries at or above the floor are
 /// valid. A reader that ignores the floor returns the late entry.
 #[test]
-fn broken_reading_without_the_floor() {
+fn broken_read_without_the_floor_is_caught() {
     let budget = Budget { reads: 1, unknown: 1, twice: 1, ..TRIM };
     caught(broken(Broken::ReadsWithoutFloor, &[1, 2], budget), "read");
 }
@@ -206,7 +206,7 @@ fn broken_reading_without_the_floor() {
 /// reads an entry, a trim may delete the entry between the two reads, and a late create may fill
 /// the entry's number again. The reader then returns the late entry.
 #[test]
-fn broken_reading_the_floor_first() {
+fn broken_read_of_the_floor_before_the_entry_is_caught() {
     let budget = Budget { reads: 1, ..TRIM };
     caught(broken(Broken::ReadsFloorFirst, &[1, 2], budget), "read");
 }
@@ -214,7 +214,7 @@ fn broken_reading_the_floor_first() {
 /// A trim must raise the floor, below which no entry is valid, before it deletes the first entry.
 /// If it raises the floor later, a reader may return a late entry at a deleted number.
 #[test]
-fn broken_raising_the_floor_after_deleting() {
+fn broken_trim_that_raises_the_floor_last_is_caught() {
     let budget = Budget { reads: 1, ..TRIM };
     caught(broken(Broken::RaisesFloorLast, &[1, 2], budget), "read");
 }
@@ -223,7 +223,7 @@ fn broken_raising_the_floor_after_deleting() {
 /// valid. If the number of the append is below the floor, the append may have succeeded: a trim may
 /// have deleted its entry, and a late create may have filled the number again.
 #[test]
-fn broken_refusal_without_a_read_of_the_floor() {
+fn broken_refusal_without_a_read_of_the_floor_is_caught() {
     let budget = Budget { unknown: 1, appends: 1, ..TRIM };
     let log = broken(Broken::NoFloorAtRefusal, &[1, 2, 3], budget);
     let log = Log { always: vec!["refused"], ..log };

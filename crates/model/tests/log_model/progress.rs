@@ -183,7 +183,7 @@ fn a_writer_opens_within_a_bounded_number_of_requests() {
 /// If the newer writer never creates a fence ahead of the older writer, the older writer can always
 /// take the number at which the newer writer tries to create its claim.
 #[test]
-fn broken_opening_that_never_fences_ahead() {
+fn broken_opening_that_never_fences_ahead_is_caught() {
     let race = Race { faster: 1, within: 40, broken: true, most: Arc::default() };
     let checker = race.checker().spawn_dfs().join();
     assert!(checker.discovery("opens in time").is_some(), "no writer exceeds the bound");

@@ -32,38 +32,38 @@ fn broken(name: &'static str, broken: Broken, faults: Budget) -> Setting {
 }
 
 #[test]
-fn broken_candidate_that_does_not_confirm() {
+fn broken_candidate_that_does_not_confirm_is_caught() {
     let faults = Budget { compactions: 1, ..Budget::NONE };
     caught(broken("no confirm", Broken::NoConfirm, faults), &["I1", "I2"]);
 }
 
 #[test]
-fn broken_candidate_that_confirms_before_its_create() {
+fn broken_candidate_that_confirms_before_its_create_is_caught() {
     let faults = Budget { compactions: 1, ..Budget::NONE };
     caught(broken("confirm before create", Broken::ConfirmsFirst, faults), &["I1"]);
 }
 
 #[test]
-fn broken_candidate_that_does_not_seal() {
+fn broken_candidate_that_does_not_seal_is_caught() {
     let faults = Budget { renewals: 1, ..Budget::NONE };
     caught(broken("no seal", Broken::NoSeal, faults), &["I5", "I6"]);
 }
 
 #[test]
-fn broken_retry_that_reuses_the_body() {
+fn broken_retry_that_reuses_the_body_is_caught() {
     let faults = Budget { gives_up: 1, compactions: 1, renewals: 1, ..Budget::NONE };
     caught(broken("body reused in a retry", Broken::ReusesBody, faults), &["I4", "I5", "I6"]);
 }
 
 #[test]
-fn broken_compactor_that_deletes_the_newest() {
+fn broken_compactor_that_deletes_the_newest_is_caught() {
     let faults = Budget { compactions: 1, ..Budget::NONE };
     let setting = broken("compactor that deletes the newest", Broken::CompactsNewest, faults);
     caught(setting, &["I3"]);
 }
 
 #[test]
-fn broken_resignation_that_deletes() {
+fn broken_resignation_that_deletes_is_caught() {
     caught(broken("resigning by deleting", Broken::ResignsByDeleting, Budget::NONE), &["I3", "I1"]);
 }
 
@@ -72,7 +72,7 @@ fn broken_resignation_that_deletes() {
 /// the nonce of this create. Later it treats its own epoch object as another candidate's object,
 /// and waits for a leader that does not exist.
 #[test]
-fn broken_candidate_that_treats_409_as_refused() {
+fn broken_candidate_that_treats_409_as_refused_is_caught() {
     let faults = Budget { gives_up: 1, ..Budget::NONE };
     let setting = broken("409 taken as refused", Broken::ConflictIsRefusal, faults);
     caught(Setting { remembers: true, ..setting }, &["own"]);
@@ -83,7 +83,7 @@ fn broken_candidate_that_treats_409_as_refused() {
 /// broken state machine does not recognise its nonce, and loses the epoch. As a candidate it
 /// follows its own epoch, and as a leader it reports a tampered lease.
 #[test]
-fn broken_sdk_retry_that_turns_a_success_into_412() {
+fn broken_sdk_retry_that_turns_a_success_into_412_is_caught() {
     let faults = Budget { untrue_refusals: 1, renewals: 1, ..Budget::NONE };
     let setting = broken("an SDK's retry", Broken::ForgetsItself, faults);
     caught(setting.clone(), &["own", "honest"]);
@@ -93,7 +93,7 @@ fn broken_sdk_retry_that_turns_a_success_into_412() {
 }
 
 #[test]
-fn broken_candidate_that_trusts_the_name() {
+fn broken_candidate_that_trusts_the_name_is_caught() {
     caught(broken("trusting the name", Broken::TrustsName, Budget::NONE), &["I1"]);
 }
 
@@ -102,14 +102,14 @@ fn broken_candidate_that_trusts_the_name() {
 /// greater epoch was granted. In this setting the checker counts the peer's belief as a grant, so
 /// I1 and I2 break.
 #[test]
-fn broken_peer_that_never_confirms() {
+fn broken_peer_that_never_confirms_is_caught() {
     let faults = Budget { compactions: 1, foreign_creates: 1, ..Budget::NONE };
     let setting = Setting::new("Morling's peer with a compactor", faults);
     caught(Setting { morling: Morling::Counts, ..setting }, &["I1", "I2"]);
 }
 
 #[test]
-fn broken_candidate_that_treats_a_page_as_the_whole_listing() {
+fn broken_candidate_that_treats_a_page_as_the_whole_listing_is_caught() {
     let faults = Budget { compactions: 1, short_pages: 1, ..Budget::NONE };
     let setting = broken("a page taken for the whole listing", Broken::OnePage, faults);
     caught(Setting { foreign_keys: &[2], ..setting }, &["I1", "I2"]);
@@ -118,7 +118,7 @@ fn broken_candidate_that_treats_a_page_as_the_whole_listing() {
 /// Of two pages without order, one may be read before epoch N+3 exists, and the other after N+2 was
 /// compacted. So a candidate that confirms with both pages may be granted N+1 (N8).
 #[test]
-fn broken_candidate_that_confirms_with_pages_of_no_order() {
+fn broken_candidate_that_confirms_with_pages_of_no_order_is_caught() {
     let faults = Budget { compactions: 1, short_pages: 1, ..Budget::NONE };
     let setting = broken("two pages without order", Broken::TornListing, faults);
     caught(Setting { unordered: true, ..setting }, &["I2"]);
@@ -127,7 +127,7 @@ fn broken_candidate_that_confirms_with_pages_of_no_order() {
 /// If a create takes effect after its epoch was compacted, I4 to I6 do not hold. The model checker
 /// must detect these violations.
 #[test]
-fn broken_assumption_that_no_create_outlives_compaction() {
+fn broken_assumption_that_no_create_outlives_compaction_is_caught() {
     let faults = Budget { twice: 1, compactions: 1, renewals: 1, ..Budget::NONE };
     let setting = broken("a create that outlives compaction", Broken::Nothing, faults);
     let setting = Setting { creates_outlive_compaction: true, ..setting };

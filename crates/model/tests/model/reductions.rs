@@ -12,7 +12,7 @@ use super::world::{Game, Message, World};
 
 impl World {
     /// Drops the pending writes that can never be accepted.
-    pub fn forget_what_cannot_matter(&mut self, game: &Game) {
+    pub fn drop_hopeless_writes(&mut self, game: &Game) {
         if self.wires.is_empty() || game.setting.broken == Broken::ReusesBody {
             return;
         }

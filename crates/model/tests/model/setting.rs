@@ -32,7 +32,7 @@ pub struct Setting {
     /// True if the model keeps the order of the candidates, so that a trace can name the
     /// candidates.
     pub named: bool,
-    /// True if the model uses none of the reductions `World::forget_what_cannot_matter`,
+    /// True if the model uses none of the reductions `World::drop_hopeless_writes`,
     /// `World::bring_into_line` and `Due`.
     pub unreduced: bool,
     /// Names of the properties that must hold in all states.

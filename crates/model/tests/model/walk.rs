@@ -314,7 +314,7 @@ fn broken_walks_are_caught() {
 /// If no lease lapses, no candidate can take over from a dead leader. The property "no dead end"
 /// must detect this state.
 #[test]
-fn broken_lease_that_never_lapses_is_a_dead_end() {
+fn broken_lease_that_never_lapses_is_caught() {
     let setting = Setting { never_lapses: true, ..walk("walks, no lease lapses") };
     caught(&setting, &["no dead end"], 20);
 }

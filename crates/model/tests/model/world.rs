@@ -283,7 +283,7 @@ impl Game {
         let twice = world.left.twice;
         let mut next = self.after(world.clone(), action)?;
         if !self.setting.unreduced {
-            next.forget_what_cannot_matter(self);
+            next.drop_hopeless_writes(self);
             let copies = |world: &World| world.wires.iter().filter(|it| it.done).count();
             // The copy was dropped because it can never take effect. So the action is equivalent to
             // the action without a copy.

@@ -224,7 +224,7 @@ fn locking_in_the_order_of_paths_has_no_deadlock() {
 }
 
 #[test]
-fn broken_two_tasks_lock_in_opposite_orders() {
+fn broken_tasks_that_lock_in_opposite_orders_are_caught() {
     let one = Operation::of(&[], &["/a", "/d"]);
     let tasks = [(Does::OneByOne, one.clone()), (Does::OneByOneBackwards, one)];
     let why = explore(&tasks).unwrap_err();
@@ -232,20 +232,20 @@ fn broken_two_tasks_lock_in_opposite_orders() {
 }
 
 #[test]
-fn broken_a_task_works_without_a_lock() {
+fn broken_task_that_works_without_a_lock_is_caught() {
     let why = explore(&[(Works, writes("/a")), (Does::Intrudes, reads("/"))]).unwrap_err();
     assert!(why.contains("overlap"), "{why}");
 }
 
 #[test]
-fn broken_a_cancelled_call_stays_in_the_queue() {
+fn broken_cancelled_call_that_stays_in_the_queue_is_caught() {
     let tasks = [(Works, reads("/a")), (Does::Stays, writes("/a")), (Works, reads("/a/b"))];
     let why = explore(&tasks).unwrap_err();
     assert!(why.contains("deadlock") || why.contains("locks or wakers remain"), "{why}");
 }
 
 #[test]
-fn broken_a_task_leaves_without_waking_others() {
+fn broken_task_that_leaves_without_waking_others_is_caught() {
     let why = explore(&[(Does::LeavesSilently, reads("/a")), (Works, writes("/a"))]).unwrap_err();
     assert!(why.contains("deadlock"), "{why}");
 }

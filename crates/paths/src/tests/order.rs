@@ -305,18 +305,18 @@ fn caught<S: Subject>(subject: impl Fn() -> S) -> String {
 }
 
 #[test]
-fn broken_modes_of_the_post_grant_too_early() {
+fn broken_modes_that_grant_too_early_are_caught() {
     assert!(caught(|| Shipped::with(modes_of_the_post)).contains("granted too early"));
 }
 
 #[test]
-fn broken_a_cancelled_call_stays_in_the_table() {
+fn broken_cancelled_call_that_stays_in_the_table_is_caught() {
     let why = caught(|| ForgetsWhoGivesUp(Shipped::new()));
     assert!(why.contains("granted too late") || why.contains("locks remain"), "{why}");
 }
 
 #[test]
-fn broken_unfair_readers_overtake_a_writer() {
+fn broken_readers_that_overtake_a_writer_are_caught() {
     assert!(caught(Unfair::default).contains("granted too early"));
     // The broken table never grants the call of a writer of the root, because new readers overtake
     // this call.

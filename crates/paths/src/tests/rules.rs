@@ -72,7 +72,7 @@ fn operations_conflict_if_one_writes_in_the_others_lineage() {
 /// The operation reads /a and writes /a/b. Charemza's post locks /a only as an ancestor of a write,
 /// and this lock admits another write into /a during the read.
 #[test]
-fn broken_the_post_admits_a_writer_below_a_read() {
+fn broken_modes_that_admit_a_writer_below_a_read_are_caught() {
     let wrong = judge(modes_of_the_post, Mode::is_compatible).unwrap_err();
     assert!(wrong.rule, "the modes admit too much: {wrong:?}");
     let (copy, write) = (Operation::of(&["/a"], &["/a/b"]), Operation::of(&[], &["/a/c"]));
@@ -136,7 +136,7 @@ fn pairs_of_modes() -> impl Iterator<Item = (Mode, Mode)> {
 }
 
 #[test]
-fn broken_each_entry_of_the_table_is_detected() {
+fn broken_entries_of_the_table_are_caught() {
     let mut broken = 0;
     for (one, other) in pairs_of_modes().filter(|(one, other)| one <= other) {
         let flipped = |a: Mode, b: Mode| {
@@ -153,7 +153,7 @@ fn broken_each_entry_of_the_table_is_detected() {
 }
 
 #[test]
-fn broken_each_change_of_the_modes_is_detected() {
+fn broken_modes_are_caught() {
     type Change = fn(&(Path, Mode)) -> Option<Mode>;
     let changes: [(&str, Change); 6] = [
         ("no read-ancestors", |(_, mode)| (*mode != Mode::ReadAncestor).then_some(*mode)),

@@ -363,7 +363,7 @@ async fn conflicting_operations_do_not_overlap_under_stress() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn broken_operations_overlap_without_locks() {
+async fn broken_operations_without_locks_are_caught() {
     let (_, overlaps) = stress(None, 32, 1_000).await;
     assert!(overlaps > 100, "{overlaps}");
 }

@@ -70,11 +70,11 @@ impl Scene {
         let log = self.path(&format!("{name}.log"));
         let open = || File::options().create(true).append(true).open(&log).expect("a new file");
         command.stdout(open()).stderr(open());
-        self.start_as_it_is(name, command)
+        self.start_with_its_streams(name, command)
     }
 
     /// Starts a candidate with the stdout and stderr that `command` sets.
-    pub fn start_as_it_is(&self, name: &str, mut command: Command) -> Candidate {
+    pub fn start_with_its_streams(&self, name: &str, mut command: Command) -> Candidate {
         let log = self.path(&format!("{name}.log"));
         default_signals();
         let child = command.spawn().expect("the command starts");

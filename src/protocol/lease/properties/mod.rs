@@ -126,26 +126,26 @@ fn finds_an_overlap(beyond_the_drift: bool, broken: Broken) {
 }
 
 #[test]
-fn broken_a_timer_that_starts_at_the_sending_overlaps() {
+fn broken_timer_that_starts_at_the_sending_is_caught() {
     finds_an_overlap(false, Broken::TimerFromSending);
 }
 
 #[test]
-fn broken_a_lease_that_counts_from_the_answer_overlaps() {
+fn broken_lease_that_counts_from_the_answer_is_caught() {
     finds_an_overlap(false, Broken::LeaseFromAnswer);
 }
 
 #[test]
-fn broken_a_timer_on_a_slewed_clock_alone_overlaps() {
+fn broken_timer_on_only_a_slewed_clock_is_caught() {
     finds_an_overlap(false, Broken::SlewedTimer);
 }
 
 #[test]
-fn broken_a_lease_on_slewed_clocks_alone_overlaps() {
+fn broken_lease_on_only_slewed_clocks_is_caught() {
     finds_an_overlap(false, Broken::SlewedLease);
 }
 
 #[test]
-fn broken_clocks_beyond_the_drift_overlap() {
+fn broken_clocks_beyond_the_drift_are_caught() {
     finds_an_overlap(true, Broken::No);
 }

@@ -74,7 +74,7 @@ fn a_story_that_is_too_short_is_refused() {
 }
 
 #[test]
-fn broken_store_that_loses_an_append() {
+fn broken_store_that_loses_an_append_is_caught() {
     let mut story = story();
     // The store lost entry 6, and an entry with another token has the number 6. So the log has no
     // gap.
@@ -85,35 +85,35 @@ fn broken_store_that_loses_an_append() {
 }
 
 #[test]
-fn broken_store_that_leaves_a_gap() {
+fn broken_store_that_leaves_a_gap_is_caught() {
     let mut story = story();
     log(&mut story).remove(1);
     refuses(&story, "number 2 is missing");
 }
 
 #[test]
-fn broken_fence_that_accepts_a_lower_token() {
+fn broken_fence_that_accepts_a_lower_token_is_caught() {
     let mut story = story();
     log(&mut story).push(appended(7, 2, 2));
     refuses(&story, "is followed by");
 }
 
 #[test]
-fn broken_append_that_occurs_twice() {
+fn broken_append_that_occurs_twice_is_caught() {
     let mut story = story();
     log(&mut story).push(appended(7, 3, 1));
     refuses(&story, "is followed by");
 }
 
 #[test]
-fn broken_worker_that_uses_the_token_of_another_worker() {
+fn broken_worker_that_uses_the_token_of_another_worker_is_caught() {
     let mut story = story();
     log(&mut story).push(Object { token: 3, ..appended(7, 2, 2) });
     refuses(&story, "is followed by");
 }
 
 #[test]
-fn broken_worker_that_writes_into_another_log() {
+fn broken_worker_that_writes_into_another_log_is_caught() {
     let mut story = story();
     let entry = Entry { grant: grant(1, 3), sequence: 2 };
     log(&mut story).push(Object { number: 7, token: 3, kind: Kind::Entry(entry) });
@@ -128,28 +128,28 @@ fn fences_may_lie_ahead_of_the_end() {
 }
 
 #[test]
-fn broken_claim_of_a_token_that_was_never_granted() {
+fn broken_claim_of_a_token_that_was_never_granted_is_caught() {
     let mut story = story();
     log(&mut story).push(claim(7, 4));
     refuses(&story, "never granted");
 }
 
 #[test]
-fn broken_worker_under_the_token_of_another_session() {
+fn broken_worker_under_the_token_of_another_session_is_caught() {
     let mut story = story();
     story.workers[1][0] = Line::Granted(20 * SECOND, grant(0, 2), "s3".to_owned());
     refuses(&story, "of another session");
 }
 
 #[test]
-fn broken_group_that_grants_twice() {
+fn broken_group_that_grants_twice_is_caught() {
     let mut story = story();
     story.workers.push(vec![story.workers[1][0].clone()]);
     refuses(&story, "was granted twice");
 }
 
 #[test]
-fn broken_group_that_reassigns_an_owned_partition() {
+fn broken_group_that_reassigns_an_owned_partition_is_caught() {
     let mut story = story();
     let taken = Some("taken".to_owned());
     story.workers[1][5] = Line::Ends(25 * SECOND, grant(0, 2), taken);
@@ -157,7 +157,7 @@ fn broken_group_that_reassigns_an_owned_partition() {
 }
 
 #[test]
-fn broken_member_that_owns_together_with_the_next_owner() {
+fn broken_member_that_owns_together_with_the_next_owner_is_caught() {
     let mut story = story();
     // This member checks its ownership but writes no entry, so the log remains correct.
     story.workers[1].push(Line::Calls(30 * SECOND - 1, entry(2, 2)));
@@ -167,7 +167,7 @@ fn broken_member_that_owns_together_with_the_next_owner() {
 }
 
 #[test]
-fn broken_append_after_a_greater_claim() {
+fn broken_append_after_a_greater_claim_is_caught() {
     let mut story = story();
     // The append of the second owner has a lower number than the claim of the third owner. First
     // the two calls overlap, so the append may precede the claim, and the story is correct. Then
@@ -183,7 +183,7 @@ fn broken_append_after_a_greater_claim() {
 }
 
 #[test]
-fn broken_refusal_without_a_greater_claim() {
+fn broken_refusal_without_a_greater_claim_is_caught() {
     let mut story = story();
     story.workers[2].insert(5, Line::Calls(31 * SECOND, entry(3, 2)));
     story.workers[2].insert(6, Line::Fenced(31 * SECOND + 1, grant(0, 3), 4));
@@ -222,7 +222,7 @@ fn an_unanswered_call_is_included_if_the_log_has_it() {
 }
 
 #[test]
-fn broken_group_that_leaves_partitions_without_an_owner() {
+fn broken_group_that_leaves_partitions_without_an_owner_is_caught() {
     let mut story = story();
     story.recovery.until_ns = 59 * SECOND;
     refuses(&story, "were owned again only after 19s");

@@ -16,7 +16,11 @@ const OBSERVER: &str = include_str!("../../../../../deploy/iam/dynamodb-observer
 const COMPACTOR: &str = include_str!("../../../../../deploy/iam/dynamodb-compactor.json");
 
 /// Asserts that the requests of `work` use exactly the operations that the policy allows.
-async fn sends_what_it_may(policy: &str, server: &DynamoServer, work: impl Future<Output = ()>) {
+async fn sends_the_allowed_operations(
+    policy: &str,
+    server: &DynamoServer,
+    work: impl Future<Output = ()>,
+) {
     server.forget_requests();
     work.await;
     let sent = server.operations().into_iter().map(|operation| format!("dynamodb:{operation}"));
@@ -33,18 +37,18 @@ async fn each_role_sends_the_operations_of_its_policy() {
             campaigns(new(), layout).await.unwrap();
         }
     };
-    sends_what_it_may(CANDIDATE, &server, work).await;
+    sends_the_allowed_operations(CANDIDATE, &server, work).await;
     std::mem::forget(elect(new(), "leading", Layout::EpochFiles).await.unwrap());
     let work = async {
         for layout in LAYOUTS {
             election(new(), "watching", layout).unwrap().leader().await.unwrap();
         }
     };
-    sends_what_it_may(OBSERVER, &server, work).await;
+    sends_the_allowed_operations(OBSERVER, &server, work).await;
     let work = async {
         let compactor = Compactor::builder(new(), place(Layout::EpochFiles)).keep_epochs(1);
         let compactor = compactor.min_age(Duration::ZERO).build().unwrap();
         assert_eq!(compactor.run_once().await.unwrap().deleted, 3);
     };
-    sends_what_it_may(COMPACTOR, &server, work).await;
+    sends_the_allowed_operations(COMPACTOR, &server, work).await;
 }

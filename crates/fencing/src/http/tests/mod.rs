@@ -189,7 +189,7 @@ impl Service<Request<()>> for Careless {
 }
 
 #[tokio::test]
-async fn broken_fence_that_drops_the_permit_before_the_write() {
+async fn broken_fence_that_drops_the_permit_before_the_write_is_caught() {
     let gate = Gate::new();
     let written = zombie(|inner| Careless { gate: gate.clone(), inner }).await;
     assert_eq!(written, [2, 1], "the old request must write last under a broken fence");

@@ -197,12 +197,12 @@ fn revoked() -> [Assignment; 2] {
 }
 
 #[test]
-fn broken_a_grant_is_reported_before_it_is_recorded() {
+fn broken_grant_that_is_reported_before_it_is_recorded_is_caught() {
     caught(Broken::TellsBeforeItKeeps, &granted(), &[Obeys, Fails(0), Leaves], "the grants differ");
 }
 
 #[test]
-fn broken_check_succeeds_after_a_partition_is_taken() {
+fn broken_check_that_succeeds_after_a_partition_is_taken_is_caught() {
     let taken = assignment(2, [Some((OTHER, 2, false)), None]);
     let assignments = [assignment(1, [owned(1), None]), taken];
     caught(
@@ -214,27 +214,27 @@ fn broken_check_succeeds_after_a_partition_is_taken() {
 }
 
 #[test]
-fn broken_a_release_ends_the_grant_late() {
+fn broken_release_that_ends_the_grant_late_is_caught() {
     caught(Broken::ReleasesBeforeItGivesUp, &revoked(), &[Obeys, Leaves], "the check of");
 }
 
 #[test]
-fn broken_a_release_wakes_no_task() {
+fn broken_release_that_wakes_no_task_is_caught() {
     caught(Broken::ReleasesSilently, &revoked(), &[Obeys], "deadlock");
     caught(Broken::ReleasesSilently, &revoked(), &[Obeys, Leaves], "deadlock");
 }
 
 #[test]
-fn broken_a_leave_revokes_twice() {
+fn broken_leave_that_revokes_twice_is_caught() {
     caught(Broken::RevokesTwice, &revoked(), &[Obeys, Leaves], "was Revoked and is Revoked");
 }
 
 #[test]
-fn broken_a_member_leaves_before_its_work_stops() {
+fn broken_member_that_leaves_before_its_work_stops_is_caught() {
     caught(Broken::DoesNotWait, &revoked(), &[Obeys, Leaves], "still owned after the leave");
 }
 
 #[test]
-fn broken_an_event_follows_the_loss() {
+fn broken_event_after_the_loss_is_caught() {
     caught(Broken::SpeaksAfterTheLoss, &revoked(), &[Obeys, LosesTheSession], "after the last");
 }

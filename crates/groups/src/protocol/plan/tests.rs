@@ -278,7 +278,7 @@ fn a_partition_is_tried_at_each_member_before_it_returns() {
 /// The rebalance moves one partition from member 2 to member 1. It does not move the partition
 /// whose work failed on member 1.
 #[test]
-fn a_partition_stays_where_it_works() {
+fn a_rebalance_does_not_move_a_partition_to_a_member_where_it_failed() {
     let now = owned_by(&[2, 2, 2, 1], &[1, 2]);
     for failing in 0..3_u32 {
         let failures = [(PartitionNumber(failing), [("m1".into(), false)].into())].into();
@@ -330,7 +330,7 @@ fn every_plan_keeps_the_rules() {
 
 /// Broken plans fail the check that `every_plan_keeps_the_rules` and the model use.
 #[test]
-fn broken_plans_are_found() {
+fn broken_plans_are_caught() {
     let now = owned_by(&[1, 2], &[1, 2]);
     let never = |_: Session, _: Release| false;
     let broken = |change: fn(&mut Assignment)| {

@@ -23,12 +23,12 @@ fn caught(name: &'static str, broken: SingleBroken, faults: Budget, properties: 
 }
 
 #[test]
-fn single_broken_takeover_without_if_match() {
+fn single_broken_takeover_without_if_match_is_caught() {
     caught("no If-Match on takeover", SingleBroken::NoIfMatch, Budget::NONE, &["I1", "I2"]);
 }
 
 #[test]
-fn single_broken_takeover_without_if_match_over_a_renewal() {
+fn single_broken_takeover_without_if_match_over_a_renewal_is_caught() {
     let faults = Budget { gives_up: 1, ..Budget::CALM };
     caught("no If-Match, late", SingleBroken::NoIfMatch, faults, &["I3"]);
 }
@@ -36,17 +36,17 @@ fn single_broken_takeover_without_if_match_over_a_renewal() {
 /// Equal bodies have equal ETags. If a renewal repeats the body, followers cannot detect the
 /// renewal, and a write that is conditional on an older ETag can succeed.
 #[test]
-fn single_broken_renewal_that_reuses_the_body() {
+fn single_broken_renewal_that_reuses_the_body_is_caught() {
     caught("body reused", SingleBroken::BodyReused, Budget::CALM, &["no ABA"]);
 }
 
 #[test]
-fn single_broken_candidate_that_trusts_the_name() {
+fn single_broken_candidate_that_trusts_the_name_is_caught() {
     caught("trusting the name", SingleBroken::TrustsName, Budget::NONE, &["I1"]);
 }
 
 #[test]
-fn single_broken_candidate_that_treats_409_as_refused() {
+fn single_broken_candidate_that_treats_409_as_refused_is_caught() {
     let faults = Budget { gives_up: 1, ..Budget::NONE };
     let name = "409 taken as refused";
     let setting = SingleSetting {
@@ -60,24 +60,24 @@ fn single_broken_candidate_that_treats_409_as_refused() {
 }
 
 #[test]
-fn single_broken_candidate_that_does_not_recognise_its_own_write() {
+fn single_broken_candidate_that_does_not_recognise_its_own_write_is_caught() {
     let faults = Budget { untrue_refusals: 1, ..Budget::CALM };
     caught("an SDK's retry", SingleBroken::ForgetsItself, faults, &["own", "honest"]);
 }
 
 #[test]
-fn single_broken_release_that_raises_the_token() {
+fn single_broken_release_that_raises_the_token_is_caught() {
     caught("release raises the token", SingleBroken::ReleaseRaises, Budget::NONE, &["token"]);
 }
 
 #[test]
-fn single_broken_release_that_resets_the_token() {
+fn single_broken_release_that_resets_the_token_is_caught() {
     let name = "release resets the token";
     caught(name, SingleBroken::ReleaseResets, Budget::NONE, &["I3", "I2", "I1", "no failure"]);
 }
 
 #[test]
-fn single_broken_release_that_deletes() {
+fn single_broken_release_that_deletes_is_caught() {
     let name = "release by delete";
     caught(name, SingleBroken::ReleaseByDelete, Budget::NONE, &["I3", "I1", "no failure"]);
 }

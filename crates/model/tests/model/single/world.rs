@@ -182,7 +182,7 @@ impl SingleGame {
 impl SingleWorld {
     /// Drops the pending writes that can never be accepted, because an ETag never becomes valid
     /// again.
-    fn forget_what_cannot_matter(&mut self, broken: SingleBroken) {
+    fn drop_hopeless_writes(&mut self, broken: SingleBroken) {
         if broken != SingleBroken::Nothing {
             return;
         }
@@ -244,7 +244,7 @@ impl Model for SingleGame {
         action: SingleAction,
     ) -> Option<HashedArc<SingleWorld>> {
         let mut next = self.after(SingleWorld::clone(world), action)?;
-        next.forget_what_cannot_matter(self.setting.broken);
+        next.drop_hopeless_writes(self.setting.broken);
         if !self.counts_writes() {
             next.writes = 0;
             for process in next.processes.iter_mut().filter(|process| process.seen.is_some()) {

@@ -84,14 +84,14 @@ impl Plan {
             self.survivor = Some(rng.usize(..self.candidates.len()));
         }
         if self.foreign && rng.bool() {
-            self.leave_one_beside_a_foreign_peer(rng.bool());
+            self.leave_one_candidate_and_a_foreign_peer(rng.bool());
         }
     }
 
     /// Removes all candidates but one. The remaining candidate competes only with a peer that does
     /// not use tenure. A single candidate shows the effects of its calls best, because no other
     /// process, restart or deletion helps its campaign.
-    fn leave_one_beside_a_foreign_peer(&mut self, watches: bool) {
+    fn leave_one_candidate_and_a_foreign_peer(&mut self, watches: bool) {
         self.candidates.truncate(1);
         self.candidates[0].calls = Some(self.candidates[0].validity / 2);
         self.candidates[0].doubled = false;

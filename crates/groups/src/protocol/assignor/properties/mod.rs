@@ -256,7 +256,10 @@ fn least_squares(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseE
 /// Checks that the assignor does not change a plan that is already as balanced as the marks allow.
 /// The check makes this plan with the seats in reverse order. So the plan can differ from the
 /// assignor's plan for the group itself.
-fn nothing_moves_in_vain(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
+fn balanced_plans_do_not_change(
+    assignor: &dyn Assignor,
+    group: &Group,
+) -> Result<(), TestCaseError> {
     let last = group.seats.len() - 1;
     let turned = |plan: Plan| -> Plan { plan.into_iter().map(|at| Some(last - at?)).collect() };
     let holders = group.shares.iter().map(|share| share.holder).collect();
@@ -269,7 +272,7 @@ fn nothing_moves_in_vain(assignor: &dyn Assignor, group: &Group) -> Result<(), T
 
 /// Returns the fewest moves of all plans with the best balance, and the number of additional moves
 /// in the assignor's plan. Returns `None` if the assignor's plan does not have the best balance.
-fn needless_moves(assignor: &dyn Assignor, group: &Group) -> Option<(usize, usize)> {
+fn unnecessary_moves(assignor: &dyn Assignor, group: &Group) -> Option<(usize, usize)> {
     let plans = group.all_plans();
     let least = plans.keys().map(|counts| group.imbalance(counts)).min();
     let best = plans.iter().filter(|(counts, _)| Some(group.imbalance(counts)) == least);
@@ -361,8 +364,8 @@ proptest! {
     fn a_balanced_plan_does_not_change(
         small in SMALL.weighted().marked().draw(), large in LARGE.weighted().marked().draw(),
     ) {
-        nothing_moves_in_vain(&StickyAssignor, &small)?;
-        nothing_moves_in_vain(&StickyAssignor, &large)?;
+        balanced_plans_do_not_change(&StickyAssignor, &small)?;
+        balanced_plans_do_not_change(&StickyAssignor, &large)?;
     }
 
     #[test]
@@ -386,7 +389,7 @@ fn restless(assignor: &dyn Assignor, plans: u32) -> (u32, usize) {
     let mut found = (0, 0);
     for _ in 0..plans {
         let group = SMALL.weighted().marked().draw().new_tree(&mut runner).unwrap().current();
-        if let Some((_, more)) = needless_moves(assignor, &group).filter(|(_, more)| *more > 0) {
+        if let Some((_, more)) = unnecessary_moves(assignor, &group).filter(|(_, more)| *more > 0) {
             found = (found.0 + 1, found.1.max(more));
         }
     }
