@@ -73,6 +73,17 @@ fn a_set_is_created_once_and_elects() {
     assert!(compact.out.matches("deleted 1 ").count() >= 2, "{compact:?}");
 }
 
+/// Before the fix, `status` reported the record of a job as unreadable if the first store failed.
+#[test]
+fn regression_status_of_a_set_reads_no_job() {
+    let set = Set::with_markers();
+    fs::write(set.bench.path("a").join("once-per.json"), "{").expect("a file");
+    set.leads("1");
+    let status = set.run("status", &[]);
+    assert!(status.code == 0 && !status.out.contains("period"), "{status:?}");
+    set.run("status", &["--last-period-within", "1h"]).fails(64, &["one store"]);
+}
+
 #[test]
 fn tenure_store_lists_all_stores_for_cmd() {
     let set = Set::with_markers();

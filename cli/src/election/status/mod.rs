@@ -74,7 +74,11 @@ const NAME_OF_VALUE: usize = 11;
 pub const VALUE: usize = WIDTH - NAME_OF_VALUE;
 
 pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
-    let opened = args.store.urls()?.open(IfMissing::Refuse).await?;
+    let urls = args.store.urls()?;
+    if args.period.last_period_within.is_some() {
+        urls.clone().one("status --last-period-within")?;
+    }
+    let opened = urls.open(IfMissing::Refuse).await?;
     let layout = args.store.layout;
     let snapshot = opened.builder().layout(layout.into()).build()?.snapshot().await?;
     if snapshot.leader.is_none() {
@@ -82,6 +86,8 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
     }
     let periods = RecordPlace::new(Arc::clone(opened.first()), &opened.prefix);
     let (record, unreadable) = match args.period.last_period_within {
+        // A job has one store.
+        _ if urls.are_several() => (None, None),
         Some(_) => (periods.read().await?, None),
         None => match periods.observe().await {
             Ok(record) => (record, None),
