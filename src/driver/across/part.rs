@@ -11,7 +11,7 @@ use futures::future::{BoxFuture, FutureExt as _, ready};
 use crate::driver::link::Link;
 use crate::driver::own_epoch::OwnEpoch;
 use crate::driver::store_check::check_store;
-use crate::driver::{Context, Denial, Patience, spans};
+use crate::driver::{Context, Denial, FAILURES_BEFORE_GIVING_UP, Patience, spans};
 use crate::env::moment::Moment;
 use crate::epoch::Epoch;
 use crate::error::Error;
@@ -229,6 +229,10 @@ impl StorePart {
             (_, Reply::Unchecked(error)) => {
                 self.link.cx.failing(&error);
                 self.link.requests.last_error = Some(error);
+                // The check has tried as often as a call that does not wait.
+                for _ in 1..FAILURES_BEFORE_GIVING_UP {
+                    self.link.requests.count(&Answer::Denied);
+                }
                 self.fails(&Answer::Denied);
                 return Heard::Answer(Answer::Unknown);
             }

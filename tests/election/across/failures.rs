@@ -64,7 +64,10 @@ async fn a_candidate_waits_for_a_majority_and_names_the_stores() {
     scene.down(1);
     scene.down(2);
     let node = scene.node(1);
-    let error = node.try_campaign().await.unwrap_err();
+    let (took, error) = timed(node.try_campaign()).await;
+    let error = error.unwrap_err();
+    // Three requests time out, as in one store.
+    assert!(took < secs(25), "{took:?}");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("fewer than 2 of the 3 stores"), "{error}");
     let mut events = node.events();
