@@ -37,7 +37,6 @@ mod memory;
 mod metadata_hosts;
 mod outcome;
 mod page_order;
-#[cfg(any(feature = "s3", feature = "dynamodb", feature = "object-store"))]
 mod redact;
 #[cfg(any(feature = "s3", feature = "dynamodb", feature = "object-store"))]
 mod request_context;
@@ -61,6 +60,8 @@ pub use outcome::{Entry, GetOutcome, Object, Page, PutOutcome};
 #[doc(hidden)]
 pub use page_order::check_order;
 pub(crate) use page_order::{check_any_page, check_ascending, out_of_order};
+#[doc(hidden)]
+pub use redact::printable;
 #[cfg(feature = "s3")]
 pub use s3::S3Store;
 #[cfg(feature = "s3")]

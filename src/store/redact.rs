@@ -1,7 +1,7 @@
 //! Prepares the text of stores and their clients for messages: one short line without secrets.
 
 /// Returns the text on one line of at most 300 characters, without the secrets of URLs.
-pub(super) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     let line: String = text.split_inclusive(char::is_whitespace).map(without_secrets).collect();
     line.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect()
 }

@@ -12,6 +12,7 @@ use std::ffi::{OsStr, OsString};
 use clap::builder::BoolishValueParser;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _, ValueEnum as _};
+use tenure::store::printable;
 
 use super::Args;
 use crate::exit::{self, Failure};
@@ -92,6 +93,17 @@ pub fn parse(line: &[OsString]) -> Result<Args, Refused> {
         .map_err(|error| explain(error, line))
 }
 
+/// Removes the secrets of refused URLs from the error.
+fn without_secrets(mut error: clap::Error) -> clap::Error {
+    for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg] {
+        let Some(ContextValue::String(text)) = error.get(kind) else { continue };
+        if text.contains("://") {
+            error.insert(kind, ContextValue::String(printable(text)));
+        }
+    }
+    error
+}
+
 /// Returns the definitions of the arguments. An argument has no variable if the variable would have
 /// no effect in this process.
 pub fn command() -> Command {
@@ -144,7 +156,7 @@ fn is_of_the_outer_process(name: &OsStr) -> bool {
 /// If the value of a variable has caused the error, adds the name of the variable to the error.
 fn explain(error: clap::Error, line: &[OsString]) -> Refused {
     let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) else {
-        return Refused::Arguments(error);
+        return Refused::Arguments(without_secrets(error));
     };
     let flag = arg.split([' ', '=', '[']).next().unwrap_or_default();
     let long = flag.trim_start_matches('-');
@@ -161,9 +173,9 @@ fn explain(error: clap::Error, line: &[OsString]) -> Refused {
         _ => !is_given,
     };
     if value.is_empty() || !is_of_variable || !settings().contains(&name) {
-        return Refused::Arguments(error);
+        return Refused::Arguments(without_secrets(error));
     }
-    let why = format!("{name}: {}", in_a_line(&error));
+    let why = format!("{name}: {}", in_a_line(&without_secrets(error)));
     Refused::Settings(Failure::new(exit::USAGE, why))
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::{Determinacy, Store, StoreError, StoreErrorKind};
 use crate::store::escape::plain;
+use crate::store::redact::printable;
 
 mod options;
 mod schemes;
@@ -68,7 +69,7 @@ pub async fn open(url: &str) -> Result<(Arc<dyn Store>, String), StoreError> {
 }
 
 fn invalid(url: &str, why: &str) -> StoreError {
-    let why = format!("{}: {why}", plain(url));
+    let why = format!("{}: {why}", printable(&plain(url)));
     StoreError::new(StoreErrorKind::Invalid, Determinacy::Determinate, why)
 }
 
@@ -198,7 +199,9 @@ fn refuse_look_alikes(text: &str) -> Result<(), String> {
     let shown = plain(text);
     match shown == text {
         true => Ok(()),
-        false => Err(format!("the URL has invisible characters: {shown}; remove them")),
+        false => {
+            Err(format!("the URL has invisible characters: {}; remove them", printable(&shown)))
+        }
     }
 }
 

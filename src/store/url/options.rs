@@ -91,7 +91,7 @@ impl StoreOptions {
         }
         if let Some(endpoint) = &self.endpoint {
             let host = ["http://", "https://"].iter().find_map(|it| endpoint.strip_prefix(it));
-            if host.is_none_or(|host| host.is_empty() || host.contains(['@', '?', '#', ' '])) {
+            if host.is_none_or(|host| host.is_empty() || host.contains(['@', '?', '#', ' ', '%'])) {
                 return Err(
                     "`endpoint` must be http://HOST or https://HOST, with a port or a path \
                             but without credentials"
@@ -193,8 +193,15 @@ mod tests {
         refused("profile=%ff", "invisible");
         refused("profile=%20", "invisible");
         refused("profile=", "needs a value");
-        for endpoint in ["localhost:9000", "https://", "https://me:secret@host", "http://h?a=b"] {
-            refused(&format!("endpoint={}", endpoint.replace('?', "%3F")), "without credentials");
+        for endpoint in [
+            "localhost:9000",
+            "https://",
+            "https://me:secret@host",
+            "http://h?a=b",
+            "http://me%40h",
+        ] {
+            let endpoint = endpoint.replace('%', "%25").replace('?', "%3F");
+            refused(&format!("endpoint={endpoint}"), "without credentials");
         }
         refused("x", "`?x` is unknown");
         refused("", "is unknown");

@@ -1,6 +1,6 @@
 //! Tests of the help, and of arguments that the command refuses before its first request.
 
-use crate::bench::{Bench, tenure};
+use crate::bench::{Bench, command, said, tenure};
 
 #[test]
 fn invalid_arguments_exit_with_64() {
@@ -22,6 +22,33 @@ fn invalid_arguments_exit_with_64() {
         let said = tenure(line);
         assert_eq!((said.code, said.out.as_str()), (64, ""), "{line:?}: {said:?}");
         assert!(!said.err.is_empty(), "{line:?}");
+    }
+}
+
+#[test]
+fn regression_the_error_of_a_refused_url_has_no_secrets() {
+    for url in [
+        "s3://b/p?endpoint=https://me:hidden@host",
+        "s3://b/p?endpoint=https%3A%2F%2Fme%3Ahidden%40host",
+        "s3://b/p?hidden=hidden",
+        "gs://me:hidden@b/p",
+    ] {
+        let several = format!("{url} s3://b/p s3://c/p");
+        let election = format!("orders={url}");
+        for line in [
+            &["status", "--store", url][..],
+            &["status", url],
+            &["status", "--store", &several],
+            &["serve", "--election", &election],
+        ] {
+            let said = tenure(line);
+            let shown = said.err.replace("`?hidden`", "");
+            assert!(said.code == 64 && !shown.contains("hidden"), "{line:?}: {said:?}");
+        }
+        let mut status = command(&["status"]);
+        let status = said(status.env("TENURE_STORE", &several).output().expect("it runs"));
+        let shown = status.err.replace("`?hidden`", "");
+        assert!(status.code == 64 && !shown.contains("hidden"), "{status:?}");
     }
 }
 
