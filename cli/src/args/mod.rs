@@ -138,7 +138,7 @@ impl Verb {
     fn default_log_levels(&self) -> &'static str {
         match self {
             Verb::Run(_) | Verb::Serve(_) => {
-                "warn,aws=error,tenure=error,tenure::store=warn,tenure::lease=warn,tenure_cli=info"
+                "warn,aws=error,tenure=error,tenure::store=warn,tenure::lease=info,tenure_cli=info"
             }
             // The level of `tenure_groups` is `info`, so the log contains changes of the member's
             // session and failures of CMD.
