@@ -11,9 +11,10 @@ use crate::driver::lead::{Command, Lead, LeadershipEvent, Loss, ResignKey, Start
 use crate::driver::spans;
 use crate::env::timer::sleep;
 use crate::epoch::Epoch;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::protocol::across::message::{AcrossEvent, AcrossInput};
-use crate::protocol::message::{EpochEnd, Lost};
+use crate::protocol::message::Lost;
+use crate::record::Record;
 use crate::telemetry::StoreGauge;
 
 /// A caller of `proclaim` that waits for its data in a majority of the stores.
@@ -238,9 +239,7 @@ impl AcrossDriver {
                 if pending.resign.is_some() {
                     return false;
                 }
-                // The drop of a `Leadership` sets `Loss::Resigned`. Any other loss happened before.
-                let lost = !matches!(lead.loss(), Some(Loss::Resigned));
-                if !resign_on_drop || lost {
+                if lead.is_abandoned(resign_on_drop) {
                     return true;
                 }
                 self.handle(AcrossInput::Resign);
@@ -256,61 +255,23 @@ impl AcrossDriver {
     fn finish(&mut self, lead: &Lead, lost: Lost, pending: Pending) {
         let loss = self.loss(lost, lead);
         lead.lose(loss.clone());
-        let cx = self.main();
-        let (election, candidate) = (cx.keys.prefix(), &cx.config.name);
-        let (epoch, outcome) = (lead.epoch.get(), loss.outcome());
-        match loss {
-            Loss::Resigned => {
-                tracing::info!(
-                    election,
-                    candidate,
-                    epoch,
-                    outcome,
-                    "the leadership has ended: {loss}"
-                );
-            }
-            _ => tracing::warn!(
-                election,
-                candidate,
-                epoch,
-                outcome,
-                "the leadership has ended: {loss}"
-            ),
-        }
-        Span::current().record("outcome", outcome);
-        let ended = |doing: &str| {
-            let message = format!("{doing} epoch {}: the leadership has ended: {loss}", lead.epoch);
-            Err(Error::new(ErrorKind::LeadershipLost, message).maybe())
-        };
+        lead.log_the_end(self.main(), &loss);
+        Span::current().record("outcome", loss.outcome());
         for waiting in pending.proclaims {
-            let _ = waiting.reply.send(ended("proclaiming in"));
+            let _ = waiting.reply.send(Err(lead.ended("proclaiming in", &loss)));
         }
         if let Some(reply) = pending.resign {
             let _ = reply.send(match loss {
                 Loss::Resigned => Ok(()),
-                _ => ended("resigning"),
+                _ => Err(lead.ended("resigning", &loss)),
             });
         }
     }
 
     fn loss(&self, lost: Lost, lead: &Lead) -> Loss {
-        match lost {
-            Lost::Resigned => Loss::Resigned,
-            Lost::Superseded(by) => Loss::Superseded { by },
-            Lost::Vanished => Loss::Vanished,
-            Lost::Tampered => Loss::Tampered,
-            Lost::Sealed(ended) => {
-                let records = self.parts.iter().filter_map(|it| it.link.followed.record.as_deref());
-                let sealed = |(epoch, record): &&(Epoch, crate::record::Record)| {
-                    *epoch == lead.epoch && record.expired
-                };
-                let record = records.filter(sealed).map(|(_, record)| record).next();
-                let by = record.and_then(|it| it.forced_by.as_ref().or(it.sealed_by.as_ref()));
-                let forced = record.is_some_and(|it| it.end() == Some(EpochEnd::DeposedDead));
-                let ended = if forced { EpochEnd::DeposedDead } else { ended };
-                Loss::Sealed { by: by.cloned(), ended }
-            }
-            Lost::LeaseEnded => lead.why_ended(self.now()),
-        }
+        let records = self.parts.iter().filter_map(|it| it.link.followed.record.as_deref());
+        let sealed = |(epoch, record): &&(Epoch, Record)| *epoch == lead.epoch && record.expired;
+        let record = records.filter(sealed).map(|(_, record)| record).next();
+        lead.reason(lost, record, self.now())
     }
 }

@@ -22,12 +22,14 @@ pub use shared_values::SharedValues;
 pub(crate) use state::{Command, Lead};
 
 use super::config::Config;
-use super::{Driver, spans};
+use super::{Context, Driver, spans};
+use crate::env::moment::Moment;
 use crate::env::timer::sleep;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::message::{Answer, EpochEnd, Lost, Request, Step, Wait};
 use crate::protocol::message::{Event, Input};
+use crate::record::Record;
 
 /// Requests of the application that wait for a write.
 #[derive(Debug, Default)]
@@ -240,10 +242,7 @@ impl Driver {
                 if pending.resign.is_some() {
                     return false;
                 }
-                // The drop of a `Leadership` sets `Loss::Resigned`. Any other loss happened before
-                // the drop.
-                let lost = !matches!(lead.loss(), Some(Loss::Resigned));
-                if !resign_on_drop || lost {
+                if lead.is_abandoned(resign_on_drop) {
                     return true;
                 }
                 self.machine.handle(Input::Resign);
@@ -289,33 +288,57 @@ impl Driver {
         self.remember();
         let loss = self.loss(lost, lead);
         lead.lose(loss.clone());
-        self.log_the_end(lead, &loss);
+        lead.log_the_end(&self.cx, &loss);
         for span in [Some(Span::current()), pending.renewal].into_iter().flatten() {
             span.record("outcome", loss.outcome());
         }
-        let ended = |doing: &str| {
-            let message = format!("{doing} epoch {}: the leadership has ended: {loss}", lead.epoch);
-            Err(Error::new(ErrorKind::LeadershipLost, message).maybe())
-        };
         for (_, reply) in pending.proclaims {
-            let _ = reply.send(ended("proclaiming in"));
+            let _ = reply.send(Err(lead.ended("proclaiming in", &loss)));
         }
         if let Some(reply) = pending.resign {
             let _ = reply.send(match (&loss, self.link.requests.last_error.take()) {
                 (Loss::Resigned, _) => Ok(()),
                 (Loss::LeaseEnded { .. }, Some(error)) => Err(error),
-                _ => ended("resigning"),
+                _ => Err(lead.ended("resigning", &loss)),
             });
         }
     }
 
-    fn log_the_end(&self, lead: &Lead, loss: &Loss) {
+    /// Converts the protocol's reason for a loss to a [`Loss`], and adds details that only the
+    /// driver knows.
+    fn loss(&self, lost: Lost, lead: &Lead) -> Loss {
+        let record = self.link.followed.record.as_deref().map(|(_, record)| record);
+        lead.reason(lost, record, self.now())
+    }
+}
+
+/// The parts of the end of a leadership that one store and several stores share.
+impl Lead {
+    /// Converts the protocol's reason for a loss to a [`Loss`]. `record` is the last record of the
+    /// epoch that the driver has read.
+    pub(super) fn reason(&self, lost: Lost, record: Option<&Record>, now: Moment) -> Loss {
+        match lost {
+            Lost::Resigned => Loss::Resigned,
+            Lost::Superseded(by) => Loss::Superseded { by },
+            Lost::Vanished => Loss::Vanished,
+            Lost::Tampered => Loss::Tampered,
+            Lost::Sealed(ended) => {
+                let by = record.and_then(|it| it.forced_by.as_ref().or(it.sealed_by.as_ref()));
+                let forced = record.is_some_and(|it| it.end() == Some(EpochEnd::DeposedDead));
+                let ended = if forced { EpochEnd::DeposedDead } else { ended };
+                Loss::Sealed { by: by.cloned(), ended }
+            }
+            Lost::LeaseEnded => self.why_ended(now),
+        }
+    }
+
+    pub(super) fn log_the_end(&self, cx: &Context, loss: &Loss) {
         macro_rules! event {
             ($level:ident) => {
                 tracing::$level!(
-                    election = self.cx.keys.prefix(),
-                    candidate = self.cx.config.name,
-                    epoch = lead.epoch.get(),
+                    election = cx.keys.prefix(),
+                    candidate = cx.config.name,
+                    epoch = self.epoch.get(),
                     outcome = loss.outcome(),
                     "the leadership has ended: {loss}"
                 )
@@ -327,22 +350,16 @@ impl Driver {
         }
     }
 
-    /// Converts the protocol's reason for a loss to a [`Loss`], and adds details that only the
-    /// driver knows.
-    fn loss(&self, lost: Lost, lead: &Lead) -> Loss {
-        match lost {
-            Lost::Resigned => Loss::Resigned,
-            Lost::Superseded(by) => Loss::Superseded { by },
-            Lost::Vanished => Loss::Vanished,
-            Lost::Tampered => Loss::Tampered,
-            Lost::Sealed(ended) => {
-                let record = self.link.followed.record.as_deref().map(|(_, record)| record);
-                let by = record.and_then(|it| it.forced_by.as_ref().or(it.sealed_by.as_ref()));
-                let forced = record.is_some_and(|it| it.end() == Some(EpochEnd::DeposedDead));
-                let ended = if forced { EpochEnd::DeposedDead } else { ended };
-                Loss::Sealed { by: by.cloned(), ended }
-            }
-            Lost::LeaseEnded => lead.why_ended(self.now()),
-        }
+    /// Returns the error of a call that was in progress at the end of the leadership.
+    pub(super) fn ended(&self, doing: &str, loss: &Loss) -> Error {
+        let message = format!("{doing} epoch {}: the leadership has ended: {loss}", self.epoch);
+        Error::new(ErrorKind::LeadershipLost, message).maybe()
+    }
+
+    /// Returns whether the drop of the leadership ends it without a resignation.
+    pub(super) fn is_abandoned(&self, resign_on_drop: bool) -> bool {
+        // The drop of a `Leadership` sets `Loss::Resigned`. Any other loss happened before the
+        // drop.
+        !resign_on_drop || !matches!(self.loss(), Some(Loss::Resigned))
     }
 }
