@@ -69,18 +69,6 @@ fn an_unexplained_refusal_is_retried_after_a_pause() {
 }
 
 #[test]
-fn a_seal_by_another_process_is_a_loss_with_its_reason() {
-    for ended in [EpochEnd::Lapsed, EpochEnd::Deposed, EpochEnd::Unknown, EpochEnd::Resigned] {
-        let mut play = in_doubt();
-        play.pauses();
-        play.renews("c", 3, Answer::Refused);
-        play.gets(2, sealed(1, ended));
-        assert_eq!(play.event, lost(Lost::Sealed(ended)));
-        play.waits(Wait::Over);
-    }
-}
-
-#[test]
 fn a_missing_object_is_a_loss() {
     let mut play = in_doubt();
     play.pauses();
@@ -121,18 +109,6 @@ fn the_leader_of_the_last_epoch_does_not_look_for_a_successor() {
     play.waits(Wait::Lead);
 }
 
-#[test]
-fn a_record_of_another_writer_is_a_loss() {
-    let never = [held(9, 2, "x"), held(1, 4, "x"), foreign("x", false, false), Answer::Unreadable];
-    for answer in never {
-        let mut play = in_doubt();
-        play.pauses();
-        play.renews("c", 3, Answer::Refused);
-        play.gets(2, answer);
-        assert_eq!(play.event, lost(Lost::Tampered));
-    }
-}
-
 /// In this test, a person edits the leader's object, and keeps its nonce and heartbeat. The leader
 /// must not adopt this body as its own write, and must lose the epoch.
 #[test]
@@ -158,14 +134,6 @@ fn the_end_of_the_lease_is_final_during_any_request() {
         assert_eq!(play.event, None);
         play.waits(Wait::Over);
     }
-}
-
-#[test]
-fn a_resignation_seals_the_epoch() {
-    let mut play = Play::leading();
-    play.input(Input::Resign);
-    play.seals(2, "c", EpochEnd::Resigned, done("s"));
-    assert_eq!(play.event, lost(Lost::Resigned));
 }
 
 #[test]

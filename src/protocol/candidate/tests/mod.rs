@@ -6,63 +6,6 @@ use crate::protocol::find::After;
 use crate::protocol::testing::*;
 
 #[test]
-fn a_campaign_on_an_empty_prefix_costs_list_put_list() {
-    let mut play = Play::new(CANDIDATE, None);
-    play.lists(0, listed(&[]));
-    play.nonce(1);
-    play.creates(1, 1, 1, done("c"));
-    play.lists(1, listed(&[]));
-    assert_eq!(play.event, Some(Event::Granted { epoch: Epoch::FIRST, heartbeat: 1 }));
-    play.waits(Wait::Lead);
-}
-
-#[test]
-fn a_resigned_epoch_is_taken_over_without_delay() {
-    for rules in [CANDIDATE, Rules { takeover_delay: true, ..CANDIDATE }] {
-        let mut play = Play::new(rules, None);
-        play.lists(0, listed(&[4, 5]));
-        play.gets(5, sealed(7, EpochEnd::Resigned));
-        play.nonce(1);
-        play.creates(6, 1, 1, done("c"));
-        play.lists(6, listed(&[]));
-        assert_eq!(play.event, Some(Event::Granted { epoch: e(6), heartbeat: 1 }));
-    }
-}
-
-#[test]
-fn the_takeover_delay_runs_between_the_lapse_and_the_create() {
-    let rules = Rules { takeover_delay: true, ..CANDIDATE };
-    let mut play = Play::new(rules, None);
-    play.lists(0, listed(&[1]));
-    play.gets(1, sealed(7, EpochEnd::Lapsed));
-    play.waits(Wait::Takeover);
-    play.input(Input::TakeoverOver);
-    play.nonce(1);
-
-    let mut play = Play::new(rules, None);
-    play.lists(0, listed(&[1]));
-    play.gets(1, held(7, 1, "a"));
-    play.input(Input::Lapsed);
-    play.seals(1, "a", EpochEnd::Lapsed, done("s"));
-    play.waits(Wait::Takeover);
-}
-
-#[test]
-fn a_candidate_polls_while_it_waits_for_a_deposed_lease() {
-    for ended in [EpochEnd::Deposed, EpochEnd::Unknown] {
-        let mut play = Play::following();
-        play.polls(1, "a", sealed(7, ended));
-        play.waits(Wait::Deposed);
-        play.input(Input::PollDue);
-        play.lists(0, listed(&[1]));
-        play.gets(1, sealed(7, ended));
-        play.waits(Wait::Deposed);
-        play.input(Input::Lapsed);
-        play.nonce(1);
-    }
-}
-
-#[test]
 fn a_follower_polls_with_the_last_etag_and_seals_a_lapsed_epoch() {
     let mut play = Play::following();
     play.polls(1, "a", Answer::NotModified);
@@ -258,22 +201,6 @@ fn a_denied_seal_is_sent_again_only_after_another_read() {
 }
 
 #[test]
-fn an_expired_foreign_record_is_taken_over_without_delay() {
-    let mut play = Play::new(CANDIDATE, None);
-    play.lists(0, listed(&[1]));
-    play.gets(1, foreign("m", true, false));
-    assert_eq!(play.machine.step(), Step::Nonce);
-}
-
-#[test]
-fn the_last_epoch_has_no_successor() {
-    let mut play = Play::new(CANDIDATE, None);
-    play.lists(0, listed(&[Epoch::MAX.get()]));
-    play.gets(Epoch::MAX.get(), sealed(7, EpochEnd::Resigned));
-    assert_eq!(play.machine.step(), Step::Failed(Failure::Exhausted));
-}
-
-#[test]
 fn a_missing_newest_epoch_is_searched_twice() {
     let mut play = Play::new(CANDIDATE, Some(5));
     play.lists(4, listed(&[]));
@@ -313,37 +240,6 @@ fn a_denied_seal_of_an_own_epoch_does_not_end_the_campaign() {
     play.lists(2, listed(&[3]));
     play.gets(3, held(9, 1, "x"));
     play.waits(Wait::Follow);
-}
-
-#[test]
-fn an_unreadable_record_is_never_taken_over() {
-    let mut play = Play::new(CANDIDATE, None);
-    play.lists(0, listed(&[1]));
-    play.gets(1, Answer::Unreadable);
-    assert_eq!(play.machine.step(), Step::Failed(Failure::Unreadable(e(1))));
-    let mut play = Play::following();
-    play.polls(1, "a", Answer::Unreadable);
-    assert_eq!(play.machine.step(), Step::Failed(Failure::Unreadable(e(1))));
-}
-
-#[test]
-fn an_unsafe_store_ends_the_campaign() {
-    let mut play = Play::creating();
-    play.creates(2, 1, 1, done("c"));
-    play.lists(2, Answer::Unsafe);
-    assert_eq!(play.machine.step(), Step::Failed(Failure::Unsafe));
-}
-
-#[test]
-fn a_predecessor_of_a_unique_name_is_sealed_without_delay() {
-    let mut play = Play::new(CANDIDATE, None);
-    play.lists(0, listed(&[3]));
-    let seen = Seen { nonce: Some(n(7)), heartbeat: 4, ended: None, reclaimable: true };
-    play.gets(3, found("p", seen, false));
-    play.seals(3, "p", EpochEnd::Lapsed, done("s"));
-    // The candidate creates a new epoch and never reuses the old epoch.
-    play.nonce(1);
-    play.creates(4, 1, 1, done("c"));
 }
 
 #[test]
