@@ -3,23 +3,43 @@
 mod listings;
 mod records;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus")
+}
+
+/// Returns the inputs of a target. The corpus is a file with one JSON string per line. Each
+/// character of the string is a byte. The published package does not contain the corpus, so it has
+/// no inputs.
+fn corpus(target: &str) -> Vec<Vec<u8>> {
+    let file = folder().join(target).with_extension("jsonl");
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let byte = |c| u8::try_from(c).expect("each character is a byte");
+    let input = |line| serde_json::from_str::<String>(line).expect("a line is a JSON string");
+    text.lines().map(|line| input(line).chars().map(byte).collect()).collect()
+}
 
 fn replay(target: &str, check: fn(&[u8])) {
-    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
-    if !fuzz.exists() {
-        // The published package does not contain the corpus, so this test has no inputs.
-        return;
+    let inputs = corpus(target);
+    for (line, input) in (1..).zip(&inputs) {
+        println!("{target}.jsonl:{line}");
+        check(input);
     }
-    let mut inputs = 0;
-    for entry in fuzz.join("corpus").join(target).read_dir().unwrap() {
-        let path = entry.unwrap().path();
-        let bytes = std::fs::read(&path).unwrap();
-        println!("{}", path.display());
-        check(&bytes);
-        inputs += 1;
+    assert!(inputs.len() >= 10 || !folder().exists(), "the corpus is too small");
+}
+
+/// Writes each input to a file of its own, as cargo-fuzz needs it.
+#[test]
+#[ignore = "writes files: cargo test --test protocol unpack_the_corpus -- --ignored"]
+fn unpack_the_corpus() {
+    for target in ["record", "listing", "assignment"] {
+        let folder = folder().join(target);
+        std::fs::create_dir_all(&folder).unwrap();
+        for (line, input) in (1..).zip(corpus(target)) {
+            std::fs::write(folder.join(line.to_string()), input).unwrap();
+        }
     }
-    assert!(inputs >= 10, "the corpus has only {inputs} inputs");
 }
 
 #[test]
