@@ -8,9 +8,8 @@
 use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use tenure_groups::protocol::assignment::{Marks, PartitionNumber};
 use tenure_groups::protocol::assignor::{Assignor as _, Seat, Share, StickyAssignor};
-use tenure_groups::protocol::marks::Marks;
-use tenure_groups::protocol::partition_number::PartitionNumber;
 
 const PARTITIONS: usize = 10_000;
 const MEMBERS: usize = 1_000;

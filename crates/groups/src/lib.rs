@@ -145,9 +145,8 @@ use ownership::Ownership;
 use run::Leave;
 use telemetry::Followers;
 
+pub use protocol::assignment::{Marks, PartitionNumber};
 pub use protocol::assignor::{Assignor, Seat, Share, StickyAssignor};
-pub use protocol::marks::Marks;
-pub use protocol::partition_number::PartitionNumber;
 
 /// The part of an assignment's key between the group's prefix and the number.
 const ASSIGNMENT: &str = "assignment-";

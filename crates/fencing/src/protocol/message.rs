@@ -37,6 +37,13 @@ pub enum Kind {
     },
 }
 
+/// An object that the writer requests the store to create.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Draft {
+    pub(super) number: u64,
+    pub(super) header: Header,
+}
+
 impl Header {
     /// Returns the number of the newest entry at or below `number`, which is the number of this
     /// object. Returns 0 for a fence.

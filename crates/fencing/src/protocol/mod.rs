@@ -33,12 +33,11 @@ use std::num::NonZeroU64;
 use tenure::Epoch;
 use tenure::internals::fencing::{Nonce, Search, SuccessorSearch, SuccessorStatus};
 
-mod draft;
 mod message;
 mod open;
 mod trim;
 
-use draft::Draft;
+use message::Draft;
 pub use message::{Ended, Header, Kind, LogAnswer, LogRequest, Standing};
 use open::Walk;
 pub use trim::{Floor, Sweep};

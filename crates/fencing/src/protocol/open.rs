@@ -15,7 +15,7 @@ use std::num::NonZeroU64;
 use tenure::Epoch;
 use tenure::internals::fencing::{Listing, Nonce, Progress, Search};
 
-use super::draft::Draft;
+use super::message::Draft;
 use super::message::{Ended, Header, Kind, LogAnswer};
 use super::{State, Why, Writer};
 

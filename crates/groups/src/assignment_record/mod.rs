@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::protocol::marks::Marks;
+use crate::protocol::assignment::Marks;
 use crate::protocol::{AssignedPartition, Assignment, Member, PartitionNumber, Session, SessionId};
 use tenure::Epoch;
 use tenure::internals::groups::Nonce;

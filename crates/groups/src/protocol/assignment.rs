@@ -1,14 +1,12 @@
 //! The assignment: all members and partitions of a group, and the owners.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::assignor::Seat;
-use super::marks::Marks;
-use super::partition_number::PartitionNumber;
-use super::session::Session;
-use super::session_id::SessionId;
+use super::session::{Session, SessionId};
 use tenure::Epoch;
 use tenure::internals::groups::Nonce;
 
@@ -64,6 +62,49 @@ pub struct AssignedPartition {
     /// reservation. A reserved partition has no owner. Advice.
     pub kept: Option<(Arc<str>, Duration)>,
     pub marks: Marks,
+}
+
+/// The number of a partition in its group. No other partition of the group ever gets this number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartitionNumber(pub u32);
+
+impl fmt::Display for PartitionNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for PartitionNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PartitionNumber({})", self.0)
+    }
+}
+
+/// The marks of operators on a partition.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Marks {
+    /// Required name: only members of this name may own the partition.
+    pub pinned: Option<Arc<str>>,
+    /// Excluded name: members of this name must not own the partition.
+    pub barred: Option<Arc<str>>,
+    /// Whether the partition is paused: no member may own it until an operator resumes it.
+    pub paused: bool,
+    /// Whether the partition retires: no member may become its owner, and the group removes the
+    /// partition once its owner has released it.
+    pub retiring: bool,
+}
+
+impl Marks {
+    /// Returns whether a member of this name may own the partition.
+    pub fn allow(&self, name: &str) -> bool {
+        !self.paused && !self.retiring && self.names(name)
+    }
+
+    /// Returns whether the pin and the bar permit a member of this name.
+    pub fn names(&self, name: &str) -> bool {
+        self.pinned.as_deref().is_none_or(|pinned| pinned == name)
+            && self.barred.as_deref() != Some(name)
+    }
 }
 
 impl Assignment {

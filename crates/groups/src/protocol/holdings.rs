@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::assignment::Assignment;
-use super::partition_number::PartitionNumber;
+use super::assignment::{Assignment, PartitionNumber};
 use super::session::{Release, Session};
 use tenure::Epoch;
 

@@ -8,8 +8,7 @@ use tenure::internals::groups::{After, Listing};
 use tenure::store::ETag;
 
 use super::assignment::Assignment;
-use super::session::{Session, SessionRecord};
-use super::session_id::SessionId;
+use super::session::{Session, SessionId, SessionRecord};
 
 /// The next action of the driver of a [`Participant`](super::participant::Participant).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -10,20 +10,15 @@
 pub mod assignment;
 pub mod assignor;
 pub mod holdings;
-pub mod marks;
 pub mod message;
 pub mod operation;
 pub mod participant;
-pub mod partition_number;
 pub mod plan;
 pub mod reader;
 pub mod session;
-pub mod session_id;
 pub mod session_reader;
 pub mod session_timers;
 pub mod standby;
 
-pub use assignment::{AssignedPartition, Assignment, Member};
-pub use partition_number::PartitionNumber;
-pub use session::{Release, Session};
-pub use session_id::SessionId;
+pub use assignment::{AssignedPartition, Assignment, Member, PartitionNumber};
+pub use session::{Release, Session, SessionId};

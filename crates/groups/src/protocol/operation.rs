@@ -7,9 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::assignment::{AssignedPartition, Assignment};
-use super::marks::Marks;
-use super::partition_number::PartitionNumber;
+use super::assignment::{AssignedPartition, Assignment, Marks, PartitionNumber};
 use tenure::Epoch;
 use tenure::internals::groups::Nonce;
 

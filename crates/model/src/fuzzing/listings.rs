@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta};
 
-use super::reader::Reader;
+use super::Reader;
 use tenure::Epoch;
 use tenure::protocol::compaction::{Compaction, Listed, NewestBody};
 use tenure::protocol::find::{After, Progress, Search};

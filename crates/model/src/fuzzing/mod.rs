@@ -2,23 +2,23 @@
 //! same checks. Each check accepts arbitrary bytes, and panics if a rule of docs/design/protocol.md
 //! is broken.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use tenure::Epoch;
 use tenure::protocol::candidate::Candidate;
 use tenure::protocol::find::Listing;
+use tenure::protocol::layout::Layout;
 use tenure::protocol::message::{Answer, EpochEnd, Request, Sighting, Step};
 use tenure::protocol::message::{Input, Rules};
-use tenure::record::{BadRecord, MAX_READ_BYTES, MAX_WRITTEN_BYTES, Record};
+use tenure::record::{BadRecord, Formats, MAX_READ_BYTES, MAX_WRITTEN_BYTES, Record};
 use tenure::store::ETag;
 
 pub mod listings;
-mod lock;
-mod reader;
 
 pub use listings::listing;
-pub use lock::lock;
 
 /// Maximum length of a candidate's name that the library accepts, in bytes.
 const LONGEST_NAME: usize = 256;
@@ -129,4 +129,61 @@ fn check_seal(record: &Record, ended: EpochEnd, heartbeat: u64) {
     assert_eq!(read.seen().nonce, record.seen().nonce, "a seal keeps the nonce");
     assert_eq!(read.validity(), record.validity(), "a validity is fixed for the epoch");
     assert!(read.data.is_null(), "a seal drops the data");
+}
+
+/// Asserts that reading the body gives a lock with a token, or a typed error. The lock must count
+/// as free if and only if its `expires_at` is zero. Every peer must be able to read the body that
+/// releases the lock.
+pub fn lock(body: &[u8]) {
+    let (token, record) = match Record::decode(Formats::OneStore, None, body) {
+        Ok(lock) => lock,
+        Err(why) => return check_message(&why),
+    };
+    let text = std::str::from_utf8(body).expect("JSON is UTF-8");
+    if let Ok(value) = serde_json::from_str::<Value>(text) {
+        assert_eq!(value["token"].as_u64(), Some(token.get()), "the token is the recorded one");
+        let free = value["expires_at"].as_f64() == Some(0.0);
+        assert_eq!(record.seen().ended.is_some(), free, "only `expires_at: 0` frees a lock");
+    }
+    let heartbeat = record.heartbeat.saturating_add(1);
+    let name = "n".repeat(LONGEST_NAME);
+    let ended = record.sealed(EpochEnd::Deposed, heartbeat, &name, DateTime::<Utc>::MAX_UTC);
+    let written = ended.encode(Layout::SingleObject, token, Duration::MAX);
+    assert!(
+        written.len() <= MAX_WRITTEN_BYTES,
+        "{} bytes exceed the limit of readers",
+        written.len()
+    );
+    let (read_token, read) =
+        Record::decode(Formats::OneStore, None, &written).expect("a released lock is a lock");
+    assert_eq!(read_token, token, "a release keeps the token");
+    assert!(read.expired && read.data.is_null());
+    assert_eq!(read.nonce, record.nonce, "a release keeps the nonce");
+}
+
+/// Reads numbers from a fuzzer's bytes. After the last byte, every number is zero.
+pub struct Reader<'a>(pub &'a [u8]);
+
+impl Reader<'_> {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    /// Reads a number of this many bytes.
+    pub fn number(&mut self, bytes: usize) -> u64 {
+        (0..bytes).fold(0, |number, _| number << 8 | u64::from(self.byte()))
+    }
+
+    /// Reads up to `most` of the fuzzer's bytes as text.
+    pub fn text(&mut self, most: usize) -> String {
+        let (text, rest) = self.0.split_at(most.min(self.0.len()));
+        self.0 = rest;
+        String::from_utf8_lossy(text).into_owned()
+    }
 }

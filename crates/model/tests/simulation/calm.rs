@@ -9,8 +9,8 @@ use tenure_model::clock::MOST_SLEWED;
 use tenure_model::sim::suite::Recovery;
 use tenure_model::time::{now, sleep};
 
-use super::member::Member;
 use super::plan::{Knobs, Plan};
+use super::world::Member;
 use super::world::World;
 
 /// Ends the faults and waits for a leader. This wait checks liveness.

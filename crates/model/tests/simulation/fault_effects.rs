@@ -7,10 +7,10 @@ use tenure_model::clock::{Power, SimClock};
 use tenure_model::faults::{Fault, draw_slew};
 use tenure_model::time::{now, sleep};
 
-use super::member::Outage;
 use super::peers::{depose, restore_for_a_while};
 use super::plan::{Broken, Knobs};
 use super::process::start_candidate;
+use super::world::Outage;
 use super::world::{Who, World};
 
 /// A machine that runs candidates, one after another.

@@ -7,7 +7,6 @@ pub mod calm;
 pub mod checkers;
 pub mod events;
 pub mod fault_effects;
-pub mod member;
 pub mod network;
 pub mod peers;
 pub mod picture;

@@ -7,7 +7,7 @@ use tenure_model::sim::connection::Request;
 use tenure_model::time::now;
 use tenure_testkit::write_faults::{WRITE_FAULTS, WriteCourse};
 
-use super::member::Outage;
+use super::world::Outage;
 use super::world::{State, Who, World};
 
 /// Delays and faults of one request.

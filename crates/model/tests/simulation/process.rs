@@ -12,9 +12,9 @@ use tenure_model::sim::connection::Connection;
 use tenure_model::time::sleep;
 
 use super::application::Candidate;
-use super::member::Member;
 use super::plan::{Broken, CompactorKnobs, Knobs};
 use super::store::{LEADS, SimStore};
+use super::world::Member;
 use super::world::{Who, World};
 
 /// Adds a process on the machine with this clock. A machine keeps its clock when its process ends

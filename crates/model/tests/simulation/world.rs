@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tenure::{Layout, Leadership, Moment};
+use tenure_model::clock::SimClock;
 use tenure_model::gate::Gate;
 use tenure_model::sim::Common;
 pub use tenure_model::sim::Who;
@@ -14,7 +15,6 @@ use tokio::sync::Notify;
 
 use super::bucket::Bucket;
 use super::checkers::{Book, Checker, Event, Grant, Lead, LeadId, View, checkers};
-use super::member::Member;
 use super::plan::{Broken, Plan};
 
 #[derive(Debug)]
@@ -50,6 +50,36 @@ pub struct State {
 pub struct Resources {
     pub fenced: u64,
     pub unfenced: u64,
+}
+
+/// The state that the simulation keeps for each process.
+#[derive(Debug, Clone)]
+pub struct Member {
+    pub label: String,
+    /// Gates that stop the tasks of the process: the first for its application, the second for the
+    /// library.
+    pub gates: [Arc<Gate>; 2],
+    pub clock: Arc<SimClock>,
+    pub outage: Option<Outage>,
+    pub alive: bool,
+    /// True while a fault stops the process. During this time, no other fault stops the process.
+    pub stopped: bool,
+    /// True if the process has short round trips to the store.
+    pub near: bool,
+    /// Epoch of the last leader that the process's observer saw. `None` if the process has no
+    /// observer that runs as long as the process.
+    pub watched: Option<Option<u64>>,
+    /// Time of the last lost answer, in a steady run.
+    pub lost_at: Option<Duration>,
+    /// Index of the candidate in the plan.
+    pub slot: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outage {
+    RequestsLost,
+    AnswersLost,
+    Unavailable,
 }
 
 impl World {

@@ -1,4 +1,5 @@
-//! Tests the bucket policy. It denies some requests even to an administrator with all permissions.
+//! Tests the bucket policy, which denies some requests even to an administrator with all
+//! permissions, and the policies for directory buckets.
 
 use std::time::Duration;
 
@@ -6,9 +7,14 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tenure::{Compactor, ErrorKind, Layout};
 
 use super::policy::{Policy, Who, allows};
-use super::{ANY, COMPACTOR, PREFIX, campaigns_in_both, place, store};
-use tenure_testkit::s3_server::{BUCKET, Op, S3Request, S3Server};
+use super::{
+    ANY, COMPACTOR, LAYOUTS, PREFIX, campaigns_in_both, elect, observes, place, store, store_in,
+};
+use tenure_testkit::s3_server::{BUCKET, DIRECTORY_BUCKET, Op, S3Request, S3Server};
 
+const DIRECTORY_WRITER: &str = include_str!("../../../../../deploy/iam/directory-bucket.json");
+const DIRECTORY_OBSERVER: &str =
+    include_str!("../../../../../deploy/iam/directory-bucket-observer.json");
 const BUCKET_POLICY: &str = include_str!("../../../../../deploy/iam/bucket-policy.json");
 
 /// Returns a PUT request of this path, with these headers.
@@ -97,4 +103,29 @@ async fn the_bucket_requires_conditions_and_only_the_compactor_deletes() {
         }
     }
     assert!(server.object(single).is_some());
+}
+
+/// A session applies to the whole bucket.
+#[tokio::test]
+async fn a_directory_bucket_needs_only_the_permission_for_sessions() {
+    let server = S3Server::start_directory_bucket();
+    let store = |name: &str, policy: &Policy| store_in(DIRECTORY_BUCKET, &server, name, &[policy]);
+    let policy = Policy::parse(DIRECTORY_WRITER, DIRECTORY_BUCKET, "");
+    let writer = store("writer", &policy);
+    campaigns_in_both(writer.clone()).await.unwrap();
+    assert!(server.count(Op::Session) > 0);
+
+    for layout in LAYOUTS {
+        std::mem::forget(elect(writer.clone(), "leading", layout).await.unwrap());
+    }
+    let observer = store("observer", &Policy::parse(DIRECTORY_OBSERVER, DIRECTORY_BUCKET, ""));
+    observes(observer.clone()).await.unwrap();
+    for layout in LAYOUTS {
+        let error = elect(observer.clone(), "observer", layout).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
+    }
+    for (less, missing) in policy.with_one_less() {
+        let error = campaigns_in_both(store("less", &less)).await.unwrap_err().to_string();
+        assert!(error.contains("AccessDenied") && error.contains(&missing), "{error}");
+    }
 }

@@ -3,7 +3,6 @@
 #![cfg(feature = "s3")]
 
 mod bucket;
-mod directory_bucket;
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
 mod fencing;

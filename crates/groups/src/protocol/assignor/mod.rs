@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::marks::Marks;
-use super::partition_number::PartitionNumber;
+use super::assignment::{Marks, PartitionNumber};
 use table::Table;
 
 /// Chooses a member for each partition. An assignor is a pure function: the same input gives the

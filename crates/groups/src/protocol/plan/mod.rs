@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::assignment::{AssignedPartition, Assignment, Member};
+use super::assignment::{AssignedPartition, Assignment, Member, PartitionNumber};
 use super::assignor::{Assignor, Seat, Share};
-use super::partition_number::PartitionNumber;
 use super::session::{Release, Session};
 use tenure::Epoch;
 use tenure::internals::groups::Nonce;

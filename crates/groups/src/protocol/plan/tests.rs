@@ -1,7 +1,7 @@
 use super::*;
 use crate::protocol::SessionId;
+use crate::protocol::assignment::Marks;
 use crate::protocol::assignor::StickyAssignor;
-use crate::protocol::marks::Marks;
 use crate::test_values::epoch;
 
 const NONCE: Nonce = Nonce::from_bits(99);

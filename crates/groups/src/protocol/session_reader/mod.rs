@@ -9,8 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::assignment::{Assignment, Member};
 use super::message::{RoundProgress, SessionAnswer, SessionRequest};
 use super::plan::Evidence;
-use super::session::{Session, SessionRecord};
-use super::session_id::SessionId;
+use super::session::{Session, SessionId, SessionRecord};
 use tenure::store::ETag;
 use tenure::{Epoch, EpochEnd};
 

@@ -4,8 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::session::{Session, SessionRecord};
-use super::session_id::SessionId;
+use super::session::{Session, SessionId, SessionRecord};
 use tenure::internals::groups::Drift;
 use tenure::store::ETag;
 use tenure::{EpochEnd, Moment};
