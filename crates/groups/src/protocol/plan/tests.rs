@@ -174,20 +174,6 @@ fn reserved_and_avoided_partitions_are_not_granted() {
 }
 
 #[test]
-fn partitions_of_a_returning_member_are_reserved_for_its_name() {
-    let now = owned_by(&[1, 2], &[1, 2]);
-    let time = Duration::from_secs(60);
-    let (ended, parked) = ([session(1)].into(), [(session(1), time)].into());
-    let planned = next(&now, &Evidence { ended, parked, ..Evidence::default() }).unwrap();
-    assert_eq!(owners(&planned), [0, 2]);
-    assert_eq!(planned.partitions[0].kept, Some(("m1".into(), time)));
-    let mut back = member(3);
-    back.name = "m1".into();
-    let joined = next(&planned, &Evidence { joining: vec![back], ..Evidence::default() }).unwrap();
-    assert_eq!((owners(&joined), &joined.partitions[0].kept), (vec![3, 2], &None));
-}
-
-#[test]
 fn regression_a_reservation_for_a_member_that_may_not_own_it_ends() {
     let marks = |pinned: Option<&str>, barred: Option<&str>| Marks {
         pinned: pinned.map(Arc::from),
@@ -223,69 +209,6 @@ fn the_first_assignment_grants_nothing() {
     let first = planner(2).first(Assignment::first(NONCE, vec!["p".into()]), &evidence);
     assert_eq!((first.members.len(), first.coordinator), (2, Some(session(2))));
     assert_eq!((owners(&first), first.partitions[0].token), (vec![0], None));
-}
-
-/// The work on some partitions fails at all members. While the back-offs run, some of these
-/// partitions have no owner.
-#[test]
-fn failing_partitions_move_no_healthy_partition() {
-    let mut rng = fastrand::Rng::with_seed(305);
-    for _ in 0..1_000 {
-        let members: Vec<u128> = (1..=rng.u128(2..=4)).collect();
-        let count = members.len();
-        let names: BTreeMap<Arc<str>, bool> =
-            members.iter().map(|id| (format!("m{id}").into(), rng.bool())).collect();
-        // At first the partitions are distributed evenly over the members.
-        let owners: Vec<u128> = (0..rng.usize(1..16)).map(|it| members[it % count]).collect();
-        let mut now = owned_by(&owners, &members);
-        let mut failures = BTreeMap::new();
-        for partition in &mut now.partitions {
-            if rng.bool() {
-                failures.insert(partition.number, names.clone());
-                partition.owner =
-                    [None, Some(session(*rng.choice(&members).unwrap()))][rng.usize(0..2)];
-            }
-        }
-        let evidence = Evidence { failures, ..Evidence::default() };
-        let Some(next) = next(&now, &evidence) else { continue };
-        for (then, before) in next.partitions.iter().zip(&now.partitions) {
-            assert_eq!(then.target, None, "{owners:?}");
-            assert!(then.owner == before.owner || before.owner.is_none());
-            let owner = then.owner.filter(|it| Some(*it) != before.owner);
-            let runs = owner.map(|it| names[&*format!("m{}", it.id.bits())]);
-            assert_ne!(runs, Some(true), "a partition is granted during its back-off");
-        }
-    }
-}
-
-#[test]
-fn a_partition_is_tried_at_each_member_before_it_returns() {
-    let now = owned_by(&[0, 2, 3], &[1, 2, 3]);
-    for (failed, owner) in [
-        (vec![("m1", false)], vec![2, 3]),
-        (vec![("m1", false), ("m2", false)], vec![3]),
-        (vec![("m1", false), ("m2", true), ("m3", true)], vec![1]),
-        (vec![("m1", true), ("m2", true), ("m3", true)], vec![0]),
-    ] {
-        let names = failed.iter().map(|(name, runs)| (Arc::from(*name), *runs)).collect();
-        let failures = [(PartitionNumber(0), names)].into();
-        let evidence = Evidence { failures, ..Evidence::default() };
-        let planned = next(&now, &evidence).unwrap_or_else(|| now.clone());
-        assert!(owner.contains(&owners(&planned)[0]), "{failed:?}");
-    }
-}
-
-/// The rebalance moves one partition from member 2 to member 1. It does not move the partition
-/// whose work failed on member 1.
-#[test]
-fn a_rebalance_does_not_move_a_partition_to_a_member_where_it_failed() {
-    let now = owned_by(&[2, 2, 2, 1], &[1, 2]);
-    for failing in 0..3_u32 {
-        let failures = [(PartitionNumber(failing), [("m1".into(), false)].into())].into();
-        let planned = next(&now, &Evidence { failures, ..Evidence::default() }).unwrap();
-        assert_eq!(targets(&planned).iter().filter(|it| **it == 1).count(), 1);
-        assert_eq!(targets(&planned)[failing as usize], 0, "{failing}");
-    }
 }
 
 /// Each plan keeps rules R1 to R3, for random evidence and a random planner.
