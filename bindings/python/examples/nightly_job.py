@@ -22,5 +22,5 @@ def report(leadership: tenure.Leadership) -> str:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
-    print(report() or "another host sends the report of this night")  # type: ignore[call-arg]
+    print(report() or "another host sends the report of this night")
     print("the last period:", tenure.last_period(STORE))

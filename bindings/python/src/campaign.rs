@@ -48,7 +48,7 @@ async fn wind_down(
     writes: &Writes,
 ) {
     loop {
-        let started = writes.started();
+        let before = writes.settled();
         let is_ours = {
             let mut look = pin!(election.snapshot());
             tokio::select! {
@@ -60,7 +60,8 @@ async fn wind_down(
                 }),
             }
         };
-        if matches!(is_ours, Ok(false)) && !writes.are_pending() && writes.started() == started {
+        // A write that was under way during the look may have followed it.
+        if matches!(is_ours, Ok(false)) && before.is_some() && writes.settled() == before {
             return;
         }
         tokio::select! {

@@ -2,10 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tenure::store::{Capabilities, ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
+use tenure::store::{
+    Capabilities, Determinacy, ETag, GetOutcome, Page, PutOutcome, Store, StoreError,
+};
+
+use crate::runtime::pause;
 
 tokio::task_local! {
     /// The writes of the campaign that runs in this task.
@@ -16,7 +21,7 @@ tokio::task_local! {
 #[derive(Debug, Default)]
 pub struct Writes {
     started: AtomicUsize,
-    ended: AtomicUsize,
+    settled: AtomicUsize,
 }
 
 impl Writes {
@@ -29,40 +34,46 @@ impl Writes {
         self.started.load(Ordering::SeqCst)
     }
 
-    pub fn are_pending(&self) -> bool {
-        self.ended.load(Ordering::SeqCst) != self.started()
+    /// Returns the number of writes, or `None` while one of them may still take effect.
+    pub fn settled(&self) -> Option<usize> {
+        let settled = self.settled.load(Ordering::SeqCst);
+        (settled == self.started()).then_some(settled)
     }
 }
 
-/// Counts a write in progress, until this value is dropped.
-struct Write(Option<Arc<Writes>>);
-
-impl Write {
-    fn start() -> Write {
-        let writes = WRITES.try_with(Arc::clone).ok();
-        if let Some(writes) = &writes {
-            writes.started.fetch_add(1, Ordering::SeqCst);
-        }
-        Write(writes)
+/// Counts a write. A write that was dropped or timed out may still take effect, so it never
+/// settles.
+async fn counted(
+    write: impl Future<Output = Result<PutOutcome, StoreError>>,
+) -> Result<PutOutcome, StoreError> {
+    let Ok(writes) = WRITES.try_with(Arc::clone) else { return write.await };
+    writes.started.fetch_add(1, Ordering::SeqCst);
+    let put = write.await;
+    if put.as_ref().err().is_none_or(|error| error.determinacy() == Determinacy::Determinate) {
+        writes.settled.fetch_add(1, Ordering::SeqCst);
     }
+    put
 }
 
-impl Drop for Write {
-    fn drop(&mut self) {
-        if let Some(writes) = &self.0 {
-            writes.ended.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-}
-
-/// A store that counts the writes of campaigns.
+/// A store that counts the writes of campaigns. A test adds a delay: a write takes effect after it,
+/// and a read returns what it found before it.
 #[derive(Debug)]
-pub struct CountedStore(pub Arc<dyn Store>);
+pub struct CountedStore(pub Arc<dyn Store>, pub Duration);
+
+impl CountedStore {
+    async fn delay(&self) {
+        if !self.1.is_zero() {
+            pause(self.1).await;
+        }
+    }
+}
 
 #[async_trait]
 impl Store for CountedStore {
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
-        self.0.list(prefix, after, limit).await
+        let page = self.0.list(prefix, after, limit).await;
+        self.delay().await;
+        page
     }
 
     async fn list_last(
@@ -71,7 +82,9 @@ impl Store for CountedStore {
         after: &str,
         limit: usize,
     ) -> Result<Option<Page>, StoreError> {
-        self.0.list_last(prefix, after, limit).await
+        let page = self.0.list_last(prefix, after, limit).await;
+        self.delay().await;
+        page
     }
 
     async fn get(
@@ -80,17 +93,25 @@ impl Store for CountedStore {
         unless: Option<ETag>,
         max_len: usize,
     ) -> Result<GetOutcome, StoreError> {
-        self.0.get(key, unless, max_len).await
+        let got = self.0.get(key, unless, max_len).await;
+        self.delay().await;
+        got
     }
 
     async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
-        let _write = Write::start();
-        self.0.create(key, body).await
+        counted(async {
+            self.delay().await;
+            self.0.create(key, body).await
+        })
+        .await
     }
 
     async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
-        let _write = Write::start();
-        self.0.replace(key, body, etag).await
+        counted(async {
+            self.delay().await;
+            self.0.replace(key, body, etag).await
+        })
+        .await
     }
 
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {

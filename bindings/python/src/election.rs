@@ -10,8 +10,9 @@ use tenure::{CampaignOutcome, Election as Inner, ElectionBuilder, Epoch, Layout}
 
 use crate::campaign::campaign;
 use crate::errors::{Failure, invalid};
-use crate::leadership::Leadership;
+use crate::leadership::{Leadership, Liveness};
 use crate::outcomes;
+use crate::runtime::{Counted, Local};
 use crate::settings::{epoch, given, seconds, set};
 use crate::stores::{Clock, Stores};
 use crate::stream::Stream;
@@ -20,10 +21,9 @@ use crate::task::Task;
 /// An election, and the settings of this candidate.
 #[pyclass(frozen)]
 pub struct Election {
-    inner: Inner,
+    inner: Local<Inner>,
     validity: Duration,
-    /// Maximum time without a sign of life of the program, while it leads.
-    liveness: Option<Duration>,
+    liveness: Option<Liveness>,
 }
 
 /// The settings of a candidate. Durations are in seconds. A missing setting has its default.
@@ -52,6 +52,8 @@ struct Settings {
     name_is_unique: Option<bool>,
     machine_is_never_paused: Option<bool>,
     liveness: Option<f64>,
+    /// True if a callable of the program is asked for the signs of life.
+    asks: bool,
 }
 
 impl Settings {
@@ -84,24 +86,29 @@ impl Election {
     fn new(stores: &Stores, settings: &str, clock: Option<&Clock>) -> Result<Election, Failure> {
         let settings: Settings =
             serde_json::from_str(settings).map_err(|error| invalid(error.to_string()))?;
-        let (validity, liveness) = (settings.validity.unwrap_or(30.0), settings.liveness);
-        let builder = match &stores.stores[..] {
+        let (validity, by_calls) = (settings.validity.unwrap_or(30.0), !settings.asks);
+        let limit = settings.liveness.map(|it| seconds("liveness", it)).transpose()?;
+        let liveness = limit.map(|limit| Liveness { limit, by_calls });
+        let builder = match &stores.all()?[..] {
             [store] => Inner::builder(store.clone(), &*stores.prefix),
             several => Inner::across(several.iter().cloned(), &*stores.prefix),
         };
         let builder = builder.process(Clock::process(clock)).resign_on_drop(true);
         let inner = settings.apply(builder)?.build()?;
-        let liveness = liveness.map(|it| seconds("liveness", it)).transpose()?;
-        Ok(Election { inner, validity: seconds("validity", validity)?, liveness })
+        Ok(Election {
+            inner: Local::new(inner),
+            validity: seconds("validity", validity)?,
+            liveness,
+        })
     }
 
     #[getter]
-    fn name(&self) -> &str {
-        self.inner.name()
+    fn name(&self) -> Result<&str, Failure> {
+        Ok(self.inner.get()?.name())
     }
 
     fn campaign(&self) -> Result<Task, Failure> {
-        let (inner, validity, liveness) = (self.inner.clone(), self.validity, self.liveness);
+        let (inner, validity, liveness) = (self.inner.get()?.clone(), self.validity, self.liveness);
         Task::start(async move |cancel| {
             let leadership = campaign(inner, validity, cancel).await?;
             Ok(Leadership::new(leadership, liveness))
@@ -109,8 +116,9 @@ impl Election {
     }
 
     fn try_campaign(&self) -> Result<Task, Failure> {
-        let (inner, liveness) = (self.inner.clone(), self.liveness);
+        let (inner, liveness) = (self.inner.get()?.clone(), self.liveness);
         Task::start(async move |_| {
+            let _counted = Counted::start();
             Ok(match inner.try_campaign().await? {
                 CampaignOutcome::Elected(leadership) => Some(Leadership::new(leadership, liveness)),
                 _ => None,
@@ -119,17 +127,17 @@ impl Election {
     }
 
     fn snapshot(&self) -> Result<Task, Failure> {
-        let inner = self.inner.clone();
+        let inner = self.inner.get()?.clone();
         Task::start(async move |_| Ok(outcomes::snapshot(&inner.snapshot().await?).to_string()))
     }
 
     fn newest_epoch(&self) -> Result<Task, Failure> {
-        let inner = self.inner.clone();
+        let inner = self.inner.get()?.clone();
         Task::start(async move |_| Ok(inner.newest_epoch().await?.map(Epoch::get)))
     }
 
     fn depose(&self, only: Option<u64>, dead: bool) -> Result<Task, Failure> {
-        let (inner, only) = (self.inner.clone(), only.map(epoch).transpose()?);
+        let (inner, only) = (self.inner.get()?.clone(), only.map(epoch).transpose()?);
         Task::start(async move |_| {
             let outcome =
                 if dead { inner.depose_dead(only).await? } else { inner.depose(only).await? };
@@ -138,7 +146,8 @@ impl Election {
     }
 
     fn restore(&self, floor: u64, wait: f64) -> Result<Task, Failure> {
-        let (inner, floor, wait) = (self.inner.clone(), epoch(floor)?, seconds("wait", wait)?);
+        let (inner, floor, wait) =
+            (self.inner.get()?.clone(), epoch(floor)?, seconds("wait", wait)?);
         Task::start(async move |_| {
             Ok(outcomes::restored(&inner.restore(floor, wait).await?).to_string())
         })
@@ -146,35 +155,36 @@ impl Election {
 
     /// Creates the markers of an election across stores.
     fn init_stores(&self) -> Result<Task, Failure> {
-        let inner = self.inner.clone();
+        let inner = self.inner.get()?.clone();
         Task::start(async move |_| Ok(inner.init_stores().await?))
     }
 
-    fn observe(&self) -> Stream {
-        Stream::new(self.inner.observe().map(|seen| Ok(outcomes::observation(&seen?).to_string())))
+    fn observe(&self) -> Result<Stream, Failure> {
+        let observed = self.inner.get()?.observe();
+        Ok(Stream::new(observed.map(|seen| Ok(outcomes::observation(&seen?).to_string()))))
     }
 
-    fn events(&self) -> Stream {
-        Stream::new(
-            self.inner.events().map(|event| Ok(outcomes::campaign_event(&event).to_string())),
-        )
+    fn events(&self) -> Result<Stream, Failure> {
+        let events = self.inner.get()?.events();
+        Ok(Stream::new(events.map(|event| Ok(outcomes::campaign_event(&event).to_string()))))
     }
 
-    fn refresh(&self) {
-        self.inner.refresh();
+    fn refresh(&self) -> Result<(), Failure> {
+        self.inner.get()?.refresh();
+        Ok(())
     }
 
     /// Returns the leader of the last reading, if its lease has not lapsed.
-    fn last_seen(&self) -> Option<String> {
-        let seen = self.inner.last_seen().filter(tenure::LastSeen::is_held)?;
-        Some(outcomes::leader(&seen.leader).to_string())
+    fn last_seen(&self) -> Result<Option<String>, Failure> {
+        let seen = self.inner.get()?.last_seen().filter(tenure::LastSeen::is_held);
+        Ok(seen.map(|seen| outcomes::leader(&seen.leader).to_string()))
     }
 
-    fn since_last_answer(&self) -> Option<f64> {
-        self.inner.since_last_answer().map(|it| it.as_secs_f64())
+    fn since_last_answer(&self) -> Result<Option<f64>, Failure> {
+        Ok(self.inner.get()?.since_last_answer().map(|it| it.as_secs_f64()))
     }
 
-    fn __repr__(&self) -> String {
-        format!("{:?}", self.inner)
+    fn __repr__(&self) -> Result<String, Failure> {
+        Ok(format!("{:?}", self.inner.get()?))
     }
 }

@@ -17,6 +17,8 @@ pub enum Failure {
     Fencing(FencingError),
     /// The process was forked after the first call.
     Forked,
+    /// The interpreter has ended all work.
+    Closed,
     /// The caller cancelled the call.
     Cancelled,
     /// A task of the library panicked.
@@ -93,6 +95,12 @@ fn exception(py: Python<'_>, failure: Failure) -> PyResult<PyErr> {
         }
         Failure::Forked => errors.call_method0("forked")?,
         Failure::Cancelled => return Ok(PyRuntimeError::new_err("the call was cancelled")),
+        Failure::Closed => {
+            return Ok(PyRuntimeError::new_err(
+                "tenure has ended with the interpreter: register this exit handler after the \
+                 import of tenure, so that it runs before",
+            ));
+        }
         Failure::Panicked(why) => return Ok(PyRuntimeError::new_err(why)),
     };
     Ok(PyErr::from_value(exception))

@@ -9,7 +9,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::runtime::call_python;
+use crate::runtime::LOGGER;
 
 /// Maximum number of records that wait for Python. Later records are dropped.
 const WAITING: usize = 1000;
@@ -53,7 +53,7 @@ impl Subscriber for Logger {
         };
         let Fields { message, others } = fields;
         PENDING.fetch_add(1, Ordering::Relaxed);
-        call_python(move |py| {
+        LOGGER.call(move |py| {
             PENDING.fetch_sub(1, Ordering::Relaxed);
             // A broken handler of the application must not stop the other records.
             let _ = log(py, level, &message, others);

@@ -1,7 +1,7 @@
 //! Partition groups.
 
 use std::error::Error as StdError;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use futures::stream;
 use pyo3::prelude::*;
@@ -14,7 +14,7 @@ use tenure_groups::GroupSnapshot;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::errors::{Failure, invalid};
-use crate::runtime::{is_forked, locked, process};
+use crate::runtime::{Local, locked, process};
 use crate::settings::{given, seconds, set};
 use crate::stores::Stores;
 use crate::stream::Stream;
@@ -22,7 +22,7 @@ use crate::task::Task;
 
 /// A partition group, and the settings of this member.
 #[pyclass(frozen)]
-pub struct Group(groups::Group);
+pub struct Group(Local<groups::Group>);
 
 /// The settings of a member. Durations are in seconds. A missing setting has its default.
 #[derive(Debug, Default, Deserialize)]
@@ -62,24 +62,24 @@ impl Group {
             let during = during.map(|it| seconds("retry_denied", it)).transpose()?;
             builder = builder.retry_denied(during);
         }
-        Ok(Group(builder.process(process()).build()?))
+        Ok(Group(Local::new(builder.process(process()).build()?)))
     }
 
     #[getter]
-    fn name(&self) -> &str {
-        self.0.name()
+    fn name(&self) -> Result<&str, Failure> {
+        Ok(self.0.get()?.name())
     }
 
     /// Joins the group. Returns the stream of the granted partitions, and the call, which ends
     /// after `leave`.
     fn run(&self) -> Result<(Stream, Task), Failure> {
         let (grants, granted) = mpsc::unbounded_channel();
-        let group = self.0.clone();
+        let group = self.0.get()?.clone();
         let task = Task::start(async move |cancel| {
             let work = async move |partition| -> Result<(), Box<dyn StdError + Send + Sync>> {
                 let (done, ended) = oneshot::channel();
                 let done = Mutex::new(Some(done));
-                let partition = Partition { inner: Arc::new(partition), done };
+                let partition = Partition(Local::new(Granted { inner: partition, done }));
                 grants.send(partition).map_err(|_| "no code runs the work")?;
                 match ended.await {
                     Ok(None) => Ok(()),
@@ -102,19 +102,19 @@ impl Group {
 
     fn leave(&self, seconds_reserved: Option<f64>) -> Result<(), Failure> {
         match seconds_reserved {
-            Some(reserved) => self.0.leave_for(seconds("delay", reserved)?),
-            None => self.0.leave(),
+            Some(reserved) => self.0.get()?.leave_for(seconds("delay", reserved)?),
+            None => self.0.get()?.leave(),
         }
         Ok(())
     }
 
     #[getter]
-    fn is_member(&self) -> bool {
-        self.0.is_member()
+    fn is_member(&self) -> Result<bool, Failure> {
+        Ok(self.0.get()?.is_member())
     }
 
     fn snapshot(&self) -> Result<Task, Failure> {
-        let group = self.0.clone();
+        let group = self.0.get()?.clone();
         Task::start(async move |_| Ok(snapshot(&group.snapshot().await?).to_string()))
     }
 }
@@ -150,49 +150,52 @@ fn snapshot(of: &GroupSnapshot) -> Value {
 
 /// A partition that this member owns until the end of its work.
 #[pyclass(frozen)]
-pub struct Partition {
-    inner: Arc<groups::Partition>,
+pub struct Partition(Local<Granted>);
+
+struct Granted {
+    inner: groups::Partition,
     done: Mutex<Option<oneshot::Sender<Option<String>>>>,
 }
 
 impl Partition {
-    pub fn fencing_token(&self) -> Token {
-        Token::from(&*self.inner)
+    fn inner(&self) -> Result<&groups::Partition, Failure> {
+        Ok(&self.0.get()?.inner)
+    }
+
+    pub fn fencing_token(&self) -> Result<Token, Failure> {
+        Ok(Token::from(self.inner()?))
     }
 }
 
 #[pymethods]
 impl Partition {
     #[getter]
-    fn name(&self) -> &str {
-        self.inner.name()
+    fn name(&self) -> Result<&str, Failure> {
+        Ok(self.inner()?.name())
     }
 
     #[getter]
-    fn token(&self) -> u64 {
-        self.inner.token().get()
+    fn token(&self) -> Result<u64, Failure> {
+        Ok(self.inner()?.token().get())
     }
 
     fn check(&self) -> Result<u64, Failure> {
-        if is_forked() {
-            return Err(Failure::Forked);
-        }
-        Ok(Term::check(&*self.inner)?.get())
+        Ok(Term::check(self.inner()?)?.get())
     }
 
     #[getter]
-    fn remaining(&self) -> f64 {
-        self.inner.remaining().as_secs_f64()
+    fn remaining(&self) -> Result<f64, Failure> {
+        Ok(self.inner()?.remaining().as_secs_f64())
     }
 
     #[getter]
     fn revoked(&self) -> Result<bool, Failure> {
-        if is_forked() { Err(Failure::Forked) } else { Ok(self.inner.revoked().is_cancelled()) }
+        Ok(self.inner()?.revoked().is_cancelled())
     }
 
     /// Waits for the signal to stop the work.
     fn wait_revoked(&self) -> Result<Task, Failure> {
-        let revoked = self.inner.revoked();
+        let revoked = self.inner()?.revoked();
         Task::start(async move |cancel| {
             tokio::select! {
                 biased;
@@ -203,10 +206,11 @@ impl Partition {
     }
 
     /// Ends the work. The partition is released.
-    fn done(&self, error: Option<String>) {
-        if let Some(done) = locked(&self.done).take() {
+    fn done(&self, error: Option<String>) -> Result<(), Failure> {
+        if let Some(done) = locked(&self.0.get()?.done).take() {
             // The membership may have been dropped.
             let _ = done.send(error);
         }
+        Ok(())
     }
 }

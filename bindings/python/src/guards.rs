@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 use crate::errors::{Failure, invalid};
 use crate::groups::Partition;
 use crate::leadership::Leadership;
-use crate::runtime::{locked, process};
+use crate::runtime::{Local, locked, process};
 use crate::settings::{epoch, seconds};
 use crate::stores::{Body, Stores};
 use crate::stream::Stream;
@@ -23,18 +23,14 @@ use crate::task::Task;
 /// Returns the token of a leadership or a partition, or of a number.
 fn token(holder: &Bound<'_, PyAny>) -> Result<Token, Failure> {
     if let Ok(leadership) = holder.cast::<Leadership>() {
-        return Ok(leadership.get().token());
+        return leadership.get().token();
     }
     if let Ok(partition) = holder.cast::<Partition>() {
-        return Ok(partition.get().fencing_token());
+        return partition.get().fencing_token();
     }
     let number = holder.extract::<u64>();
     Ok(epoch(number.map_err(|_| invalid("a token is a leadership, a partition or a number"))?)?
         .into())
-}
-
-fn no_token() -> Failure {
-    invalid("writing needs a token: give the leadership or its token at the creation")
 }
 
 fn contents(found: Contents) -> (u64, Option<Body>) {
@@ -45,13 +41,28 @@ fn entry(read: LogEntry) -> (u64, u64, Body) {
     (read.number, read.epoch.get(), Body(read.body.to_vec()))
 }
 
+/// A guarded resource, the token, and the writer after the first write.
+struct Guarded<R, W> {
+    inner: R,
+    token: Option<Token>,
+    writer: Arc<Mutex<Option<W>>>,
+}
+
+impl<R, W> Guarded<R, W> {
+    fn new(inner: R, token: Option<Token>) -> Local<Guarded<R, W>> {
+        Local::new(Guarded { inner, token, writer: Arc::default() })
+    }
+
+    fn token(&self) -> Result<Token, Failure> {
+        self.token.clone().ok_or_else(|| {
+            invalid("writing needs a token: give the leadership or its token at the creation")
+        })
+    }
+}
+
 /// A fenced object, and its writer after the first write.
 #[pyclass(frozen)]
-pub struct FencedObject {
-    inner: fencing::FencedObject,
-    token: Option<Token>,
-    writer: Arc<Mutex<Option<ObjectWriter>>>,
-}
+pub struct FencedObject(Local<Guarded<fencing::FencedObject, ObjectWriter>>);
 
 #[pymethods]
 impl FencedObject {
@@ -59,18 +70,19 @@ impl FencedObject {
     fn new(stores: &Stores, holder: Option<&Bound<'_, PyAny>>) -> Result<FencedObject, Failure> {
         let inner = fencing::FencedObject::new(stores.one()?.clone(), &*stores.prefix);
         let token = holder.map(token).transpose()?;
-        Ok(FencedObject { inner: inner.process(process()), token, writer: Arc::default() })
+        Ok(FencedObject(Guarded::new(inner.process(process()), token)))
     }
 
     fn read(&self) -> Result<Task, Failure> {
-        let inner = self.inner.clone();
+        let inner = self.0.get()?.inner.clone();
         Task::start(async move |_| Ok(inner.read().await?.map(contents)))
     }
 
     /// Claims the object, and returns its body.
     fn open(&self) -> Result<Task, Failure> {
-        let (inner, writer) = (self.inner.clone(), self.writer.clone());
-        let token = self.token.clone().ok_or_else(no_token)?;
+        let this = self.0.get()?;
+        let (inner, writer) = (this.inner.clone(), this.writer.clone());
+        let token = this.token()?;
         Task::start(async move |_| {
             let mut writer = writer.lock().await;
             let opened = inner.open(token).await?;
@@ -81,8 +93,9 @@ impl FencedObject {
     }
 
     fn write(&self, body: &[u8]) -> Result<Task, Failure> {
-        let (inner, writer, body) = (self.inner.clone(), self.writer.clone(), body.to_vec());
-        let token = self.token.clone().ok_or_else(no_token)?;
+        let this = self.0.get()?;
+        let (inner, writer, body) = (this.inner.clone(), this.writer.clone(), body.to_vec());
+        let token = this.token()?;
         Task::start(async move |_| {
             let mut slot = writer.lock().await;
             let writer = match &mut *slot {
@@ -96,11 +109,7 @@ impl FencedObject {
 
 /// A fenced log, and its writer after the first append.
 #[pyclass(frozen)]
-pub struct FencedLog {
-    inner: fencing::FencedLog,
-    token: Option<Token>,
-    writer: Arc<Mutex<Option<LogWriter>>>,
-}
+pub struct FencedLog(Local<Guarded<fencing::FencedLog, LogWriter>>);
 
 /// Returns the writer of a log. The first call claims the log.
 async fn opened<'a>(
@@ -120,13 +129,14 @@ impl FencedLog {
     fn new(stores: &Stores, holder: Option<&Bound<'_, PyAny>>) -> Result<FencedLog, Failure> {
         let inner = fencing::FencedLog::new(stores.one()?.clone(), &stores.prefix)?;
         let token = holder.map(token).transpose()?;
-        Ok(FencedLog { inner: inner.process(process()), token, writer: Arc::default() })
+        Ok(FencedLog(Guarded::new(inner.process(process()), token)))
     }
 
     /// Claims the log, and returns its newest entry.
     fn open(&self) -> Result<Task, Failure> {
-        let (inner, slot) = (self.inner.clone(), self.writer.clone());
-        let token = self.token.clone().ok_or_else(no_token)?;
+        let this = self.0.get()?;
+        let (inner, slot) = (this.inner.clone(), this.writer.clone());
+        let token = this.token()?;
         Task::start(async move |_| {
             let mut slot = slot.lock().await;
             Ok(opened(&mut slot, &inner, token).await?.latest().await?.map(entry))
@@ -134,8 +144,9 @@ impl FencedLog {
     }
 
     fn append(&self, body: &[u8]) -> Result<Task, Failure> {
-        let (inner, slot, body) = (self.inner.clone(), self.writer.clone(), body.to_vec());
-        let token = self.token.clone().ok_or_else(no_token)?;
+        let this = self.0.get()?;
+        let (inner, slot, body) = (this.inner.clone(), this.writer.clone(), body.to_vec());
+        let token = this.token()?;
         Task::start(async move |_| {
             let mut slot = slot.lock().await;
             Ok(opened(&mut slot, &inner, token).await?.append(body).await?)
@@ -143,8 +154,9 @@ impl FencedLog {
     }
 
     fn settle(&self) -> Result<Task, Failure> {
-        let (inner, slot) = (self.inner.clone(), self.writer.clone());
-        let token = self.token.clone().ok_or_else(no_token)?;
+        let this = self.0.get()?;
+        let (inner, slot) = (this.inner.clone(), this.writer.clone());
+        let token = this.token()?;
         Task::start(async move |_| {
             let mut slot = slot.lock().await;
             Ok(opened(&mut slot, &inner, token).await?.settle().await?)
@@ -152,85 +164,87 @@ impl FencedLog {
     }
 
     fn latest(&self) -> Result<Task, Failure> {
-        let inner = self.inner.clone();
+        let inner = self.0.get()?.inner.clone();
         Task::start(async move |_| Ok(inner.latest().await?.map(entry)))
     }
 
-    fn read_from(&self, number: u64) -> Stream {
-        Stream::new(self.inner.read_from(number).map(|read| Ok(entry(read?))))
+    fn read_from(&self, number: u64) -> Result<Stream, Failure> {
+        let entries = self.0.get()?.inner.read_from(number);
+        Ok(Stream::new(entries.map(|read| Ok(entry(read?)))))
     }
 
     fn oldest(&self) -> Result<Task, Failure> {
-        let inner = self.inner.clone();
+        let inner = self.0.get()?.inner.clone();
         Task::start(async move |_| Ok(inner.oldest().await?))
     }
 
     fn trim(&self, before: u64) -> Result<Task, Failure> {
-        let inner = self.inner.clone();
+        let inner = self.0.get()?.inner.clone();
         Task::start(async move |_| Ok(inner.trim(before).await?))
     }
 }
 
 /// A gate in the memory of a service.
 #[pyclass(frozen)]
-#[derive(Default)]
-pub struct Gate(fencing::Gate);
+pub struct Gate(Local<fencing::Gate>);
 
 #[pymethods]
 impl Gate {
     #[new]
     fn new() -> Gate {
-        Gate::default()
+        Gate(Local::new(fencing::Gate::default()))
     }
 
     fn admit(&self, token: u64) -> Result<(), Failure> {
-        Ok(self.0.admit(epoch(token)?)?)
+        Ok(self.0.get()?.admit(epoch(token)?)?)
     }
 
     /// Waits until all work under lower tokens has left.
     fn enter(&self, token: u64) -> Result<Task, Failure> {
-        let (gate, token) = (self.0.clone(), epoch(token)?);
+        let (gate, token) = (self.0.get()?.clone(), epoch(token)?);
         Task::start(async move |_| {
-            Ok(Permit(std::sync::Mutex::new(Some(gate.enter(token).await?))))
+            let permit = gate.enter(token).await?;
+            Ok(Permit(Local::new(std::sync::Mutex::new(Some(permit)))))
         })
     }
 
     #[getter]
-    fn newest(&self) -> Option<u64> {
-        self.0.newest().map(tenure::Epoch::get)
+    fn newest(&self) -> Result<Option<u64>, Failure> {
+        Ok(self.0.get()?.newest().map(tenure::Epoch::get))
     }
 }
 
 /// A permit of a gate.
 #[pyclass(frozen)]
-pub struct Permit(std::sync::Mutex<Option<GatePermit>>);
+pub struct Permit(Local<std::sync::Mutex<Option<GatePermit>>>);
 
 #[pymethods]
 impl Permit {
-    fn leave(&self) {
-        locked(&self.0).take();
+    fn leave(&self) -> Result<(), Failure> {
+        locked(self.0.get()?).take();
+        Ok(())
     }
 }
 
 /// A gate that keeps its newest token in an object on a store.
 #[pyclass(frozen)]
-pub struct DurableGate(fencing::DurableGate);
+pub struct DurableGate(Local<fencing::DurableGate>);
 
 #[pymethods]
 impl DurableGate {
     #[new]
     fn new(stores: &Stores) -> Result<DurableGate, Failure> {
         let gate = fencing::DurableGate::new(stores.one()?.clone(), &*stores.prefix);
-        Ok(DurableGate(gate.process(process())))
+        Ok(DurableGate(Local::new(gate.process(process()))))
     }
 
     fn admit(&self, token: u64) -> Result<Task, Failure> {
-        let (gate, token) = (self.0.clone(), epoch(token)?);
+        let (gate, token) = (self.0.get()?.clone(), epoch(token)?);
         Task::start(async move |_| Ok(gate.admit(token).await?))
     }
 
     fn newest(&self) -> Result<Task, Failure> {
-        let gate = self.0.clone();
+        let gate = self.0.get()?.clone();
         Task::start(async move |_| Ok(gate.newest().await?.map(tenure::Epoch::get)))
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 
 use crate::errors::{Failure, invalid};
 use crate::leadership::Leadership;
-use crate::runtime::{pause, process};
+use crate::runtime::{Local, pause, process};
 use crate::settings::seconds;
 use crate::stores::Stores;
 use crate::task::Task;
@@ -29,7 +29,7 @@ const CLOCK_WITHIN: Duration = Duration::from_secs(10);
 pub struct Job {
     rules: PeriodRules,
     period: Period,
-    place: Place,
+    place: Local<Place>,
     candidate: String,
 }
 
@@ -107,12 +107,12 @@ impl Job {
             )));
         }
         let period = rules.period_at(wall());
-        Ok(Job { rules, period, place: Place::new(stores)?, candidate })
+        Ok(Job { rules, period, place: Local::new(Place::new(stores)?), candidate })
     }
 
     /// Returns the reason to skip the period without a campaign, or `None`.
     fn skips(&self) -> Result<Task, Failure> {
-        let (rules, period, place) = (self.rules, self.period, self.place.clone());
+        let (rules, period, place) = (self.rules, self.period, self.place.get()?.clone());
         Task::start(async move |_| {
             let record = place.read().await?;
             Ok(match rules.decide(record.as_ref(), period, wall()) {
@@ -129,8 +129,8 @@ impl Job {
     /// Records an attempt under the token of the leadership. Returns the attempt, or the reason to
     /// skip the period.
     fn take(&self, leadership: &Leadership) -> Result<Task, Failure> {
-        let (rules, period, place) = (self.rules, self.period, self.place.clone());
-        let (token, epoch) = (leadership.token(), leadership.number());
+        let (rules, period, place) = (self.rules, self.period, self.place.get()?.clone());
+        let (token, epoch) = (leadership.token()?, leadership.number()?);
         let candidate = self.candidate.clone();
         Task::start(async move |_| {
             let mut writer = place.object().open(token).await?;
@@ -143,7 +143,8 @@ impl Job {
             let who = (&*candidate, epoch);
             let record = PeriodRecord::begin(before.as_ref(), period, attempt, who, wall());
             writer.write(record.to_json()).await?;
-            Ok((Some(Attempt(Arc::new(Mutex::new((writer, record))))), None))
+            let attempt = Local::new(Arc::new(Mutex::new((writer, record))));
+            Ok((Some(Attempt(attempt)), None))
         })
     }
 }
@@ -173,13 +174,13 @@ async fn check_clock(place: &Place, rules: &PeriodRules, period: Period) -> Resu
 
 /// A recorded attempt.
 #[pyclass(frozen)]
-pub struct Attempt(Arc<Mutex<(ObjectWriter, PeriodRecord)>>);
+pub struct Attempt(Local<Arc<Mutex<(ObjectWriter, PeriodRecord)>>>);
 
 #[pymethods]
 impl Attempt {
     /// Records the end of the attempt.
     fn end(&self, exit_code: u8) -> Result<Task, Failure> {
-        let attempt = self.0.clone();
+        let attempt = self.0.get()?.clone();
         Task::start(async move |_| {
             let (writer, record) = &mut *attempt.lock().await;
             *record = record.clone().ended(exit_code, wall());

@@ -12,20 +12,30 @@ use tokio::sync::RwLock;
 
 use crate::errors::Failure;
 use crate::outcomes::{leadership_event, parsed};
-use crate::runtime::{background, is_forked, pause, remember};
+use crate::runtime::{Local, background, pause, remember};
 use crate::stream::Stream;
 use crate::task::Task;
 
 /// A leadership of this process.
 #[pyclass(frozen)]
-pub struct Leadership(Arc<Lead>);
+pub struct Leadership(Local<Arc<Lead>>);
+
+/// The rule for a hung program.
+#[derive(Debug, Clone, Copy)]
+pub struct Liveness {
+    /// Maximum time without a sign of life.
+    pub limit: Duration,
+    /// True if `check` and `leading` are signs of life. Otherwise a callable of the program
+    /// answers.
+    pub by_calls: bool,
+}
 
 /// The state of a leadership. Its last reference resigns in the background.
 pub struct Lead {
     lease: Lease,
     /// `None` once the leadership resigned.
     inner: RwLock<Option<Inner>>,
-    liveness: Option<Duration>,
+    liveness: Option<Liveness>,
     /// Time of the last sign of life, in milliseconds of the boot clock.
     alive_at: AtomicU64,
     /// Cause of a resignation for a hung program.
@@ -33,15 +43,15 @@ pub struct Lead {
 }
 
 impl Leadership {
-    pub fn token(&self) -> Token {
-        Token::from(&self.0.lease)
+    pub fn token(&self) -> Result<Token, Failure> {
+        Ok(Token::from(&self.0.get()?.lease))
     }
 
-    pub fn number(&self) -> u64 {
-        self.0.lease.epoch().get()
+    pub fn number(&self) -> Result<u64, Failure> {
+        Ok(self.0.get()?.lease.epoch().get())
     }
 
-    pub fn new(inner: Inner, liveness: Option<Duration>) -> Leadership {
+    pub fn new(inner: Inner, liveness: Option<Liveness>) -> Leadership {
         let lead = Arc::new(Lead {
             lease: inner.lease(),
             inner: RwLock::new(Some(inner)),
@@ -50,10 +60,10 @@ impl Leadership {
             hung: OnceLock::new(),
         });
         remember(&lead);
-        if let Some(limit) = liveness {
+        if let Some(Liveness { limit, .. }) = liveness {
             background(watch(Arc::downgrade(&lead), limit));
         }
-        Leadership(lead)
+        Leadership(Local::new(lead))
     }
 }
 
@@ -102,8 +112,13 @@ impl Lead {
     }
 
     fn alive(&self) {
-        if self.liveness.is_some() {
-            self.alive_at.store(now(), Ordering::Relaxed);
+        self.alive_at.store(now(), Ordering::Relaxed);
+    }
+
+    /// Counts a call of the program as a sign of life.
+    fn called(&self) {
+        if self.liveness.is_some_and(|liveness| liveness.by_calls) {
+            self.alive();
         }
     }
 
@@ -129,62 +144,47 @@ impl Lead {
     }
 }
 
-impl Drop for Lead {
-    fn drop(&mut self) {
-        // Do not resign in a forked process, because the library's threads do not exist there.
-        if is_forked() {
-            std::mem::forget(self.inner.get_mut().take());
-        }
-    }
-}
-
 #[pymethods]
 impl Leadership {
     #[getter]
-    fn epoch(&self) -> u64 {
-        self.0.lease.epoch().get()
+    fn epoch(&self) -> Result<u64, Failure> {
+        self.number()
     }
 
     #[getter]
-    fn name(&self) -> &str {
-        self.0.lease.candidate()
+    fn name(&self) -> Result<&str, Failure> {
+        Ok(self.0.get()?.lease.candidate())
     }
 
-    /// Returns the token, or raises `LeadershipLost`. Shows that the program is alive.
+    /// Returns the token, or raises `LeadershipLost`. It is a sign of life.
     fn check(&self) -> Result<u64, Failure> {
-        if is_forked() {
-            return Err(Failure::Forked);
-        }
-        self.0.alive();
-        self.0.check()
+        let lead = self.0.get()?;
+        lead.called();
+        lead.check()
     }
 
-    /// Returns whether this process leads. Shows that the program is alive.
+    /// Returns whether this process leads. It is a sign of life.
     #[getter]
     fn leading(&self) -> Result<bool, Failure> {
-        if is_forked() {
-            return Err(Failure::Forked);
-        }
-        self.0.alive();
-        Ok(self.0.lease.check().is_ok())
+        let lead = self.0.get()?;
+        lead.called();
+        Ok(lead.lease.check().is_ok())
     }
 
     #[getter]
     fn remaining(&self) -> Result<f64, Failure> {
-        if is_forked() {
-            return Err(Failure::Forked);
-        }
-        Ok(self.0.lease.remaining().as_secs_f64())
+        Ok(self.0.get()?.lease.remaining().as_secs_f64())
     }
 
     /// Shows that the program is alive.
-    fn alive(&self) {
-        self.0.alive();
+    fn alive(&self) -> Result<(), Failure> {
+        self.0.get()?.alive();
+        Ok(())
     }
 
     /// Resigns because the program hangs.
     fn hung(&self, why: String) -> Result<Task, Failure> {
-        let lead = self.0.clone();
+        let lead = self.0.get()?.clone();
         Task::start(async move |_| {
             lead.resign_hung(why).await;
             Ok(())
@@ -194,7 +194,7 @@ impl Leadership {
     /// Waits for the end of the leadership. The result is the reason and its description.
     fn lost(&self) -> Result<Task, Failure> {
         // The task must not keep the leadership alive.
-        let (lease, lead) = (self.0.lease.clone(), Arc::downgrade(&self.0));
+        let (lease, lead) = (self.0.get()?.lease.clone(), Arc::downgrade(self.0.get()?));
         Task::start(async move |cancel| {
             use tenure::Term as _;
             let loss = tokio::select! {
@@ -211,9 +211,10 @@ impl Leadership {
     }
 
     fn events(&self) -> Result<Stream, Failure> {
-        let inner = self.0.inner.try_read();
+        let lead = self.0.get()?;
+        let inner = lead.inner.try_read();
         let events = inner.ok().and_then(|inner| inner.as_ref().map(Inner::events));
-        let lost = match (&events, self.0.lease.check()) {
+        let lost = match (&events, lead.lease.check()) {
             (None, Err(loss)) => Some(LeadershipEvent::Lost(loss)),
             _ => None,
         };
@@ -222,7 +223,7 @@ impl Leadership {
     }
 
     fn proclaim(&self, data: &str) -> Result<Task, Failure> {
-        let (lead, data) = (self.0.clone(), parsed(data)?);
+        let (lead, data) = (self.0.get()?.clone(), parsed(data)?);
         Task::start(async move |_| match &*lead.inner.read().await {
             Some(inner) => inner.proclaim(data).await.map_err(|error| lead.explained(error)),
             None => lead.check().map(drop),
@@ -230,7 +231,7 @@ impl Leadership {
     }
 
     fn resign(&self, successor: Option<String>) -> Result<Task, Failure> {
-        let lead = self.0.clone();
+        let lead = self.0.get()?.clone();
         Task::start(async move |_| lead.resign(successor).await)
     }
 }

@@ -1,9 +1,9 @@
 //! The Tokio runtime of the process, its threads, and the end of the process.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak, mpsc};
-use std::thread::available_parallelism;
+use std::thread::{ThreadId, available_parallelism};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -20,12 +20,10 @@ use crate::leadership::Lead;
 static RUNTIME: OnceLock<(Runtime, u32)> = OnceLock::new();
 /// Number of background tasks: leaderships, and campaigns that end after a cancellation.
 static TASKS: AtomicUsize = AtomicUsize::new(0);
-/// True once the interpreter ends. From then on no thread calls Python.
-static CLOSED: AtomicBool = AtomicBool::new(false);
+/// The thread that ends the interpreter. From this end on, no thread calls Python.
+static CLOSER: OnceLock<ThreadId> = OnceLock::new();
 /// Parent of the tokens of all calls. The end of the interpreter cancels it.
 static CALLS: LazyLock<CancellationToken> = LazyLock::new(CancellationToken::new);
-/// Locked during a call of Python from the thread for these calls.
-static RUNNING: Mutex<()> = Mutex::new(());
 static LEADS: Mutex<Vec<Weak<Lead>>> = Mutex::new(Vec::new());
 
 /// Returns the runtime, and starts it at the first call. Fails in a process that was forked after
@@ -44,23 +42,54 @@ pub fn runtime() -> Result<&'static Runtime, Failure> {
     if *pid == std::process::id() { Ok(runtime) } else { Err(Failure::Forked) }
 }
 
-/// Fails in a sub-interpreter, because the threads of the runtime call only the first interpreter.
+/// Fails in a sub-interpreter, because the threads of the runtime call only the main interpreter.
 pub fn refuse_sub_interpreters(py: Python<'_>) -> PyResult<()> {
     static FIRST: OnceLock<usize> = OnceLock::new();
-    // Each interpreter has its own module `builtins`.
-    let here = py.import("builtins")?.as_ptr() as usize;
-    if *FIRST.get_or_init(|| here) == here {
+    let is_main = match py.import("_interpreters").or_else(|_| py.import("_xxsubinterpreters")) {
+        Ok(module) => module.call_method0("get_main")?.eq(module.call_method0("get_current")?)?,
+        // Some builds of Python lack this module. Each interpreter has its own module `builtins`.
+        Err(_) => {
+            let here = py.import("builtins")?.as_ptr() as usize;
+            *FIRST.get_or_init(|| here) == here
+        }
+    };
+    if is_main {
         return Ok(());
     }
     Err(PyImportError::new_err(
-        "tenure runs only in the first interpreter of a process: use a process instead of a \
+        "tenure runs only in the main interpreter of a process: use a process instead of a \
          sub-interpreter",
     ))
 }
 
 /// Returns true in a process that was forked after the start of the runtime.
-pub fn is_forked() -> bool {
+fn is_forked() -> bool {
     RUNTIME.get().is_some_and(|(_, pid)| *pid != std::process::id())
+}
+
+/// A value of this process. A forked child cannot use it, and does not drop it: a thread that the
+/// child does not have may hold a lock of the value.
+pub struct Local<T>(Option<T>);
+
+impl<T> Local<T> {
+    pub fn new(value: T) -> Local<T> {
+        Local(Some(value))
+    }
+
+    pub fn get(&self) -> Result<&T, Failure> {
+        if is_forked() {
+            return Err(Failure::Forked);
+        }
+        Ok(self.0.as_ref().expect("only the drop takes the value"))
+    }
+}
+
+impl<T> Drop for Local<T> {
+    fn drop(&mut self) {
+        if is_forked() {
+            std::mem::forget(self.0.take());
+        }
+    }
 }
 
 pub fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -85,7 +114,17 @@ impl Drop for Counted {
 
 /// Returns whether the interpreter ends.
 pub fn is_closed() -> bool {
-    CLOSED.load(Ordering::SeqCst)
+    CLOSER.get().is_some()
+}
+
+/// Returns whether a call can start. At the end of the interpreter, the call of a daemon thread
+/// never returns, and a handler of the end that runs after `shutdown` gets an error.
+pub fn may_start() -> Result<bool, Failure> {
+    match CLOSER.get() {
+        None => Ok(true),
+        Some(closer) if *closer == std::thread::current().id() => Err(Failure::Closed),
+        Some(_) => Ok(false),
+    }
 }
 
 /// Returns the token of a new call.
@@ -121,30 +160,47 @@ pub fn remember(lead: &Arc<Lead>) {
     leads.push(Arc::downgrade(lead));
 }
 
-/// Calls Python from a separate thread. So a thread of the runtime never waits for the GIL, and
-/// renewals continue while Python code holds the GIL.
-pub fn call_python(call: impl FnOnce(Python<'_>) + Send + 'static) {
-    type Call = Box<dyn FnOnce(Python<'_>) + Send>;
-    static CALLS: OnceLock<Mutex<mpsc::Sender<Call>>> = OnceLock::new();
-    if is_closed() || is_forked() {
-        return;
+/// A thread that calls Python. So a thread of the runtime never waits for the GIL, and renewals
+/// continue while Python code holds the GIL.
+pub struct Caller {
+    thread: &'static str,
+    calls: OnceLock<Mutex<mpsc::Sender<Call>>>,
+    /// Locked during a call.
+    running: Mutex<()>,
+}
+
+type Call = Box<dyn FnOnce(Python<'_>) + Send>;
+
+/// Wakes the waiting tasks of event loops.
+pub static WAKER: Caller = Caller::new("tenure-wake");
+/// Passes log records. A slow handler of the application delays only later records.
+pub static LOGGER: Caller = Caller::new("tenure-log");
+
+impl Caller {
+    const fn new(thread: &'static str) -> Caller {
+        Caller { thread, calls: OnceLock::new(), running: Mutex::new(()) }
     }
-    let calls = CALLS.get_or_init(|| {
-        let (sender, receiver) = mpsc::channel::<Call>();
-        let thread = std::thread::Builder::new().name("tenure-python".to_owned());
-        let serve = move || {
-            for call in receiver {
-                let _running = locked(&RUNNING);
-                if !is_closed() {
-                    Python::try_attach(call);
+
+    pub fn call(&'static self, call: impl FnOnce(Python<'_>) + Send + 'static) {
+        if is_closed() || is_forked() {
+            return;
+        }
+        let calls = self.calls.get_or_init(|| {
+            let (sender, receiver) = mpsc::channel::<Call>();
+            let serve = move || {
+                for call in receiver {
+                    let _running = locked(&self.running);
+                    if !is_closed() {
+                        Python::try_attach(call);
+                    }
                 }
-            }
-        };
-        // If the system refuses the thread, no callback is called.
-        let _ = thread.spawn(serve);
-        Mutex::new(sender)
-    });
-    let _ = locked(calls).send(Box::new(call));
+            };
+            // If the system refuses the thread, no callback is called.
+            let _ = std::thread::Builder::new().name(self.thread.to_owned()).spawn(serve);
+            Mutex::new(sender)
+        });
+        let _ = locked(calls).send(Box::new(call));
+    }
 }
 
 /// Waits until no background task is left, at most for `seconds`. Returns whether none is left.
@@ -159,7 +215,7 @@ pub fn idle(py: Python<'_>, seconds: f64) -> PyResult<bool> {
 /// interpreter calls this function at its end.
 #[pyfunction]
 pub fn shutdown(py: Python<'_>, seconds: f64) {
-    CLOSED.store(true, Ordering::SeqCst);
+    CLOSER.get_or_init(|| std::thread::current().id());
     let Some((runtime, pid)) = RUNTIME.get() else { return };
     if *pid != std::process::id() {
         return;
@@ -178,8 +234,10 @@ pub fn shutdown(py: Python<'_>, seconds: f64) {
 
 /// Ends all work of this process. The interpreter must not end during a call from another thread.
 async fn end() {
-    while RUNNING.try_lock().is_err() {
-        pause(STEP).await;
+    for caller in [&WAKER, &LOGGER] {
+        while caller.running.try_lock().is_err() {
+            pause(STEP).await;
+        }
     }
     resign_all().await;
 }

@@ -9,21 +9,29 @@ use tenure::{Moment, Process};
 
 use crate::claims::CountedStore;
 use crate::errors::{Failure, invalid};
-use crate::runtime::{locked, process};
+use crate::runtime::{Local, locked, process};
+use crate::settings::seconds;
 use crate::task::Task;
 
 /// One store, or the 3 or 5 stores of an election across stores.
 #[pyclass(frozen)]
-#[derive(Clone)]
 pub struct Stores {
-    pub stores: Vec<Arc<dyn Store>>,
+    stores: Local<Vec<Arc<dyn Store>>>,
     pub prefix: String,
 }
 
 impl Stores {
+    fn new(stores: Vec<Arc<dyn Store>>, prefix: String) -> Stores {
+        Stores { stores: Local::new(stores), prefix }
+    }
+
+    pub fn all(&self) -> Result<&Vec<Arc<dyn Store>>, Failure> {
+        self.stores.get()
+    }
+
     /// Returns the only store, for a call that works on one store.
     pub fn one(&self) -> Result<&Arc<dyn Store>, Failure> {
-        match &self.stores[..] {
+        match &self.all()?[..] {
             [store] => Ok(store),
             _ => Err(invalid("this call works on one store: give one URL")),
         }
@@ -36,12 +44,12 @@ impl Stores {
     #[staticmethod]
     fn open(urls: Vec<String>) -> Result<Task, Failure> {
         Task::start(async move |_| {
-            let mut opened = Stores { stores: Vec::new(), prefix: String::new() };
+            let (mut stores, mut shared) = (Vec::<Arc<dyn Store>>::new(), String::new());
             for (index, text) in urls.iter().enumerate() {
                 let url: StoreUrl =
                     text.parse().map_err(|why| invalid(format!("{text}: {why}")))?;
                 let prefix = url.prefix().trim_end_matches('/');
-                if index > 0 && prefix != opened.prefix {
+                if index > 0 && prefix != shared {
                     let why = format!("the stores of one election have one prefix: {text} differs");
                     return Err(invalid(why));
                 }
@@ -52,26 +60,28 @@ impl Stores {
                     let table = text.trim_end_matches('/');
                     return Err(invalid(format!("{text}: a table needs a prefix: {table}/PREFIX")));
                 }
-                opened.prefix = prefix.to_owned();
-                opened.stores.push(Arc::new(CountedStore(url.open().await?)));
+                shared = prefix.to_owned();
+                stores.push(Arc::new(CountedStore(url.open().await?, Duration::ZERO)));
             }
-            Ok(opened)
+            Ok(Stores::new(stores, shared))
         })
     }
 
-    /// Creates an empty store in memory.
+    /// Creates an empty store in memory. A write takes effect after `delay`, and a read returns
+    /// what it found before it.
     #[staticmethod]
-    fn memory(clock: Option<&Clock>) -> Stores {
+    fn memory(clock: Option<&Clock>, delay: f64) -> Result<Stores, Failure> {
+        let delay = seconds("delay", delay)?;
         let store = match clock {
             Some(clock) => MemoryStore::with_clock(Arc::new(clock.clone())),
             None => MemoryStore::new(),
         };
-        Stores { stores: vec![Arc::new(CountedStore(Arc::new(store)))], prefix: String::new() }
+        Ok(Stores::new(vec![Arc::new(CountedStore(Arc::new(store), delay))], String::new()))
     }
 
     /// Returns the same stores with another prefix.
-    fn at(&self, prefix: String) -> Stores {
-        Stores { stores: self.stores.clone(), prefix }
+    fn at(&self, prefix: String) -> Result<Stores, Failure> {
+        Ok(Stores::new(self.all()?.clone(), prefix))
     }
 
     #[getter]
@@ -81,7 +91,7 @@ impl Stores {
 
     /// Lists the keys of the first store.
     fn keys(&self) -> Result<Task, Failure> {
-        let store = self.stores[0].clone();
+        let store = self.all()?[0].clone();
         Task::start(async move |_| {
             let mut keys: Vec<String> = Vec::new();
             loop {
@@ -97,16 +107,16 @@ impl Stores {
 
     /// Reads an object of the first store.
     fn read(&self, key: String) -> Result<Task, Failure> {
-        let store = self.stores[0].clone();
+        let store = self.all()?[0].clone();
         Task::start(async move |_| match store.get(&key, None, usize::MAX).await? {
             GetOutcome::Found(object) => Ok(Some(Body(object.body.to_vec()))),
             _ => Ok(None),
         })
     }
 
-    fn __repr__(&self) -> String {
-        let names: Vec<String> = self.stores.iter().map(|store| store.describe()).collect();
-        format!("{} {}", names.join(" "), self.prefix)
+    fn __repr__(&self) -> Result<String, Failure> {
+        let names: Vec<String> = self.all()?.iter().map(|store| store.describe()).collect();
+        Ok(format!("{} {}", names.join(" "), self.prefix))
     }
 }
 
@@ -154,9 +164,11 @@ impl Clock {
 
     /// Moves all clocks forward.
     fn advance(&self, seconds: f64) -> PyResult<()> {
-        let by = Duration::try_from_secs_f64(seconds)
-            .map_err(|_| invalid(format!("a clock moves forward, not by {seconds} s")))?;
-        *locked(&self.0) += by;
+        let by = Duration::try_from_secs_f64(seconds).ok();
+        let mut ahead = locked(&self.0);
+        *ahead = by
+            .and_then(|by| ahead.checked_add(by))
+            .ok_or_else(|| invalid(format!("a clock moves forward, not by {seconds} s")))?;
         Ok(())
     }
 }

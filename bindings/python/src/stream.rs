@@ -3,25 +3,55 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use futures::stream::{Stream as Items, StreamExt as _};
+use futures::stream::{Stream as Values, StreamExt as _};
 use pyo3::prelude::*;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::errors::Failure;
+use crate::runtime::Local;
 use crate::task::{Task, Value};
 
-type Boxed = Pin<Box<dyn Items<Item = Result<Value, Failure>> + Send>>;
+type Boxed = Pin<Box<dyn Values<Item = Result<Value, Failure>> + Send>>;
 
 /// A stream of values.
 #[pyclass(frozen)]
-pub struct Stream(Arc<Mutex<Boxed>>);
+pub struct Stream(Local<Arc<Mutex<Items>>>);
+
+struct Items {
+    rest: Boxed,
+    /// The item of a cancelled call. The next call takes it.
+    returned: Option<Value>,
+}
 
 impl Stream {
-    pub fn new<T>(items: impl Items<Item = Result<T, Failure>> + Send + 'static) -> Stream
+    pub fn new<T>(items: impl Values<Item = Result<T, Failure>> + Send + 'static) -> Stream
     where
         T: for<'py> IntoPyObject<'py> + Send + 'static,
     {
-        Stream(Arc::new(Mutex::new(Box::pin(items.map(|item| item.map(Value::new))))))
+        let rest = Box::pin(items.map(|item| item.map(Value::new)));
+        Stream(Local::new(Arc::new(Mutex::new(Items { rest, returned: None }))))
+    }
+}
+
+/// An item that returns to its stream, unless Python takes it. Until then the stream waits.
+struct Item {
+    items: OwnedMutexGuard<Items>,
+    value: Option<Value>,
+}
+
+impl<'py> IntoPyObject<'py> for Item {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = PyErr;
+
+    fn into_pyobject(mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.value.take().into_pyobject(py)
+    }
+}
+
+impl Drop for Item {
+    fn drop(&mut self) {
+        self.items.returned = self.value.take();
     }
 }
 
@@ -29,12 +59,19 @@ impl Stream {
 impl Stream {
     /// Waits for the next value. The result is `None` after the last value.
     fn next(&self) -> Result<Task, Failure> {
-        let items = self.0.clone();
+        let items = self.0.get()?.clone();
         Task::start(async move |cancel| {
-            let next = async { items.lock().await.next().await };
+            let next = async {
+                let mut items = items.lock_owned().await;
+                let value = match items.returned.take() {
+                    Some(returned) => Some(returned),
+                    None => items.rest.next().await.transpose()?,
+                };
+                Ok(value.map(|value| Item { items, value: Some(value) }))
+            };
             tokio::select! {
                 biased;
-                next = next => next.transpose(),
+                next = next => next,
                 () = cancel.cancelled() => Err(Failure::Cancelled),
             }
         })

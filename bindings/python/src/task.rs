@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use tokio_util::sync::CancellationToken;
 
 use crate::errors::Failure;
-use crate::runtime::{call_python, call_token, is_closed, is_forked, locked, runtime};
+use crate::runtime::{Local, WAKER, call_token, is_closed, locked, may_start, runtime};
 
 type Convert = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 
@@ -37,7 +37,9 @@ impl<'py> IntoPyObject<'py> for Value {
 
 /// A running call. If the result of a cancelled call is a leadership, it resigns.
 #[pyclass(frozen)]
-pub struct Task {
+pub struct Task(Local<Waiting>);
+
+struct Waiting {
     shared: Arc<Shared>,
     cancel: CancellationToken,
 }
@@ -68,8 +70,11 @@ impl Task {
         let state = Mutex::new(State::Running { callback: None });
         let shared = Arc::new(Shared { state, ended: Condvar::new() });
         let runtime = runtime()?;
-        let work = runtime.spawn(work(cancel.clone()));
-        let task = shared.clone();
+        let waiting = Waiting { shared: shared.clone(), cancel: cancel.clone() };
+        if !may_start()? {
+            return Ok(Task(Local::new(waiting)));
+        }
+        let work = runtime.spawn(work(cancel));
         runtime.spawn(async move {
             let result = work.await.unwrap_or_else(|error| {
                 Err(Failure::Panicked(format!("a task of tenure panicked: {error}")))
@@ -78,9 +83,9 @@ impl Task {
             if is_closed() && matches!(result, Err(Failure::Cancelled)) {
                 return;
             }
-            task.end(result.map(Value::new));
+            shared.end(result.map(Value::new));
         });
-        Ok(Task { shared, cancel })
+        Ok(Task(Local::new(waiting)))
     }
 }
 
@@ -91,7 +96,7 @@ impl Shared {
             State::Running { callback } => {
                 *state = State::Ended(outcome);
                 if let Some(callback) = callback {
-                    call_python(move |py| _ = callback.call0(py));
+                    WAKER.call(move |py| _ = callback.call0(py));
                 }
                 None
             }
@@ -107,14 +112,12 @@ impl Shared {
 impl Task {
     /// Waits at most for `seconds`. Returns whether the call has ended.
     fn wait(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
-        if is_forked() {
-            return Err(Failure::Forked.into());
-        }
+        let shared = &self.0.get()?.shared;
         let limit = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         py.detach(|| {
-            let state = locked(&self.shared.state);
+            let state = locked(&shared.state);
             let running = |state: &mut State| matches!(state, State::Running { .. });
-            let waited = self.shared.ended.wait_timeout_while(state, limit, running);
+            let waited = shared.ended.wait_timeout_while(state, limit, running);
             let (state, _) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
             Ok(!matches!(*state, State::Running { .. }))
         })
@@ -122,7 +125,7 @@ impl Task {
 
     /// Calls `callback` without arguments after the end of the call, on another thread.
     fn on_end(&self, py: Python<'_>, callback: Py<PyAny>) -> PyResult<()> {
-        let mut state = locked(&self.shared.state);
+        let mut state = locked(&self.0.get()?.shared.state);
         if let State::Running { callback: slot } = &mut *state {
             *slot = Some(callback);
             return Ok(());
@@ -133,7 +136,7 @@ impl Task {
 
     /// Returns the result of the ended call, or raises its exception.
     fn result(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let state = std::mem::replace(&mut *locked(&self.shared.state), State::Over);
+        let state = std::mem::replace(&mut *locked(&self.0.get()?.shared.state), State::Over);
         match state {
             State::Ended(outcome) => (outcome?.0)(py),
             State::Running { .. } | State::Over => Err(Failure::Cancelled.into()),
@@ -141,15 +144,17 @@ impl Task {
     }
 
     /// Cancels the call, and drops its result.
-    fn cancel(&self) {
-        let state = std::mem::replace(&mut *locked(&self.shared.state), State::Over);
-        self.cancel.cancel();
-        self.shared.ended.notify_all();
+    fn cancel(&self) -> PyResult<()> {
+        let Waiting { shared, cancel } = self.0.get()?;
+        let state = std::mem::replace(&mut *locked(&shared.state), State::Over);
+        cancel.cancel();
+        shared.ended.notify_all();
         drop(state);
+        Ok(())
     }
 }
 
-impl Drop for Task {
+impl Drop for Waiting {
     fn drop(&mut self) {
         self.cancel.cancel();
     }

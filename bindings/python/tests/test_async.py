@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
+import threading
+from collections.abc import Awaitable
+from typing import Optional
 
 import pytest
 import tenure
@@ -87,6 +91,73 @@ async def test_random_cancellations_leave_no_leadership() -> None:
     epochs = [end.leader.epoch for end in ends if end.leader is not None]
     print(f"{2 * rounds} campaigns, {elected} elected, {sum(epochs)} epochs")
     assert 0 < elected < 2 * rounds
+
+
+@pytest.mark.parametrize("tries", [False, True])
+async def test_regression_a_slow_write_of_a_cancelled_campaign_is_seen(tries: bool) -> None:
+    """A look at the store begins before the effect of the write, and ends after it."""
+    store = MemoryStore(delay=0.05)
+
+    def make(number: int) -> tenure.Election:
+        return tenure.Election(store, prefix=f"{number}", check_store=False)
+
+    async def lead(number: int) -> None:
+        election = make(number)
+        campaign = election.try_campaign_async() if tries else election.campaign_async()
+        await asyncio.wait_for(_resigned(campaign), 0.05 + number / (800 if tries else 200))
+
+    await asyncio.gather(*(lead(number) for number in range(40)), return_exceptions=True)
+    assert await asyncio.to_thread(idle, 30)
+    snapshots = await asyncio.gather(*(make(number).snapshot_async() for number in range(40)))
+    assert [it.leader for it in snapshots if it.leader is not None and it.end is None] == []
+    assert any(it.leader for it in snapshots)
+
+
+async def _resigned(campaign: Awaitable[Optional[tenure.Leadership]]) -> None:
+    leadership = await campaign
+    assert leadership is not None
+    await leadership.resign_async()
+
+
+async def test_regression_a_cancelled_read_loses_no_entry() -> None:
+    store = MemoryStore(delay=0.001)
+    log = tenure.FencedLog(store, 1, name="log")
+    for number in range(60):
+        await log.append_async(str(number).encode())
+    entries = log.read_from(1)
+    chance, numbers, timeouts = random.Random(1), [], 0
+    while True:
+        try:
+            read = await asyncio.wait_for(entries.__anext__(), chance.uniform(0, 0.004))
+        except asyncio.TimeoutError:
+            timeouts += 1
+        except StopAsyncIteration:
+            break
+        else:
+            numbers.append(read.number)
+    assert numbers == [read.number for read in log.read_from(1)] and timeouts > 0
+
+
+async def test_regression_a_blocked_log_handler_delays_no_task() -> None:
+    begun, released = threading.Event(), threading.Event()
+
+    class Blocked(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            begun.set()
+            released.wait(60)
+
+    handler, logger = Blocked(), logging.getLogger("tenure")
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        election = tenure.Election(MemoryStore(), prefix="orders")
+        async with election.campaign_async():
+            assert await asyncio.to_thread(begun.wait, 20)
+            await asyncio.wait_for(election.snapshot_async(), 20)
+    finally:
+        released.set()
+        logger.setLevel(logging.NOTSET)
+        logger.removeHandler(handler)
 
 
 async def test_a_timeout_cancels_a_campaign() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, Callable
 
 import pytest
 import tenure
@@ -144,6 +146,28 @@ def test_liveness_asks_a_callable(make: Make) -> None:
     assert answers == []
 
 
+def _hang() -> bool:
+    threading.Event().wait(600)
+    return True
+
+
+def _exit() -> bool:
+    raise SystemExit
+
+
+@pytest.mark.parametrize("liveness", [_hang, _exit])
+def test_regression_calls_are_no_sign_of_life_beside_a_callable(
+    liveness: Callable[[], bool],
+) -> None:
+    election = tenure.Election(MemoryStore(), prefix="orders", validity=1, liveness=liveness)
+    leadership = election.campaign()
+    end = time.monotonic() + 20
+    while leadership.leading:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert leadership.lost() == "hung"
+
+
 def test_a_test_moves_the_clock() -> None:
     store, clock = MemoryStore(), Clock()
 
@@ -167,11 +191,11 @@ def test_three_stores_are_one_election(tmp_path: Path) -> None:
     election.init_stores()
     with election.campaign() as leadership:
         assert leadership.check() == 1
-    other = tenure.Election(urls)
+    other = tenure.Election([tmp_path / name for name in "abc"])
     assert other.newest_epoch() == 1 and other.leader() is None
 
 
-def test_the_text_of_an_error_has_the_effect_and_the_remedy() -> None:
+def test_the_text_of_an_error_has_the_effect_and_the_remedy(make: Make) -> None:
     with pytest.raises(tenure.InvalidInputError) as refused:
         tenure.Election(MemoryStore(), prefix="orders", validity=10, request_timeout=6)
     for part in ("10s", "The request had no effect", "Correct the value"):
@@ -180,8 +204,18 @@ def test_the_text_of_an_error_has_the_effect_and_the_remedy() -> None:
     for url in ("orders", "s3://", "dynamodb://table", "file://relative", "x://y"):
         with pytest.raises(tenure.InvalidInputError):
             tenure.Election(url)
-    for wrong in (-1, float("nan")):
+    for wrong in (-1, float("nan"), float("inf")):
         with pytest.raises(tenure.InvalidInputError):
             tenure.Election(MemoryStore(), prefix="orders", validity=wrong)
+    with pytest.raises(tenure.InvalidInputError):
+        make().campaign(timeout=float("nan"))
+    no_partitions: list[Any] = [0, -1, [], "abc"]
+    for wrong_partitions in no_partitions:
+        with pytest.raises(tenure.InvalidInputError):
+            tenure.Group(MemoryStore(), prefix="shards", partitions=wrong_partitions)
+    clock = Clock()
+    clock.advance(1.5e19)
+    with pytest.raises(tenure.InvalidInputError):
+        clock.advance(1.5e19)
     with pytest.raises(TypeError):
         tenure.Election("s3://my-bucket/orders", prefix="orders")

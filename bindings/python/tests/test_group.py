@@ -13,10 +13,11 @@ from tenure.testing import MemoryStore, idle
 
 
 def member(store: tenure.Store, name: str, **more: object) -> tenure.Group:
-    settings: dict[str, Any] = {"poll_interval": 0.05, "validity": 2, "renew_interval": 0.3, **more}
+    settings: dict[str, Any] = {"poll_interval": 0.05, "validity": 2, "renew_interval": 0.3}
+    settings = {"partitions": 4, **settings, **more}
     if isinstance(store, MemoryStore):
         settings["prefix"] = "shards"
-    return tenure.Group(store, name=name, partitions=4, **settings)
+    return tenure.Group(store, name=name, **settings)
 
 
 def owned_by_next_member(store: tenure.Store) -> set[str]:
@@ -105,3 +106,25 @@ async def test_tasks_own_partitions_until_a_cancellation() -> None:
         await running
     assert await asyncio.to_thread(owned_by_next_member, store) == {"0", "1", "2", "3"}
     assert await asyncio.to_thread(idle, 20)
+
+
+async def test_regression_a_cancellation_ends_the_ungranted_work() -> None:
+    group = member(MemoryStore(), "a", partitions=64)
+
+    async def work(partition: tenure.Partition) -> None:
+        running.cancel()
+        await partition.wait_revoked_async()
+
+    running = asyncio.create_task(group.run_async(work))
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(running, 20)
+    assert not group.is_member
+
+
+async def test_regression_the_error_of_a_group_reaches_the_loop(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"no directory")
+
+    async def work(partition: tenure.Partition) -> None: ...
+
+    with pytest.raises(tenure.TenureError):
+        await asyncio.wait_for(member(tmp_path / "file", "a").run_async(work), 20)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import threading
-from collections.abc import MutableMapping
+import time
+from collections.abc import Coroutine, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any, Optional
 
@@ -71,6 +73,57 @@ async def test_a_coroutine_is_a_job() -> None:
     assert [await job(), await job()] == ["done", None]
 
 
+async def test_regression_a_cancelled_job_does_not_block_its_loop() -> None:
+    store = MemoryStore(delay=0.5)
+    begun = asyncio.Event()
+
+    @tenure.once_per("1d", store, prefix="job", check_store=False)
+    async def job() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(job())
+    await begun.wait()
+    task.cancel()
+    longest = 0.0
+    while not task.done():
+        before = time.monotonic()
+        await asyncio.sleep(0.01)
+        longest = max(longest, time.monotonic() - before)
+    assert task.cancelled() and longest < 0.4
+    period = await asyncio.to_thread(tenure.last_period, store, prefix="job")
+    assert period is not None and period.exit_code == 1
+
+
+def test_regression_a_job_has_run_when_its_end_is_recorded() -> None:
+    store = MemoryStore()
+
+    unawaited: list[Coroutine[Any, Any, None]] = []
+
+    async def later() -> None: ...
+
+    def job() -> object:
+        unawaited.append(later())
+        return unawaited[0]
+
+    with pytest.raises(TypeError, match="async def"):
+        tenure.once_per("1d", store, prefix="lambda")(job)()
+    unawaited[0].close()
+    period = tenure.last_period(store, prefix="lambda")
+    assert period is not None and period.exit_code == 1
+    with pytest.raises(TypeError, match="generator"):
+
+        @tenure.once_per("1d", store, prefix="generator")
+        def generator() -> Iterator[int]:
+            yield 1
+
+    for code, expected in ((0, 0), (None, 0), (3, 3), ("failed", 1)):
+        with pytest.raises(SystemExit):
+            _ = tenure.once_per("1d", store, prefix=f"{code}")(lambda: sys.exit(code))()
+        period = tenure.last_period(store, prefix=f"{code}")
+        assert period is not None and period.exit_code == expected
+
+
 def test_the_history_shows_a_deposition() -> None:
     store = MemoryStore()
     leadership = tenure.Election(store, prefix="orders", name="a").campaign()
@@ -86,6 +139,32 @@ def test_a_probe_passes_and_deletes_its_objects(tmp_path: Path) -> None:
     results = tenure.probe(tmp_path / "probed", race_rounds=2)
     assert len(results) >= 15 and set(results.values()) == {None}
     assert [path for path in (tmp_path / "probed").rglob("*probe-*") if path.is_file()] == []
+
+
+def test_regression_the_middleware_needs_no_lifespan_and_no_loop() -> None:
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        assert scope["type"] == "http"
+        await send({"token": scope["tenure.leadership"].check()})
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {}
+
+    async def serve(middleware: LeaderMiddleware) -> None:
+        with pytest.raises(AssertionError):
+            await middleware({"type": "lifespan"}, receive, send)
+        await middleware({"type": "http"}, receive, send)
+        assert sent[0]["status"] == 503
+        await asyncio.wait_for(middleware.leads.wait(), 20)
+        await middleware({"type": "http"}, receive, send)
+        assert sent[2]["token"] >= 1
+
+    # Before Python 3.10, a lock belongs to the loop of the thread that creates it.
+    asyncio.run(serve(LeaderMiddleware(app, tenure.Election(MemoryStore(), prefix="api"))))
 
 
 async def test_the_middleware_names_the_leader_while_the_process_follows() -> None:

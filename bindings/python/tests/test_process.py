@@ -60,9 +60,12 @@ def test_a_fork_raises_a_clear_error(python: Start) -> None:
         warnings.simplefilter("ignore")
         election = tenure.Election("./orders")
         leadership = election.campaign()
+        gate = tenure.Gate()
         calls = [
             leadership.check, leadership.resign, lambda: leadership.leading, election.leader,
             lambda: leadership.remaining, election.campaign, lambda: tenure.Election("./b"),
+            lambda: election.last_seen, lambda: leadership.token, election.observe,
+            lambda: gate.admit(1),
         ]
         if os.fork() == 0:
             for call in calls:
@@ -89,6 +92,56 @@ def test_a_fork_before_the_first_call_is_fine(python: Start) -> None:
         assert os.wait()[1] == 0
     """
     finish(python(program))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_regression_a_forked_child_ends_while_threads_of_the_parent_work(python: Start) -> None:
+    program = """
+        import os, sys, threading, tenure, warnings
+        from tenure.testing import MemoryStore
+        warnings.simplefilter("ignore")
+        store = MemoryStore()
+        def work(prefix):
+            while True:
+                with tenure.Election(store, prefix=prefix, check_store=False).campaign():
+                    pass
+        for prefix in "abcd":
+            threading.Thread(target=work, args=(prefix,), daemon=True).start()
+        elections = [tenure.Election(store, prefix=f"{n}", check_store=False) for n in range(5)]
+        held = [elections, [election.campaign() for election in elections]]
+        held.append([election.observe() for election in elections])
+        held.append([election._inner.campaign() for election in elections])
+        for observed in held[2]:
+            next(observed)
+        for _ in range(100):
+            child = os.fork()
+            if child == 0:
+                try:
+                    next(held[2][0])
+                except tenure.ForkedProcessError:
+                    held.clear()
+                    os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+        os._exit(0)
+    """
+    finish(python(program))
+
+
+@pytest.mark.parametrize("call", ["campaign", "try_campaign", "snapshot"])
+def test_regression_a_call_after_the_end_raises(python: Start, call: str) -> None:
+    program = f"""
+        import atexit
+        def call():
+            try:
+                election.{call}()
+            except RuntimeError as error:
+                print(error)
+        atexit.register(call)
+        import tenure
+        election = tenure.Election("./orders")
+        election.snapshot()
+    """
+    assert "register this exit handler after" in finish(python(program))
 
 
 @pytest.mark.parametrize("ends", ["pass", "1 / 0", "sys.exit(1)"])
@@ -165,9 +218,10 @@ def test_logging_receives_the_events(caplog: pytest.LogCaptureFixture) -> None:
     assert (fields["election"], fields["epoch"], fields["candidate"]) == ("logged/", 1, "a")
 
 
-def test_a_sub_interpreter_is_refused(python: Start) -> None:
-    program = """
-        import tenure
+@pytest.mark.parametrize("first", ["import tenure", ""])
+def test_a_sub_interpreter_is_refused(python: Start, first: str) -> None:
+    program = f"""
+        {first}
         try:
             import _interpreters as interpreters
         except ImportError:
@@ -179,6 +233,8 @@ def test_a_sub_interpreter_is_refused(python: Start) -> None:
         except interpreters.RunFailedError as error:
             failed = error
         assert failed is not None and "ImportError" in str(failed), failed
+        import tenure
+        tenure.Election("./orders").campaign().resign()
     """
     finish(python(program))
 

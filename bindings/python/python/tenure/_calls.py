@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 import os
 import threading
 import time
@@ -11,9 +13,13 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 from . import _tenure
+from ._errors import InvalidInputError
 
 #: A duration: seconds, or a ``timedelta``.
 Seconds = Union[int, float, timedelta]
+
+#: The value of a setting that is not given, if ``None`` is a value.
+DEFAULT: Any = object()
 
 #: The main thread looks for signals this often.
 _SIGNALS = 0.05
@@ -23,15 +29,33 @@ def seconds(duration: Seconds) -> float:
     """Return the duration in seconds."""
     if isinstance(duration, timedelta):
         return duration.total_seconds()
+    if not math.isfinite(duration):
+        raise InvalidInputError(f"a duration must be finite, got {duration}")
     return float(duration)
+
+
+def settings_json(
+    durations: dict[str, Optional[Seconds]],
+    nullable: dict[str, Optional[Seconds]],
+    others: dict[str, Any],
+) -> str:
+    """Return the given settings as JSON. In ``nullable``, ``None`` is a value."""
+    given: dict[str, Any] = {
+        name: seconds(value) for name, value in durations.items() if value is not None
+    }
+    for name, value in nullable.items():
+        if value is not DEFAULT:
+            given[name] = None if value is None else seconds(value)
+    given.update((name, value) for name, value in others.items() if value is not None)
+    return json.dumps(given, allow_nan=False)
 
 
 def wait(task: _tenure.Task, timeout: Optional[Seconds] = None) -> Any:
     """Wait for a call in this thread. An exception, such as KeyboardInterrupt, cancels the call."""
-    is_main = threading.current_thread() is threading.main_thread()
-    step = _SIGNALS if is_main else 3600.0
-    end = None if timeout is None else time.monotonic() + seconds(timeout)
     try:
+        is_main = threading.current_thread() is threading.main_thread()
+        step = _SIGNALS if is_main else 3600.0
+        end = None if timeout is None else time.monotonic() + seconds(timeout)
         while True:
             left = step if end is None else min(step, max(0.0, end - time.monotonic()))
             if task.wait(left):
@@ -46,7 +70,7 @@ def wait(task: _tenure.Task, timeout: Optional[Seconds] = None) -> Any:
 async def wait_async(task: _tenure.Task) -> Any:
     """Wait for a call in an event loop. A cancellation of the asyncio task cancels the call."""
     loop = asyncio.get_running_loop()
-    ended = loop.create_future()
+    ended: asyncio.Future[None] = loop.create_future()
 
     def wake() -> None:
         if not ended.done():

@@ -8,16 +8,15 @@ from collections.abc import Sequence
 from typing import Any, Callable, Optional, Union
 
 from . import _tenure
-from ._calls import Seconds, seconds, store_urls, wait, wait_async
+from ._calls import DEFAULT, Seconds, seconds, settings_json, store_urls, wait, wait_async
 from ._leadership import Leadership, PendingCampaign
 from ._stream import Stream
 from ._types import Event, Leader, Observation, Outcome, Snapshot, leader_of
 from .testing import Clock, MemoryStore
 
-#: A store: a URL, the path of a directory, the URLs of 3 or 5 stores, or a store in memory.
-Store = Union[str, "os.PathLike[str]", Sequence[str], MemoryStore]
+#: A store: a URL, the path of a directory, a list of 3 or 5 of them, or a store in memory.
+Store = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]], MemoryStore]
 
-_DEFAULT: Any = object()
 _VALIDITY = 30.0
 
 
@@ -27,7 +26,8 @@ def open_stores(store: Store, prefix: Optional[str]) -> _tenure.Stores:
         return store._inner.at(prefix or "")
     if prefix is not None:
         raise TypeError("prefix is for a MemoryStore: a URL contains the prefix")
-    urls = store_urls(store) if isinstance(store, (str, os.PathLike)) else list(store)
+    several = [store] if isinstance(store, (str, os.PathLike)) else store
+    urls = [url for one in several for url in store_urls(one)]
     opened: _tenure.Stores = wait(_tenure.Stores.open(urls))
     return opened
 
@@ -70,10 +70,10 @@ class Election:
         data: Any = None,
         liveness: Union[Seconds, Callable[[], bool], None] = None,
         renew_interval: Optional[Seconds] = None,
-        poll_interval: Optional[Seconds] = _DEFAULT,
+        poll_interval: Optional[Seconds] = DEFAULT,
         poll_backoff: Optional[Seconds] = None,
         request_timeout: Optional[Seconds] = None,
-        retry_denied: Optional[Seconds] = _DEFAULT,
+        retry_denied: Optional[Seconds] = DEFAULT,
         takeover_delay: Optional[Seconds] = None,
         priority_delay: Optional[Seconds] = None,
         store_clock_margin: Optional[Seconds] = None,
@@ -86,6 +86,8 @@ class Election:
         machine_is_never_paused: Optional[bool] = None,
         clock: Optional[Clock] = None,
     ) -> None:
+        self._liveness = liveness if callable(liveness) else None
+        self._every = seconds(validity) / 3
         durations = {
             "validity": validity,
             "renew_interval": renew_interval,
@@ -94,6 +96,7 @@ class Election:
             "takeover_delay": takeover_delay,
             "priority_delay": priority_delay,
             "store_clock_margin": store_clock_margin,
+            "liveness": validity if callable(liveness) else liveness,
         }
         others = {
             "name": name,
@@ -105,24 +108,12 @@ class Election:
             "check_store": check_store,
             "name_is_unique": name_is_unique,
             "machine_is_never_paused": machine_is_never_paused,
+            "asks": callable(liveness),
         }
-        settings: dict[str, Any] = {
-            setting: seconds(value) for setting, value in durations.items() if value is not None
-        }
-        settings.update({key: value for key, value in others.items() if value is not None})
-        for setting, value in (("poll_interval", poll_interval), ("retry_denied", retry_denied)):
-            if value is not _DEFAULT:
-                settings[setting] = None if value is None else seconds(value)
-        self._liveness: Optional[Callable[[], bool]] = None
-        self._every = seconds(validity) / 3
-        if callable(liveness):
-            self._liveness = liveness
-            settings["liveness"] = seconds(validity)
-        elif liveness is not None:
-            settings["liveness"] = seconds(liveness)
-        stores = open_stores(store, prefix)
+        nullable = {"poll_interval": poll_interval, "retry_denied": retry_denied}
+        settings = settings_json(durations, nullable, others)
         inner_clock = None if clock is None else clock._inner
-        self._inner = _tenure.Election(stores, json.dumps(settings), inner_clock)
+        self._inner = _tenure.Election(open_stores(store, prefix), settings, inner_clock)
 
     @property
     def name(self) -> str:

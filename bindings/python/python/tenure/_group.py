@@ -7,14 +7,15 @@ import json
 import logging
 import threading
 from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from typing import Any, Callable, Optional, Union
 
 from . import _tenure
-from ._calls import Seconds, seconds, wait, wait_async
+from ._calls import DEFAULT, Seconds, seconds, settings_json, wait, wait_async
 from ._election import Store, open_stores
+from ._errors import InvalidInputError, TenureError
 
 _logger = logging.getLogger("tenure")
-_DEFAULT: Any = object()
 
 
 class Partition:
@@ -90,7 +91,7 @@ class Group:
         request_timeout: Optional[Seconds] = None,
         rebalance_delay: Optional[Seconds] = None,
         revocation_deadline: Optional[Seconds] = None,
-        retry_denied: Optional[Seconds] = _DEFAULT,
+        retry_denied: Optional[Seconds] = DEFAULT,
         clock_drift_max: Optional[float] = None,
         leave_when_overdue: Optional[bool] = None,
         check_store: Optional[bool] = None,
@@ -99,6 +100,8 @@ class Group:
     ) -> None:
         if isinstance(partitions, int):
             partitions = [str(number) for number in range(partitions)]
+        if isinstance(partitions, str) or partitions is not None and not partitions:
+            raise InvalidInputError("partitions must be a number from 1, or a list of names")
         durations = {
             "validity": validity,
             "renew_interval": renew_interval,
@@ -118,13 +121,8 @@ class Group:
             "name_is_unique": name_is_unique,
             "machine_is_never_paused": machine_is_never_paused,
         }
-        settings: dict[str, Any] = {
-            setting: seconds(value) for setting, value in durations.items() if value is not None
-        }
-        settings.update({key: value for key, value in others.items() if value is not None})
-        if retry_denied is not _DEFAULT:
-            settings["retry_denied"] = None if retry_denied is None else seconds(retry_denied)
-        self._inner = _tenure.Group(open_stores(store, prefix), json.dumps(settings))
+        settings = settings_json(durations, {"retry_denied": retry_denied}, others)
+        self._inner = _tenure.Group(open_stores(store, prefix), settings)
 
     @property
     def name(self) -> str:
@@ -170,14 +168,18 @@ class Group:
                 task = asyncio.ensure_future(_work_async(inner, work))
                 works.add(task)
                 task.add_done_callback(works.discard)
-            await wait_async(ended)
         except BaseException:
             self.leave()
             for task in works:
                 task.cancel()
             await asyncio.gather(*works, return_exceptions=True)
-            await wait_async(ended)
+            # Partitions that were granted meanwhile have no task.
+            while (inner := await wait_async(granted.next())) is not None:
+                inner.done(None)
+            with suppress(TenureError):
+                await wait_async(ended)
             raise
+        await wait_async(ended)
 
     def leave(self, reserve: Optional[Seconds] = None) -> None:
         """Leave: the running work gets the signal to return.

@@ -7,9 +7,11 @@ import inspect
 import json
 import logging
 import re
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Callable, Optional, TypeVar, Union, cast
+from typing import Any, Callable, Optional, Protocol, TypeVar, Union, cast, overload
 
 from . import _tenure
 from ._calls import Seconds, seconds, wait, wait_async
@@ -20,7 +22,18 @@ from ._leadership import Leadership
 _logger = logging.getLogger("tenure")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
-F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
+
+
+class _Job(Protocol):
+    """The decorator of a job. The leadership is not an argument of the caller."""
+
+    @overload
+    def __call__(
+        self, function: Callable[..., Coroutine[Any, Any, R]]
+    ) -> Callable[..., Coroutine[Any, Any, Optional[R]]]: ...
+    @overload
+    def __call__(self, function: Callable[..., R]) -> Callable[..., Optional[R]]: ...
 
 
 def _period(period: Union[Seconds, str]) -> float:
@@ -43,7 +56,7 @@ def once_per(
     retries: int = 0,
     clock_ahead_max: Seconds = 60,
     **settings: Any,
-) -> Callable[[F], F]:
+) -> _Job:
     """Run a function once in each period, on one of the hosts that call it.
 
     A call runs the function under a leadership and records the attempt, as
@@ -70,7 +83,9 @@ def once_per(
         "clock_ahead_max": seconds(clock_ahead_max),
     }
 
-    def decorate(function: F) -> F:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError("a job is a function or a coroutine function, not a generator")
         takes_leadership = "leadership" in inspect.signature(function).parameters
 
         def prepare() -> tuple[Election, _tenure.Job]:
@@ -92,8 +107,11 @@ def once_per(
                     return None
                 try:
                     result = function(*arguments, **named, **more(leadership))
-                except BaseException:
-                    _record_failure(lambda: wait(attempt.end(1)))
+                    if inspect.isawaitable(result):
+                        raise TypeError("a job that returns an awaitable must be `async def`")
+                except BaseException as error:
+                    with _reports_unrecorded():
+                        wait(attempt.end(_exit_code(error)))
                     raise
                 wait(attempt.end(0))
                 return result
@@ -109,16 +127,16 @@ def once_per(
                     return None
                 try:
                     result = await function(*arguments, **named, **more(leadership))
-                except BaseException:
-                    # A cancelled task does not wait. The record is written before the resignation.
-                    _record_failure(lambda: wait(attempt.end(1)))
+                except BaseException as error:
+                    with _reports_unrecorded():
+                        await wait_async(attempt.end(_exit_code(error)))
                     raise
                 await wait_async(attempt.end(0))
                 return result
 
-        return cast(F, call_async if inspect.iscoroutinefunction(function) else call)
+        return call_async if inspect.iscoroutinefunction(function) else call
 
-    return decorate
+    return cast(_Job, decorate)
 
 
 def _skips(why: Optional[str]) -> bool:
@@ -127,12 +145,19 @@ def _skips(why: Optional[str]) -> bool:
     return why is not None
 
 
-def _record_failure(record: Callable[[], Any]) -> None:
-    """Record a failed attempt. A failure counts even if it is not recorded."""
+def _exit_code(error: BaseException) -> int:
+    """Return the exit code that a process with this exception has."""
+    code = error.code if isinstance(error, SystemExit) else 1
+    return 0 if code is None else code & 0xFF if isinstance(code, int) else 1
+
+
+@contextmanager
+def _reports_unrecorded() -> Generator[None, None, None]:
+    """Log an error of the record. An attempt counts even if its end is not recorded."""
     try:
-        record()
+        yield
     except TenureError as error:
-        _logger.warning("the failure of the job is not recorded: %s", error)
+        _logger.warning("the end of the job is not recorded: %s", error)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Callable, Optional
 
 from . import _tenure
-from ._calls import wait, wait_async
+from ._calls import Seconds, wait, wait_async
 from ._errors import LeadershipLost, TenureError
 from ._stream import Stream
 from ._types import Event
@@ -76,8 +76,11 @@ class Leadership:
         """The remaining seconds of the lease. Zero after a loss."""
         return self._inner.remaining
 
-    def lost(self, timeout: Optional[float] = None) -> str:
-        """Wait until the leadership has ended, and return the reason of the loss."""
+    def lost(self, timeout: Optional[Seconds] = None) -> str:
+        """Wait until the leadership has ended, and return the reason of the loss.
+
+        After ``timeout``, raises ``TimeoutError``.
+        """
         return _reason(wait(self._inner.lost(), timeout))
 
     async def lost_async(self) -> str:
@@ -203,7 +206,7 @@ def _ask(
         del held
         try:
             why = None if is_alive() else "liveness returned False, so it resigned"
-        except Exception as error:
+        except BaseException as error:  # also SystemExit, because this thread would end
             why = f"liveness raised {error!r}, so it resigned"
         if why is not None:
             inner.hung(why)

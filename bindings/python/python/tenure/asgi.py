@@ -27,6 +27,8 @@ _PAUSE = 5.0
 class LeaderMiddleware:
     """Campaigns during the lifespan of an application, and answers 503 while it follows.
 
+    Without a lifespan, the campaign starts at the first request.
+
     The body of the 503 is JSON with the name, the epoch and the data of the leader, such as its
     address. The application finds the leadership in ``scope["tenure.leadership"]``.
 
@@ -48,14 +50,21 @@ class LeaderMiddleware:
         self._election = election
         self._campaigns: Optional[asyncio.Task[None]] = None
         self._leadership: Optional[Leadership] = None
-        #: Set while this process leads.
-        self.leads = asyncio.Event()
+        self._leads: Optional[asyncio.Event] = None
+
+    @property
+    def leads(self) -> asyncio.Event:
+        """An event of the running loop that is set while this process leads."""
+        if self._leads is None:
+            self._leads = asyncio.Event()  # before Python 3.10 it belongs to one loop
+        return self._leads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             async with self:
                 await self._app(scope, receive, send)
             return
+        self._start()  # a server without lifespan, or an application that refuses it
         leadership = self._leadership
         if leadership is not None and leadership.leading:
             scope["tenure.leadership"] = leadership
@@ -67,13 +76,18 @@ class LeaderMiddleware:
             await self._refuse(send)
 
     async def __aenter__(self) -> LeaderMiddleware:
-        self._campaigns = asyncio.ensure_future(self._campaign())
+        self._start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._campaigns is not None, "__aenter__ sets the task"
-        self._campaigns.cancel()
-        await asyncio.wait([self._campaigns])
+        campaigns, self._campaigns = self._campaigns, None
+        assert campaigns is not None, "__aenter__ sets the task"
+        campaigns.cancel()
+        await asyncio.wait([campaigns])
+
+    def _start(self) -> None:
+        if self._campaigns is None:
+            self._campaigns = asyncio.ensure_future(self._campaign())
 
     async def _campaign(self) -> None:
         while True:

@@ -36,6 +36,8 @@ class Clock:
 class MemoryStore:
     """An empty store in memory, for the tests of an application.
 
+    After ``delay``, a write takes effect, and a read returns what it found at its start.
+
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
     >>> tenure.Election(store, prefix="orders").campaign().resign()
@@ -43,8 +45,9 @@ class MemoryStore:
     ['orders/lock-0000000001.json']
     """
 
-    def __init__(self, clock: Optional[Clock] = None) -> None:
-        self._inner = _tenure.Stores.memory(None if clock is None else clock._inner)
+    def __init__(self, clock: Optional[Clock] = None, *, delay: Seconds = 0) -> None:
+        inner_clock = None if clock is None else clock._inner
+        self._inner = _tenure.Stores.memory(inner_clock, seconds(delay))
 
     def keys(self) -> list[str]:
         """Return the keys of all objects in order."""
