@@ -13,8 +13,9 @@ use crate::store::Store;
 /// The stores of an election [across stores](Election::across), for operators.
 ///
 /// A *marker* in each store identifies the store: `lock-set-<set>-<k>of<n>-<generation>.json`. A
-/// store without its marker does not count. The *generation* counts the contents that a store has
-/// had. An index is the position of a store in [`Election::across`], from 0.
+/// store without its marker does not count. The *generation* is the number of the store's contents:
+/// 1, and one more after each replacement. An index is the position of a store in
+/// [`Election::across`], from 0.
 ///
 /// Each call waits for the answers of all stores. A store that does not answer delays the call by
 /// up to three request timeouts for each step.
@@ -70,8 +71,8 @@ impl Election {
     ///
     /// `validity` is the longest [validity](crate::ElectionBuilder::validity) of all candidates,
     /// above 0 and at most 24 h. The last leader may believe for this time that its lease at the
-    /// old contents lasts. Candidates wait for this time at the new contents, and only if a
-    /// majority needs them.
+    /// old contents lasts. Candidates wait for this time at the new contents, and only if they need
+    /// the new contents for a majority.
     ///
     /// The election continues during the call. A living leader keeps its lease without this store,
     /// and the next leader also uses the new contents. So with 3 stores let the leader resign soon,

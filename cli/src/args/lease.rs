@@ -30,7 +30,7 @@ pub struct LeaseArgs {
     pub name: Option<String>,
     /// Length of the lease.
     ///
-    /// Others wait for this time at most after this machine has died. The length is at least 2s
+    /// After this machine has died, others wait for at most this time. The length is at least 2s
     /// with the default grace of `run` and `group run`, and 750ms with `serve`; at most 24h, and 1h
     /// in a group.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
@@ -170,7 +170,7 @@ pub struct OwnArgs {
     pub data: Option<Value>,
     /// File that contains the data, in place of --data.
     ///
-    /// It is read each second, and each change is published.
+    /// `tenure` reads it each second, and publishes each change.
     #[arg(long, value_name = "PATH", env = "TENURE_DATA_FILE", hide_short_help = true)]
     pub data_file: Option<PathBuf>,
 }

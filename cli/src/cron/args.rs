@@ -59,9 +59,9 @@ pub struct CronArgs {
     #[arg(long, value_name = "N", requires = "once_per")]
     #[arg(help_heading = "Command", hide_short_help = true)]
     pub retries: Option<u32>,
-    /// Maximum lead of this host's clock over the store's, at most 24h [default: 1m]
+    /// Maximum time by which this host's clock is ahead of the store's, at most 24h [default: 1m]
     ///
-    /// With a greater lead CMD does not run.
+    /// CMD does not run if the clock is further ahead.
     #[arg(long, value_name = "DURATION", value_parser = duration_up_to(DAY), requires = "once_per")]
     #[arg(help_heading = "Command", hide_short_help = true)]
     pub clock_ahead_max: Option<Duration>,

@@ -37,8 +37,8 @@ pub struct CompactArgs {
     pub keep: u64,
     /// Delete only objects of at least this age by the store's clock: at most 36525d.
     ///
-    /// It is raised to the validity plus 1s, unless it is 0s. With less than 1h, a delayed request
-    /// may create a deleted epoch again.
+    /// An age above 0s is raised to at least the validity plus 1s. With less than 1h, a delayed
+    /// request may create a deleted epoch again.
     #[arg(long, value_name = "DURATION", default_value = "1h", env = "TENURE_MIN_AGE")]
     #[arg(value_parser = duration_up_to(CENTURY))]
     pub min_age: Duration,

@@ -26,8 +26,7 @@ pub struct RestoreArgs {
     pub epoch: Epoch,
     /// Wait of the next leader, because a leader from before the deletion may still run.
     ///
-    /// It is the validity of that leader, at most 24h. Must be above 0s if lock.json cannot be
-    /// read.
+    /// Pass the validity of that leader, at most 24h. Must be above 0s if lock.json cannot be read.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub wait: Duration,
     /// Name of the operator, for people [default: HOSTNAME-PID]

@@ -229,7 +229,7 @@ struct GroupRestoreArgs {
     epoch: Epoch,
     /// Minimum wait, because members from before the deletion may still run.
     ///
-    /// It is their validity, at most 1h. Must be above 0s if a session cannot be read.
+    /// Pass their longest validity, at most 1h. Must be above 0s if a session cannot be read.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     wait: Duration,
     /// Partitions of the group, if no assignment is left.

@@ -117,7 +117,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// Lead of the wall clock over the boot clock, in milliseconds. Some tests change this lead.
+    /// Difference of the wall clock and the boot clock, in milliseconds. Some tests change it.
     const DAY: u64 = 86_400_000;
 
     fn at(boot: u64) -> Moment {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-/// Bounds for the lead of the store's clock over the local clock, in seconds. The bounds are
+/// Bounds for the time by which the store's clock is ahead of the local clock, in seconds. They are
 /// computed from one answer: the store reads its clock after the request is sent and before the
 /// answer is received. If the date has whole seconds, it may be up to one second too old.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -14,10 +14,10 @@ pub struct Sighting {
     most: f64,
 }
 
-/// The lead of the store's clock over the local clock, computed from all answers.
+/// The difference of the store's clock and the local clock, computed from all answers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Skew {
-    /// Lead of the store's clock over the local clock, in seconds.
+    /// Time by which the store's clock is ahead of the local clock, in seconds.
     pub ahead: f64,
     /// Maximum error of `ahead` in either direction, in seconds.
     pub within: f64,

@@ -60,7 +60,7 @@ struct Latency {
 
 #[derive(Debug, Clone, Serialize)]
 struct Clock {
-    /// Lead of the store's clock over the local clock, in milliseconds.
+    /// Time by which the store's clock is ahead of the local clock, in milliseconds.
     ahead_ms: f64,
     within_ms: f64,
     answers: usize,

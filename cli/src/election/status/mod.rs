@@ -38,8 +38,8 @@ pub struct StatusArgs {
     pub field: Option<String>,
     /// Exit with 1 if the election is vacant.
     ///
-    /// It is vacant if there is no epoch, or the newest one is sealed, or has lapsed by the store's
-    /// clock.
+    /// The election is vacant without an epoch, or if the newest epoch is sealed or has lapsed by
+    /// the store's clock.
     #[arg(long)]
     pub exit_code: bool,
     #[command(flatten)]

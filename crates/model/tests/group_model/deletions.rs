@@ -143,8 +143,8 @@ fn broken_restore_that_keeps_its_held_epoch_is_caught() {
     missed(Broken::NeverReleases, repaired(1, 5, budget));
 }
 
-/// The first assignment of a restore is the hold (D9). If members plan from the hold, they grant
-/// partitions although the former owner has not read the hold and still works.
+/// The first assignment of a restore is the held assignment (D9). If members plan from it, they
+/// grant partitions although the former owner has not read it and still works.
 #[test]
 fn broken_restore_that_does_not_stop_plans_is_caught() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, ..CALM };

@@ -17,8 +17,8 @@ use super::world::{Action, Serving, World};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Restoring {
     held: HashedArc<Assignment>,
-    /// Sessions that existed when the hold was confirmed. The hold is the first assignment of the
-    /// restore (rule D9 of docs/design/groups.md).
+    /// Sessions that existed when the held assignment was confirmed. The held assignment is the
+    /// first assignment of the restore (rule D9 of docs/design/groups.md).
     listed: BTreeSet<Session>,
 }
 
@@ -110,8 +110,8 @@ impl Group {
         }
         let held = HashedArc::new(held);
         self.serve_write(world, Wire::Assignment(held.clone()), serving);
-        // The hold is the restore's first assignment. After any answer to the write of the hold,
-        // the operator reads the hold and confirms it. So only the state of the store counts here.
+        // After any answer to the write of the held assignment, the operator reads it and confirms
+        // it. So only the state of the store counts here.
         if world.store.newest().is_some_and(|it| **it == *held) {
             world.left.restores -= 1;
             let sessions = world.store.sessions.iter();

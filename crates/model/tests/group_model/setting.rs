@@ -113,14 +113,14 @@ pub enum Broken {
     /// The first assignment of a restore does not get a number above the greatest assignment that
     /// was seen.
     RestoresBelow,
-    /// Members plan from the hold, the first assignment of a restore (rule D9 of
+    /// Members plan from the held assignment, the first assignment of a restore (rule D9 of
     /// docs/design/groups.md).
     HoldsNothing,
     /// A restore deposes no session, so it omits the sweep (D10).
     NoSweep,
     /// A restore does not wait until the leases of deposed members have ended (omits D11).
     NoWaitForOwners,
-    /// A restore creates only its first assignment, the hold, and never the second one (omits D12).
+    /// A restore creates only its first assignment, and never the second one (omits D12).
     NeverReleases,
 }
 

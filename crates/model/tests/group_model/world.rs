@@ -82,8 +82,8 @@ pub enum Action {
     Delete,
     Wipe,
     Lose,
-    /// The three steps of a restore: it creates its first assignment (the hold), deposes a session,
-    /// and creates the assignment that ends the restore.
+    /// The three steps of a restore: it creates the held assignment, deposes a session, and creates
+    /// the assignment that ends the restore.
     Hold(Serving),
     Swept(SessionId),
     Release(Serving),
