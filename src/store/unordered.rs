@@ -32,7 +32,7 @@ impl<'a> UnorderedListing<'a> {
 
     /// Takes a page of the store. Keeps at most `limit` keys.
     pub(super) fn see(&mut self, entries: Vec<Entry>, served_at: Option<DateTime<Utc>>) {
-        // The date of the first page never makes an object older than it is.
+        // With the date of the first page, no object seems to be older than it is.
         if self.pages == 0 {
             self.served_at = served_at;
         }

@@ -80,7 +80,8 @@ async fn leaders_resign_and_are_succeeded() {
     }
 }
 
-/// A gateway of Storj orders keys by their encrypted form, and refuses other prefixes than folders.
+/// A gateway of Storj orders keys by their encrypted form, and refuses prefixes that are no
+/// folders.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn storj_is_detected_by_the_first_listing() {
     let server = S3Server::start().await;

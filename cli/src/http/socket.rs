@@ -43,8 +43,8 @@ impl Drop for SocketFile {
 /// `path` is not a socket.
 ///
 /// This function holds the lock of the directory from the check of the old socket until the new
-/// socket answers. Without the lock, another process could find the new socket before it answers,
-/// and replace it as the socket of a dead process.
+/// socket answers. Without the lock, another process could find the new socket before the socket
+/// answers, mistake it for the socket of a dead process, and replace it.
 pub async fn start_unix(path: &Path, server: Server) -> io::Result<SocketFile> {
     let _lock = lock_directory(path).await?;
     make_room(path)?;

@@ -337,7 +337,7 @@ impl Objects {
     pub(super) fn blocks_the_first(&self, id: SessionId) -> Error {
         let (key, store) = (session_key(self.cx.prefix(), id), self.cx.place());
         let why = format!(
-            "{key} in {store} cannot be read, and no assignment exists: its member may have seen a \
+            "{key} in {store} cannot be read, and no assignment exists: a member may have seen a \
             deleted assignment. Repair the object, or delete it if it is not a session. Until then \
             no partition is assigned"
         );

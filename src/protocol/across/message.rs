@@ -10,7 +10,7 @@ pub const MAX_STORES: usize = 5;
 /// The marker and the notes that a LIST shows after the epoch objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Marker {
-    /// Number of the contents that this store has had, from 1.
+    /// Number of the contents of this store: 1, and one more after each replacement.
     pub generation: u32,
     /// The greatest generation that a note at this store names, for each store. 0 means no note.
     pub notes: [u32; MAX_STORES],

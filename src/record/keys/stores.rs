@@ -14,7 +14,7 @@ pub struct SetKey {
     pub set: SetId,
     /// Index of the store that the key names, from 0. In the key, this number counts from 1.
     pub store: usize,
-    /// Number of the contents that the named store has had, from 1.
+    /// Number of the contents of the named store: 1, and one more after each replacement.
     pub generation: u32,
     /// The number of stores in a marker, which lies at the named store. `None` in a note, which
     /// lies at another store.

@@ -170,7 +170,7 @@ async fn regression_a_failed_listing_is_repeated_although_another_store_is_wiped
     assert!(elected.is_ok());
 }
 
-/// One answer arrives before a suspension, and the answer that completes a majority after it.
+/// One answer arrives before a suspension. The answer that completes a majority arrives after it.
 #[tokio::test(start_paused = true)]
 async fn regression_an_answer_after_the_end_of_the_lease_does_not_extend_it() {
     let scene = Scene::new(3).await;
@@ -275,7 +275,7 @@ async fn regression_try_campaign_gives_up_stores_that_contradict_themselves() {
     }
 }
 
-/// Before the fix, each election reported the stores that had not answered yet as down.
+/// Before the fix, each election reported a store as down if the store had not answered yet.
 #[tokio::test(start_paused = true)]
 async fn regression_a_store_that_still_joins_is_not_degraded() {
     for (fault, is_degraded) in [(Fault::Slow(secs(2)), false), (Fault::Hang, true)] {

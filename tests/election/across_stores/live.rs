@@ -11,7 +11,7 @@ use tenure_testkit::world::{VALIDITY, elect, key};
 
 use super::scene::{Scene, unsealed};
 
-/// Asserts that the leader keeps its lease with two stores, and that the next leader has three.
+/// Asserts that the leader keeps its lease with two stores, and that the next leader holds three.
 async fn assert_replaced(scene: &Scene, leadership: tenure::Leadership) {
     wait(secs(60)).await;
     assert!(leadership.check().is_ok());

@@ -285,8 +285,8 @@ async fn objects_of_another_election_and_wrong_arguments_are_refused() {
     assert!(scene.stores.iter().all(|store| store.take_log().is_empty()), "{other}");
 }
 
-/// A replacement that writes the marker first, keeps the object of a candidate, writes no epoch or
-/// does not make candidates wait breaks a rule.
+/// The broken replacements write the marker first, keep the object of a candidate, write no epoch,
+/// or do not make candidates wait.
 #[test]
 fn broken_replacements_are_caught() {
     let restored = |validity_ms: u64| {

@@ -130,7 +130,7 @@ fn regression_the_table_has_whole_seconds() {
 }
 
 /// Before the fix, the summary had `longest ~5s`, although the time without a leader may have been
-/// 36 s, and it had the best estimate of the share as if it were exact.
+/// 36 s, and it showed an estimate of the share without bounds.
 #[test]
 fn regression_the_summary_bounds_the_time_without_a_leader() {
     let bench = Bench::new();

@@ -205,8 +205,8 @@ impl Reading {
             Some(end) => self.log.below_fences(end).await?.ok().map(|(newest, _)| newest),
             None => None,
         };
-        // If the newest entry is below `next`, the log ends before `next`. If it is not, the object
-        // at `next` was created since the listing, or a trim has deleted it.
+        // If the newest entry is below `next`, the log ends before `next`. Otherwise the object at
+        // `next` was created since the listing, or a trim has deleted it.
         let is_end = newest.is_some_and(|newest| newest < self.next);
         let whole = is_end || self.log.object(self.next).await?.is_some();
         self.require_untrimmed(self.next).await?;

@@ -131,7 +131,7 @@ pub fn restore_for_a_while(world: &Arc<World>, (who, group): &(Who, Group)) {
         tokio::select! {
             biased;
             () = restore(&its_world, &group, beyond) => {}
-            () = sleep(patience) => its_world.count("restorings given up"),
+            () = sleep(patience) => its_world.count("restores given up"),
         }
         its_world.call_ends(who);
     });
@@ -142,7 +142,7 @@ async fn restore(world: &World, group: &Group, beyond: u64) {
     // The restore waits for the validity in the plan, because the lease of a deleted session may
     // still run.
     if let Ok(GroupRestored::Restored(_)) = group.restore(above, world.plan.validity).await {
-        world.count("restorings");
+        world.count("restores");
     }
 }
 

@@ -75,14 +75,14 @@ pub fn restore_for_a_while(world: &Arc<World>, operator: Who) {
             continue;
         }
         if operators == 2 {
-            world.count("restorings of two operators");
+            world.count("restores of two operators");
         }
         let its_world = Arc::clone(world);
         spawn(world, operator, 0, async move {
             tokio::select! {
                 biased;
                 () = restore(&its_world, operator, operators == 2) => {}
-                () = sleep(patience) => its_world.count("restorings given up"),
+                () = sleep(patience) => its_world.count("restores given up"),
             }
         });
     }
@@ -112,9 +112,9 @@ async fn restore(world: &Arc<World>, operator: Who, above: bool) {
     let epoch = Epoch::new(epoch).expect("runs are short");
     let election = operators(SimStore::new(world, operator));
     match election.restore(epoch, wait).await {
-        Ok(Restored::Sealed { .. } | Restored::Already(_)) => world.count("restorings"),
+        Ok(Restored::Sealed { .. } | Restored::Already(_)) => world.count("restores"),
         // Another operator was faster, or the outcome is unknown.
-        Ok(_) | Err(_) => world.count("restorings failed"),
+        Ok(_) | Err(_) => world.count("restores failed"),
     }
 }
 

@@ -68,7 +68,7 @@ pub struct StoreMarker {
     pub number: usize,
     /// Number of stores in the set.
     pub of: usize,
-    /// Number of contents that the store has had, from 1. Each replacement raises it.
+    /// Number of the contents of the store: 1, and one more after each replacement.
     pub generation: u32,
 }
 

@@ -67,7 +67,7 @@ pub(super) struct Table<'a> {
     /// rounded up.
     proportions: Vec<(u64, u64)>,
     /// Seats by the rank that their next share would have, lowest first. An entry is outdated if
-    /// its seat has since received a share. It is removed only when it is the lowest entry.
+    /// its seat has since received a share. An outdated entry stays until it is the lowest entry.
     room: BinaryHeap<Reverse<(Rank, usize)>>,
     /// For each seat: true if no chain of moves leads from this seat to a seat with room.
     closed: Vec<bool>,
