@@ -106,8 +106,8 @@ impl Compactor {
     /// Lists the epochs once, and deletes the superseded epochs that are old enough, except for the
     /// newest few.
     ///
-    /// A run sends 1 LIST for the last possible epoch, and then 1 LIST for every 1,000 keys, but at
-    /// least 1. A run also sends 1 GET and 1 DELETE for every 1,000 deleted epochs. Memory holds
+    /// A run sends 1 LIST for the last possible epoch, and then at least 1 LIST, and 1 for every
+    /// 1,000 keys. A run also sends 1 GET and 1 DELETE for every 1,000 deleted epochs. Memory holds
     /// the epochs to keep and at most 6,000 other epochs.
     ///
     /// A refused deletion of an epoch is not an error, and counts in [`Report::failed`].

@@ -57,7 +57,7 @@ impl OwnEpoch {
         }
     }
 
-    /// Sets the time that the records of the next epoch name as the time of the election.
+    /// Sets the time of the election in the records of the next epoch.
     pub(super) fn elects_at(&mut self, at: DateTime<Utc>) {
         self.elected_at = Some(at);
     }

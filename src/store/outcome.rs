@@ -90,7 +90,7 @@ pub struct Object {
 }
 
 impl Object {
-    /// Creates an object without dates of the store.
+    /// Creates an object for which the store reports no dates.
     #[must_use]
     pub fn new(body: Bytes, etag: ETag) -> Object {
         Object { body, etag, last_modified: None, served_at: None }

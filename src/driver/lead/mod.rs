@@ -131,8 +131,8 @@ impl Driver {
                     }
                     self.machine.handle(input)
                 }
-                // The machine of a leader does not return these steps. If it returned one, the
-                // lease would still end in time.
+                // The machine of a leader does not return these steps. After such a step, the lease
+                // would still end in time.
                 Step::Wait(_) | Step::Nonce | Step::Failed(_) => {
                     sleep(&self.cx.process, lead.until_look()).await;
                     None

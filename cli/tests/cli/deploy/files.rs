@@ -67,7 +67,7 @@ fn the_scheduled_commands_run() {
 /// Runs the command of the unit with the variables of its environment file. The store is a
 /// directory instead of the bucket.
 #[test]
-fn the_unit_of_a_program_leads_and_runs_it() {
+fn the_systemd_unit_campaigns_and_runs_its_program() {
     let bench = Bench::new();
     let program = bench.path("name.run");
     std::fs::write(&program, "#!/bin/sh\necho $TENURE_NAME $TENURE_EPOCH\n").expect("a file");

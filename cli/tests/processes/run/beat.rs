@@ -9,7 +9,7 @@ use std::path::Path;
 use tenure_testkit::command::scene::{Candidate, Scene};
 use tenure_testkit::command::{eventually, now, pause};
 
-/// A line with which a command shows that it was alive at the time in the line.
+/// A line with a time at which the command was alive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Beat {
     pub epoch: u64,

@@ -37,7 +37,7 @@ const ENDS: [EpochEnd; 5] = [
 pub struct Body {
     pub nonce: NonceNumber,
     pub heartbeat: u8,
-    /// One more than the index of the end in [`ENDS`], or 0 while the record is unsealed.
+    /// The index of the end in [`ENDS`], plus 1. 0 while the record is unsealed.
     word: u8,
 }
 

@@ -312,8 +312,8 @@ impl World {
         let sites = &self.sites;
         let is_possible = |(store, write): &(usize, Write)| match write {
             Write::Create { .. } | Write::Replace { tag: None, .. } => true,
-            // Each body exists once, so a condition that failed after the body was replaced stays
-            // false.
+            // No later body equals an earlier one, so a write with the ETag of a replaced body can
+            // never succeed.
             Write::Replace { epoch, tag, .. } => sites[*store].get(*epoch) == *tag,
         };
         if !self.wires.iter().any(|(_, write)| matches!(write, Write::Create { .. })) {

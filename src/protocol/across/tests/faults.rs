@@ -1,4 +1,4 @@
-//! Lost contents, notes, falling epochs, and stores that are down.
+//! Stores that lost their contents or epochs, that have notes, or that are down.
 
 use super::*;
 
