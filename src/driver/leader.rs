@@ -201,7 +201,7 @@ pub enum Observation {
     /// lapsed.
     NoLeader,
     /// The state is unknown: the last leader's lease has lapsed while the store did not answer. If
-    /// the last known state has no leader, the state becomes unknown after the store has not
+    /// the last known state has no leader, the state becomes unknown once the store has not
     /// answered for the validity of this observer.
     Unknown,
 }

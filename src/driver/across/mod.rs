@@ -90,7 +90,8 @@ pub(crate) struct AcrossDriver {
     parts: Vec<StorePart>,
 
     // Times on the boot clock.
-    /// Time at which the other stores get their creates although the first create has no answer.
+    /// Time at which the candidate creates the epoch at the other stores, although the first create
+    /// has no answer.
     spreads_at: Duration,
     /// End of the pause after a failed attempt.
     resumes_at: Option<Duration>,

@@ -158,7 +158,8 @@ fn broken_candidate_that_counts_a_seal_in_lost_contents_is_caught() {
     }
 }
 
-/// The first candidate creates epoch 1 again at store 0, after epoch 2 was granted at the others.
+/// The first candidate creates epoch 1 again at store 0, after epoch 2 was granted at the other
+/// stores.
 #[test]
 fn broken_candidate_that_keeps_the_lists_before_a_repeated_create_is_caught() {
     let mut path: Vec<Action> = serves(0, STORES).chain([Action::Begin(0), serve(0, 0)]).collect();

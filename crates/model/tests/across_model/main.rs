@@ -26,7 +26,7 @@ fn bound<T>(usual: T, large: T) -> T {
     if std::env::var("TENURE_MODEL").is_ok_and(|bound| bound == "large") { large } else { usual }
 }
 
-/// The longest time of one setting.
+/// Maximum time of the run of one setting.
 const TIME: Duration = Duration::from_secs(600);
 
 #[allow(clippy::disallowed_methods, reason = "a run has a time limit")]

@@ -107,8 +107,8 @@ impl Game {
         Answer::Found { sighting, touched }
     }
 
-    /// Some broken processes keep the body of an epoch that they have sealed, or forget the LIST
-    /// that they have kept once their create is done.
+    /// Some broken processes keep the body of an epoch that they have sealed. Others keep a LIST,
+    /// and forget it once their create is done.
     pub fn keeps(&self, world: &mut World, who: usize, store: usize, write: Write, to: &Answer) {
         if !matches!(to, Answer::Done { .. }) {
             return;

@@ -59,8 +59,8 @@ impl Process {
         self.machine.own().map(|(epoch, nonce)| (small(epoch.get()), number_of(nonce)))
     }
 
-    /// Passes an input to the machine. Drops the answers in transit to requests that the machine no
-    /// longer sends, as the driver does. If `skips` is set, skips all pauses, because they are
+    /// Passes an input to the machine. As the driver does, drops the answers in transit to requests
+    /// that the machine has replaced. If `skips` is set, skips all pauses, because they are
     /// equivalent to late requests.
     pub fn handle(
         &mut self,

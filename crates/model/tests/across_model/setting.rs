@@ -69,11 +69,11 @@ impl Budget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
     Nothing,
-    /// Q1: each LIST counts, also one without a marker.
+    /// Q1: each LIST counts, even without a marker.
     NoMarker,
     /// Q1: a LIST counts, although its greatest epoch is lower than before.
     MayFall,
-    /// Q2: an earlier LIST counts as one that shows the marker.
+    /// Q2: a LIST counts although it was sent before the seal was seen.
     AnyListMarks,
     /// Q2: a deposed epoch is closed immediately, without the wait for its holder's lease.
     NoWait,
@@ -99,7 +99,8 @@ pub enum Broken {
     SameGeneration,
     /// Q6: after a change of the generation, the last reading of the newest epoch still counts.
     KeepsKnown,
-    /// Objects: answers from the old contents of a store count, although a note names the new ones.
+    /// Objects: answers from the old contents of a store count, although a note names the new
+    /// contents.
     IgnoresNotes,
     /// Q7: the lease lasts as long as the longest lease at one store.
     GreatestLease,

@@ -11,7 +11,7 @@ use super::world::{Action, Due, Game, Serving, World};
 
 const STEPS: usize = 400;
 
-/// Budget of the faults. A walk does not exhaust most of it.
+/// Budget of the faults. A walk does not exhaust the budget of most faults.
 const FAULTS: Budget = Budget {
     gives_up: u8::MAX,
     late: u8::MAX,

@@ -41,7 +41,7 @@ pub struct Replacing {
     pub generation: u8,
     /// True until the newest epoch of the old contents is deposed.
     pub deposes: bool,
-    /// The stores that still get a note.
+    /// The stores that still need a note.
     pub notes: Vec<usize>,
     /// The greatest epoch of the other stores, once they were listed.
     pub newest: Option<Number>,

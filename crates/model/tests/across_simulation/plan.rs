@@ -24,7 +24,7 @@ pub enum Broken {
     MarkerForged,
     /// A replacement writes only the marker.
     ReplacedEmpty,
-    /// A replacement does not wait for the leases that count a renewal at the lost store.
+    /// A replacement does not wait for leases that depend on a renewal at the lost store.
     ReplacedTooSoon,
     /// The clocks of machines stop during a suspend.
     ClockStopsInSuspend,

@@ -56,7 +56,7 @@ pub struct State {
     /// The current faults. The key is the number of the fault.
     pub troubles: BTreeMap<u64, Trouble>,
     numbers: u64,
-    /// Number of requests that may still take effect, and were sent during the faults.
+    /// Number of requests that were sent during the faults and may still take effect.
     pub in_flight: u64,
     pub book: Book,
 }
