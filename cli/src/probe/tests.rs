@@ -74,7 +74,10 @@ async fn regression_a_store_that_does_not_delete_is_inconclusive() {
     let json = serde_json::to_value(&probed.report).expect("JSON");
     assert_eq!(json["verdict"], "inconclusive");
     let calls = store.take_calls();
-    assert!(!calls.contains(&Call::Create), "nothing that it could not delete: {calls:?}");
+    assert!(
+        !calls.contains(&Call::Create),
+        "the probe writes no key that it could not delete: {calls:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -282,7 +282,10 @@ async fn an_unhealthy_application_loses_all_partitions_after_the_margin() {
     wait(millis(1)).await;
     assert_eq!((a.tokens().len(), a.lost()), (0, Some("app_unhealthy")));
     wait(MARGIN - millis(10)).await;
-    assert!(!is_sealed(&world, &session).await, "no other member may own it within the margin");
+    assert!(
+        !is_sealed(&world, &session).await,
+        "no other member may own the partition within the margin"
+    );
     assert_eq!(b.tokens().len(), 0);
     wait(millis(100)).await;
     assert!(is_sealed(&world, &session).await);
@@ -291,7 +294,7 @@ async fn an_unhealthy_application_loses_all_partitions_after_the_margin() {
     wait(VALIDITY / 2).await;
     assert_eq!((b.tokens().len(), a.role()), (4, ServedRole::Standby("app_unhealthy")));
     a.healthy.send_replace(true);
-    until("it is a member again", &[&a, &b], || a.role() == ServedRole::Holding).await;
+    until("the process is a member again", &[&a, &b], || a.role() == ServedRole::Holding).await;
 }
 
 #[tokio::test(start_paused = true)]

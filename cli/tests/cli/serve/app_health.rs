@@ -18,7 +18,7 @@ fn follows(check: &str, sign: impl Fn(&Sidecar)) {
     let scene = Scene::new(TENURE);
     let options = ["--app-health", check, "--app-health-deadline", "2s"];
     let a = sidecar(&scene, "a", &options);
-    eventually("it waits for the application", || a.view()["reason"] == "app_unhealthy");
+    eventually("the sidecar waits for the application", || a.view()["reason"] == "app_unhealthy");
     assert_eq!(scene_epochs(&scene), 0, "the sidecar has not campaigned");
     let mut before = Value::Null;
     eventually("the sidecar leads while the application works", || {
@@ -97,7 +97,9 @@ fn a_healthy_url_keeps_the_leadership() {
         let check = answers(&status);
         let options = ["--app-health", &check, "--app-health-deadline", "2s"];
         let a = sidecar(&scene, "a", &options);
-        eventually("it waits for the application", || a.view()["reason"] == "app_unhealthy");
+        eventually("the sidecar waits for the application", || {
+            a.view()["reason"] == "app_unhealthy"
+        });
         status.store(204, Ordering::Release);
         a.leads();
         status.store(bad, Ordering::Release);

@@ -67,7 +67,7 @@ fn regression_an_ended_election_is_not_busy() {
     let other = format!("other=file://{}", scene.path("other").display());
     let mut a = sidecar(&scene, "a", &["--grace", "600s", "--election", &other]);
     a.leads();
-    eventually("the other election, too", || a.get("/v1/elections/other/token").0 == 200);
+    eventually("the other election has a token", || a.get("/v1/elections/other/token").0 == 200);
     a.process.signal(Signal::SIGTERM);
     eventually("the call ends", || a.view()["role"] == "ending");
     assert_eq!(a.json("POST", RESIGN, "").0, 200);

@@ -204,7 +204,7 @@ fn several_elections_are_independent() {
     let other = format!("other=file://{}", scene.path("other").display());
     let a = sidecar(&scene, "a", &["--election", &other]);
     a.leads();
-    eventually("the other election, too", || a.get("/v1/elections/other/token").0 == 200);
+    eventually("the other election has a token", || a.get("/v1/elections/other/token").0 == 200);
     let (_, list) = a.get("/v1/elections");
     let names: Vec<_> = list["elections"].as_array().into_iter().flatten().collect();
     assert_eq!(names.len(), 2, "{list}");

@@ -288,9 +288,9 @@ async fn regression_a_panic_in_the_work_on_a_partition_ends_no_other_work() {
     assert!(!task.is_finished(), "the call continues");
     let starts = starts.lock().unwrap().clone();
     for name in ["0", "1", "2"] {
-        assert!(starts[name] > 1, "its work is called again: {starts:?}");
+        assert!(starts[name] > 1, "the work on {name} is called again: {starts:?}");
     }
-    assert_eq!(starts["3"], 1, "this work is not called again: {starts:?}");
+    assert_eq!(starts["3"], 1, "the work on 3 is not called again: {starts:?}");
     group.leave();
     within(secs(30), task).await.expect("it leaves").unwrap().unwrap();
 }
