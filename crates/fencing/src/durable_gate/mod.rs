@@ -26,8 +26,8 @@ pub use reset::GateState;
 /// a [`reset`](GateState::reset) can lower the token in the object.
 ///
 /// **Guarantees.** At some moment during a call that admits a token, the object had no greater
-/// token. So after any instance has admitted a token, no instance admits a lower token in a call
-/// that begins later, unless the gate was reset.
+/// token. So once any instance has admitted a token, calls that begin later admit no lower token at
+/// any instance. Only a reset ends this guarantee.
 ///
 /// **Limits.** The admission and the action are two steps, as with
 /// [`Gate::admit`](super::Gate::admit): the service may pause between them. To prevent late actions

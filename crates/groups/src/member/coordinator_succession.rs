@@ -12,7 +12,7 @@ use crate::protocol::message::SessionAnswer;
 use crate::protocol::standby::{Place, Standby};
 
 /// After the coordinator's end, this member checks whether live members precede it in the order of
-/// succession. It reads this number of their sessions at the same time.
+/// succession. It reads the sessions of these members, this number at the same time.
 const READ_BEFORE: usize = 3;
 
 impl MemberTask {

@@ -98,8 +98,8 @@ impl CrashLoops {
 
     /// Returns whether a live session of this name must wait before it joins. If earlier sessions
     /// of the name ended soon after they were added (relapses), their number determines the wait.
-    /// If there were none, the number of rounds in which new names relapsed determines the wait,
-    /// and the first of these rounds causes no wait.
+    /// Without relapses of the name, the number of rounds in which new names relapsed determines
+    /// the wait. The first of these rounds causes no wait.
     pub(super) fn delays(
         &mut self,
         session: Session,

@@ -303,7 +303,7 @@ impl Ownership {
             }
             leadership.write_data(self.data());
             // If a coordinator expects no release from this member, it reads the session only once
-            // per validity. If the ETag of the session changes twice in a short time, it reads the
+            // per validity. After two changes of the session's ETag in a short time, it reads the
             // session earlier (GC2). So write twice after a release that no assignment had
             // requested.
             due = std::mem::take(&mut self.state().unasked);
