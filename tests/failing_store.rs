@@ -25,7 +25,7 @@ async fn a_leader_survives_two_renewals_without_an_answer() {
     let (store, clock) = (FaultStore::new(Arc::new(MemoryStore::new())), TestClock::new());
     let leadership = leader(&store, &clock).await;
     store.on(Call::Replace).times(2).fault(Fault::FailAfter);
-    wait(Duration::from_secs(60)).await; // two validities, in no time
+    wait(Duration::from_secs(60)).await; // two validities, in paused time
     assert!(leadership.check().is_ok());
 }
 

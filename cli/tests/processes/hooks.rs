@@ -149,7 +149,7 @@ fn the_epoch_file_is_removed_after_tenure_is_killed() {
 }
 
 #[test]
-fn the_epoch_file_is_removed_with_the_sigterm_for_the_lease() {
+fn the_epoch_file_is_removed_when_cmd_gets_sigterm_before_the_lease_ends() {
     let scene = Scene::new(TENURE);
     let mut a = scene.script("a", &["--epoch-file", "epoch", "--validity", "6s"], SLOW);
     scene.number("cmd");

@@ -224,10 +224,10 @@ impl SessionReader {
         self.awaited = before.chain(awaiting.iter().copied()).collect();
     }
 
-    /// Returns whether this round must read a session. A session must be read if it is new, if its
-    /// seal failed, or if it does not belong to a member and has changed or may join. A session
-    /// that must release a partition is read if its tag has changed. If the store lists no tags,
-    /// only `due` selects the sessions of members.
+    /// Returns whether this round must read a session. A session must be read if it is new, or if
+    /// its seal failed. A session that belongs to no member must also be read if it has changed or
+    /// may join. A session that must release a partition is read if its tag has changed. If the
+    /// store lists no tags, only `due` selects the sessions of members.
     fn tells_something(
         &self,
         known: Option<&Assignment>,
