@@ -15,7 +15,7 @@ use crate::watch::{Seen, Watch};
 pub const ENOUGH_RENEWALS: usize = 5;
 /// Time in which a guard must kill its child after the test has continued the suspended guard.
 const GUARD_WAKES_NS: u64 = 500_000_000;
-/// How long before the end of the lease a guard begins to kill its child.
+/// Time from the first kill of a guard's child to the end of the lease.
 const KILL_MARGIN_NS: u64 = 200_000_000;
 
 /// The observations and logs of one run of the chaos test. The checker compares this story with its

@@ -240,7 +240,10 @@ mod tests {
         let beside = gate.enter(e(1)).await.unwrap();
         let mut new = Box::pin(gate.enter(e(2)));
         assert!((&mut new).now_or_never().is_none(), "two older permits are alive");
-        assert!(gate.enter(e(1)).await.is_err(), "the gate refuses older tokens while a newer one waits");
+        assert!(
+            gate.enter(e(1)).await.is_err(),
+            "the gate refuses older tokens while a newer one waits"
+        );
         drop(old);
         assert!((&mut new).now_or_never().is_none(), "one older permit is alive");
         drop(beside);

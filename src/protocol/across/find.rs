@@ -175,8 +175,8 @@ impl Across {
         }
     }
 
-    /// Reads the other stores again if the holder has ended the epoch. It seals all its objects at
-    /// about the same time, so the stores would refuse most seals with the known ETags.
+    /// Reads the other stores again if the holder has ended the epoch. The holder seals all its
+    /// objects at about the same time, so the stores would refuse most seals with the known ETags.
     fn read_after_end(&mut self, epoch: Epoch) {
         let ended = self.ended_nonces();
         for part in &mut self.parts {

@@ -350,7 +350,8 @@ impl Across {
         0..self.parts.len()
     }
 
-    /// Starts the next request at each idle store, and the next phase if this one is complete.
+    /// Starts the next request at each idle store, and the next phase if the present phase is
+    /// complete.
     fn schedule(&mut self) -> Option<AcrossEvent> {
         match self.phase {
             Phase::Find => {

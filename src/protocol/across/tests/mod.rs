@@ -344,7 +344,7 @@ fn regression_a_late_repeated_create_is_not_adopted() {
 }
 
 /// Before the fix, the greatest epoch of another election ended the leadership, and the machine
-/// placed placeholders for it.
+/// created placeholders for this epoch.
 #[test]
 fn regression_a_list_without_a_marker_shows_no_epoch() {
     let mut stores = Stores::new(3);
