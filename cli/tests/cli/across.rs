@@ -73,6 +73,22 @@ fn a_set_is_created_once_and_elects() {
     assert!(compact.out.matches("deleted 1 ").count() >= 2, "{compact:?}");
 }
 
+/// Before the fix, d got the marker of c. Then a majority with c and one with d shared no store.
+#[test]
+fn regression_init_completes_no_set_of_other_stores() {
+    let set = Set::with_markers();
+    for stores in [["a", "b", "d"], ["a", "d", "e"]] {
+        let init = set.run_on(stores, "across init", &[]);
+        init.fails(64, &["was created for the stores", "Nothing was written"]);
+    }
+    assert_eq!(set.run("across init", &[]).code, 0);
+    let marker = fs::read_dir(set.bench.path("c")).expect("c").flatten().map(|it| it.path());
+    let marker = marker.filter(|it| it.is_file()).last().expect("the marker");
+    fs::remove_file(&marker).expect("the marker");
+    assert_eq!(set.run("across init", &[]).code, 0);
+    assert!(marker.exists(), "the set is complete");
+}
+
 /// Before the fix, `status` reported the record of a job as unreadable if the first store failed.
 #[test]
 fn regression_status_of_a_set_reads_no_job() {

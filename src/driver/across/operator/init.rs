@@ -9,6 +9,7 @@ use crate::driver::across::AcrossContext;
 use crate::driver::{Context, Operator};
 use crate::error::{Error, ErrorKind};
 use crate::record::keys::{SetId, SetKey};
+use crate::store::GetOutcome;
 
 /// The markers that the listings show as missing, or the reason to stop.
 enum Plan {
@@ -29,6 +30,7 @@ pub(crate) async fn init(across: &AcrossContext) -> Result<(), Error> {
         Plan::Write { set, missing } => (set, missing),
         Plan::Several(error) => return Err(error),
     };
+    has_these_stores(across, set, &missing).await?;
     let wrote = join_all(missing.iter().map(|store| write(across, set, *store))).await;
     let own = missing.iter().zip(&wrote).filter(|(_, put)| !matches!(put, Ok(Put::Other)));
     let own: Vec<usize> = own.map(|(store, _)| *store).collect();
@@ -119,6 +121,37 @@ fn plan(view: &View<'_>, fresh: SetId) -> Result<Plan, Error> {
     }
 }
 
+/// Refuses to complete a set that was created for other stores. Two majorities, one of the old list
+/// and one of the new list, may share no store.
+async fn has_these_stores(
+    across: &AcrossContext,
+    set: SetId,
+    missing: &[usize],
+) -> Result<(), Error> {
+    let stores = names(across);
+    for store in (0..across.stores.len()).filter(|store| !missing.contains(store)) {
+        let cx = &across.stores[store];
+        let name = marker(across, set, store);
+        let GetOutcome::Found(object) = Operator::new(cx).get(&cx.keys.of_set(name)).await? else {
+            continue;
+        };
+        let body: serde_json::Value = serde_json::from_slice(&object.body).unwrap_or_default();
+        if let Some(first) = body.get("stores").filter(|first| **first != stores) {
+            let why = format!(
+                "{} was created for the stores {first}, not {stores}. Name the first stores. If no \
+                 process uses them, delete this marker. Nothing was written",
+                located(cx, name)
+            );
+            return Err(Error::new(ErrorKind::InvalidInput, why));
+        }
+    }
+    Ok(())
+}
+
+fn names(across: &AcrossContext) -> serde_json::Value {
+    across.stores.iter().map(|cx| cx.store.describe()).collect()
+}
+
 fn in_use(cx: &Context, key: &str) -> String {
     format!(
         "{key} in {} belongs to something else: {INIT} needs a prefix without `lock` objects in all \
@@ -138,17 +171,18 @@ fn marker(across: &AcrossContext, set: SetId, store: usize) -> SetKey {
 async fn write(across: &AcrossContext, set: SetId, store: usize) -> Result<Put, Error> {
     let cx = &across.stores[store];
     let name = marker(across, set, store);
-    Operator::new(cx).put_new(&cx.keys.of_set(name), &body(cx, name)).await
+    Operator::new(cx).put_new(&cx.keys.of_set(name), &body(across, cx, name)).await
 }
 
 /// Returns the body of a marker or a note. People read this body, and the writer compares it with
 /// its own. The number makes each body unique.
-pub(super) fn body(cx: &Context, name: SetKey) -> Bytes {
+pub(super) fn body(across: &AcrossContext, cx: &Context, name: SetKey) -> Bytes {
     let SetKey { set, store, generation, of } = name;
     let body = serde_json::json!({
         "tenure": if of.is_some() { "the marker of a store" } else { "the replacement of a store" },
         "set": set.to_string(),
         "store": store + 1,
+        "stores": names(across),
         "generation": generation,
         "created_by": cx.config.name,
         "created_at": cx.process.now().time_of_day(),

@@ -49,7 +49,9 @@ fn check(across: &AcrossContext, store: usize, validity: Duration) -> Result<(),
     let invalid = |why| Err(Error::new(ErrorKind::InvalidInput, why));
     let stores = across.stores.len();
     if store >= stores {
-        return invalid(format!("the index must be less than {stores}, got {store}"));
+        return invalid(format!(
+            "the index must be less than {stores} (`--number` at most {stores}), got {store}"
+        ));
     }
     if validity.is_zero() || validity > MAX_WAIT {
         return invalid(format!(
@@ -139,7 +141,8 @@ impl Replacement<'_> {
         let across = self.across;
         let create = |other: usize| async move {
             let cx = &across.stores[other];
-            let put = Operator::new(cx).put_new(&cx.keys.of_set(name), &body(cx, name)).await;
+            let put =
+                Operator::new(cx).put_new(&cx.keys.of_set(name), &body(across, cx, name)).await;
             (other, put)
         };
         let (mut noted, mut failures) = (Vec::new(), Vec::new());
@@ -179,12 +182,12 @@ impl Replacement<'_> {
             let known = view.generation(set, other).unwrap_or(1).max(noted.unwrap_or(0));
             if known > 1 {
                 let name = SetKey { set, store: other, generation: known, of: None };
-                Operator::new(cx).put_new(&cx.keys.of_set(name), &body(cx, name)).await?;
+                Operator::new(cx).put_new(&cx.keys.of_set(name), &body(across, cx, name)).await?;
             }
         }
         let name = SetKey { set, store, generation, of: Some(across.stores.len()) };
         // No other run has this generation, so no other process creates this marker.
-        Operator::new(cx).put_new(&cx.keys.of_set(name), &body(cx, name)).await?;
+        Operator::new(cx).put_new(&cx.keys.of_set(name), &body(across, cx, name)).await?;
         tracing::warn!(
             election = cx.keys.prefix(),
             candidate = cx.config.name,
