@@ -3,6 +3,7 @@ import dataclasses
 import json
 import os
 import subprocess
+import sys
 import time
 
 import boto3
@@ -64,13 +65,25 @@ def acquire(lock_data):
     return token
 
 
-def tenure(verb, *arguments):
-    command = [os.environ["TENURE"], verb, "--store", STORE, "--layout", "single-object", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+PYTHON = f"""
+import signal, sys, tenure, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+election = tenure.Election({STORE!r}, name="worker-7", validity=3, layout="single-object")
+with election.campaign() as leadership:
+    print(leadership.check(), flush=True)
+    time.sleep(float(sys.argv[1]))
+"""
 
 
-def lead(command):
-    return tenure("run", "--name", "worker-7", "--validity", "3s", "--", "sh", "-c", command)
+def lead(seconds):
+    """Leads with the command, or with the Python package. Prints the token."""
+    if command := os.environ.get("TENURE"):
+        program = f'echo "$TENURE_EPOCH"; exec sleep {seconds}'
+        arguments = [command, "run", "--store", STORE, "--layout", "single-object"]
+        arguments += ["--name", "worker-7", "--validity", "3s", "--", "sh", "-c", program]
+    else:
+        arguments = [sys.executable, "-c", PYTHON, str(seconds)]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
 
 
 def wait_for(what, attempt, seconds=60):
@@ -86,7 +99,7 @@ def wait_for(what, attempt, seconds=60):
 assert acquire(LockData) == 0, "the node creates the lock"
 assert acquire(LockData) is None, "its own lock has not expired"
 
-leader = lead('echo "$TENURE_EPOCH"; exec sleep 600')
+leader = lead(600)
 assert leader.stdout.readline().strip() == "1", "tenure counts on from the token 0 of the node"
 assert acquire(LockData) is None, "the node waits for the leader"
 try:
@@ -101,7 +114,7 @@ leader.wait()
 token = wait_for("the node takes the released lock", lambda: acquire(LockData))
 assert token == 2, token
 
-successor = lead('echo "$TENURE_EPOCH"')
+successor = lead(0)
 assert successor.communicate(timeout=120)[0].strip() == "3", "tenure counts on"
 assert successor.returncode == 0, successor.returncode
 print("tokens 0 to 3, in turns")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the wheel and the source distribution of the Python package. Installs the wheel in an empty
-# folder, leads there, and runs the tests, doctests and type checks of the package.
+# folder, leads there, and runs the tests, doctests and type checks of the package. With moto, a node
+# of the If-Match post and the package also take turns on one lock.
 #
 #   scripts/ci/python.sh [PROFILE [PYTEST_ARGUMENT...]]
 #   scripts/servers/moto.sh -- scripts/ci/python.sh
@@ -47,3 +48,12 @@ PYTHONDONTWRITEBYTECODE=1 fresh/bin/python -P -m pytest -q -p no:cacheprovider \
     -c "$package/pyproject.toml" --doctest-modules --pyargs tenure "$package/tests" "${@:2}"
 fresh/bin/mypy --config-file "$package/pyproject.toml" --cache-dir=.mypy -p tenure
 cd "$package" && "$empty/fresh/bin/mypy" --cache-dir="$empty/.mypy" tests examples/[ns]*.py
+if command -v npm >/dev/null; then
+    install_npm pyright pyright@1.1.405
+    "$folder/node_modules/.bin/pyright" --pythonpath "$empty/fresh/bin/python"
+fi
+# The SDK for Python is in the environment of moto.
+if [[ -n ${TENURE_TEST_S3_BUCKET:-} && -x $servers/moto/bin/python ]]; then
+    site=$("$empty/fresh/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    TENURE= PYTHONPATH=$site "$servers/moto/bin/python" "$root/scripts/ci/if-match-node.py"
+fi

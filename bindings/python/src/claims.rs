@@ -56,7 +56,7 @@ async fn counted(
 }
 
 /// A store that counts the writes of campaigns. A test adds a delay: a write takes effect after it,
-/// and a read returns what it found before it.
+/// and a read returns the state before it.
 #[derive(Debug)]
 pub struct CountedStore(pub Arc<dyn Store>, pub Duration);
 

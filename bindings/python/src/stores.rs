@@ -68,7 +68,7 @@ impl Stores {
     }
 
     /// Creates an empty store in memory. A write takes effect after `delay`, and a read returns
-    /// what it found before it.
+    /// the state before it.
     #[staticmethod]
     fn memory(clock: Option<&Clock>, delay: f64) -> Result<Stores, Failure> {
         let delay = seconds("delay", delay)?;

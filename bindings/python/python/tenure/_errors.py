@@ -40,79 +40,190 @@ class TenureError(Exception):
 
 
 class InvalidInputError(TenureError, ValueError):
-    """A setting, an epoch or a URL is out of bounds, or settings contradict each other."""
+    """A setting, an epoch or a URL is out of bounds, or settings contradict each other.
+
+    >>> import tenure
+    >>> tenure.Gate().admit(0)
+    Traceback (most recent call last):
+    ...
+    tenure._errors.InvalidInputError: an epoch is 1 to 9999999999, got 0...
+    """
 
     remedy = "Correct the value that the message names."
 
 
 class AccessDeniedError(TenureError):
-    """The store refused the credentials, or a permission is missing."""
+    """The store refused the credentials, or a permission is missing.
+
+    >>> import tenure
+    >>> raise tenure.AccessDeniedError("reading orders/lock-0000000001.json: 403 Forbidden")
+    Traceback (most recent call last):
+    ...
+    tenure._errors.AccessDeniedError: reading orders/lock-0000000001.json: 403...
+    """
 
     remedy = "Correct the credentials, the permission or the clock that the message names."
 
 
 class NoSuchStoreError(TenureError):
-    """The bucket or the directory does not exist, or is in another region."""
+    """The bucket or the directory does not exist, or is in another region.
+
+    >>> import tenure
+    >>> tenure.Election("/dev/null/orders").campaign()
+    Traceback (most recent call last):
+    ...
+    tenure._errors.NoSuchStoreError: opening the store: no directory exists at /dev/null...
+    """
 
     remedy = "Create the store, or correct its address."
 
 
 class UnsafeStoreError(TenureError):
-    """The store does not give the guarantees that the protocol needs."""
+    """The store does not give the guarantees that the protocol needs.
+
+    >>> import tenure
+    >>> raise tenure.UnsafeStoreError("the store ignores If-None-Match")
+    Traceback (most recent call last):
+    ...
+    tenure._errors.UnsafeStoreError: the store ignores If-None-Match...
+    """
 
     remedy = "Do not use this store for elections."
 
 
 class CorruptRecordError(TenureError):
-    """An object of the store cannot be read as a record."""
+    """An object of the store cannot be read as a record.
+
+    >>> import pathlib, tempfile, tenure
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> (folder / "lock-0000000001.json").write_text("no record")
+    9
+    >>> tenure.Election(folder).snapshot()
+    Traceback (most recent call last):
+    ...
+    tenure._errors.CorruptRecordError: lock-0000000001.json in file:///...
+    """
 
     remedy = "Inspect the key that the message names, then depose the epoch or restore the object."
 
 
 class RecordTooNewError(TenureError):
-    """The record is of a later format than this version of tenure knows."""
+    """The record is of a later format than this version of tenure knows.
+
+    >>> import pathlib, tempfile, tenure
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> (folder / "lock-0000000001.json").write_text('{"format": 9}')
+    13
+    >>> tenure.Election(folder).snapshot()
+    Traceback (most recent call last):
+    ...
+    tenure._errors.RecordTooNewError: lock-0000000001.json in file:///... has format 9...
+    """
 
     remedy = "Upgrade tenure."
 
 
 class EpochsExhaustedError(TenureError):
-    """The last epoch has ended."""
+    """The last epoch has ended.
+
+    >>> import tenure, tenure.testing
+    >>> tenure.Election(tenure.testing.MemoryStore()).restore(9999999999, 0)
+    Traceback (most recent call last):
+    ...
+    tenure._errors.EpochsExhaustedError: 9999999999 is the last epoch...
+    """
 
     remedy = "Start a new prefix, and reset the tokens that guarded resources remember."
 
 
 class NewestDeletedError(TenureError):
-    """The newest epoch object was deleted."""
+    """The newest epoch object was deleted.
+
+    >>> import pathlib, tempfile, tenure
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> election = tenure.Election(folder)
+    >>> election.campaign().resign()
+    >>> (folder / "lock-0000000001.json").unlink()
+    >>> election.try_campaign()
+    Traceback (most recent call last):
+    ...
+    tenure._errors.NewestDeletedError: lock-0000000001.json in file:///... is missing...
+    """
 
     remedy = "Call restore() with at least the greatest token that any process received."
 
 
 class UnavailableError(TenureError):
-    """The store cannot be reached or fails."""
+    """The store cannot be reached or fails.
+
+    >>> import tenure
+    >>> raise tenure.UnavailableError("writing orders/state: timeout", may_have_happened=True)
+    Traceback (most recent call last):
+    ...
+    tenure._errors.UnavailableError: writing orders/state: timeout. The request may have taken effect...
+    """
 
     remedy = "Try again."
 
 
 class StaleTokenError(TenureError):
-    """The guarded resource has seen a greater token. The refusal is final."""
+    """The guarded resource has seen a greater token. The refusal is final.
+
+    >>> import tenure
+    >>> gate = tenure.Gate()
+    >>> gate.admit(2)
+    >>> gate.admit(1)
+    Traceback (most recent call last):
+    ...
+    tenure._errors.StaleTokenError: the token 1 is refused: epoch 2 has been seen...
+    """
 
     remedy = "Stop the work: a later leader writes."
 
 
 class ReplacedError(TenureError):
-    """Another writer with the same token has opened the resource since."""
+    """Another writer with the same token has opened the resource since.
+
+    >>> import tenure, tenure.testing
+    >>> store = tenure.testing.MemoryStore()
+    >>> first, second = (tenure.FencedObject(store, 1, name="state") for _ in range(2))
+    >>> first.write(b"a")
+    >>> second.write(b"b")
+    >>> first.write(b"c")
+    Traceback (most recent call last):
+    ...
+    tenure._errors.ReplacedError: another writer of epoch 1 has opened the resource since...
+    """
 
     remedy = "Use one writer for each token, or open the resource again."
 
 
 class TrimmedError(TenureError):
-    """The entries of the log were trimmed."""
+    """The entries of the log were trimmed.
+
+    >>> import tenure, tenure.testing
+    >>> log = tenure.FencedLog(tenure.testing.MemoryStore(), 1, name="log")
+    >>> numbers = [log.append(b"entry") for _ in range(3)]
+    >>> log.trim(numbers[-1]) > 0
+    True
+    >>> next(log.read_from(1))
+    Traceback (most recent call last):
+    ...
+    tenure._errors.TrimmedError: the entries before 4 were trimmed...
+    """
 
     remedy = "Read from the oldest entry."
 
 
 class ForkedProcessError(TenureError, RuntimeError):
-    """The process was forked after the first call of tenure. A fork copies no thread."""
+    """The process was forked after the first call of tenure. A fork copies no thread.
+
+    >>> import tenure
+    >>> raise tenure.ForkedProcessError("this process was forked")
+    Traceback (most recent call last):
+    ...
+    tenure._errors.ForkedProcessError: this process was forked...
+    """
 
     remedy = (
         'Use the start method "spawn" or "forkserver" of multiprocessing, or make the first call '

@@ -19,7 +19,17 @@ _logger = logging.getLogger("tenure")
 
 
 class Partition:
-    """A partition that this member owns until its work returns."""
+    """A partition that this member owns until its work returns.
+
+    >>> import tenure, tenure.testing
+    >>> store = tenure.testing.MemoryStore()
+    >>> group = tenure.Group(store, prefix="shards", partitions=["eu"], poll_interval=0.1)
+    >>> def work(partition):
+    ...     print(partition.name, partition.check() == partition.token, partition.revoked)
+    ...     group.leave()
+    >>> group.run(work)
+    eu True False
+    """
 
     def __init__(self, inner: _tenure.Partition) -> None:
         self._inner = inner

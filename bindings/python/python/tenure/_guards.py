@@ -33,7 +33,14 @@ def _place(store: Store, name: Optional[str]) -> _tenure.Stores:
 
 @dataclass(frozen=True)
 class Contents:
-    """The content of a fenced object, and the token of its writer."""
+    """The content of a fenced object, and the token of its writer.
+
+    >>> import tenure, tenure.testing
+    >>> store = tenure.testing.MemoryStore()
+    >>> tenure.FencedObject(store, 7, name="state").write(b"one")
+    >>> tenure.FencedObject(store, name="state").read()
+    Contents(epoch=7, body=b'one')
+    """
 
     epoch: int
     #: ``None`` if the writer has claimed the object and written nothing.
@@ -94,7 +101,14 @@ class FencedObject:
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of a fenced log."""
+    """An entry of a fenced log.
+
+    >>> import tenure, tenure.testing
+    >>> store = tenure.testing.MemoryStore()
+    >>> number = tenure.FencedLog(store, 7, name="log").append(b"one")
+    >>> tenure.FencedLog(store, name="log").latest() == tenure.Entry(number, 7, b"one")
+    True
+    """
 
     number: int
     #: Token of the writer.

@@ -162,7 +162,16 @@ def _reports_unrecorded() -> Generator[None, None, None]:
 
 @dataclass(frozen=True)
 class Period:
-    """The newest period of a job that any host has begun."""
+    """The newest period of a job that any host has begun.
+
+    >>> import tenure, tenure.testing
+    >>> store = tenure.testing.MemoryStore()
+    >>> tenure.once_per("1h", store, prefix="nightly")(print)("runs")
+    runs
+    >>> period = tenure.last_period(store, prefix="nightly")
+    >>> period.attempts, period.exit_code, period.length.total_seconds()
+    (1, 0, 3600.0)
+    """
 
     start: datetime
     length: timedelta

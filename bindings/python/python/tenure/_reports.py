@@ -15,7 +15,15 @@ from ._types import _date
 
 @dataclass(frozen=True)
 class Span:
-    """One epoch of an election. The times are estimates by the store's clock."""
+    """One epoch of an election. The times are estimates by the store's clock.
+
+    >>> import tenure, tenure.testing
+    >>> store = tenure.testing.MemoryStore()
+    >>> with tenure.Election(store, prefix="orders").campaign():
+    ...     [span] = tenure.history(store, prefix="orders")
+    >>> span.epoch, span.end, span.stop
+    (1, None, None)
+    """
 
     epoch: int
     candidate: Optional[str]

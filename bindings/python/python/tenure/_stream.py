@@ -12,7 +12,14 @@ T = TypeVar("T")
 
 
 class Stream(Generic[T], Iterator[T], AsyncIterator[T]):
-    """An iterator whose items come from the store. It serves ``for`` and ``async for``."""
+    """An iterator whose items come from the store. It serves ``for`` and ``async for``.
+
+    >>> import tenure, tenure.testing
+    >>> election = tenure.Election(tenure.testing.MemoryStore(), prefix="orders")
+    >>> observations = election.observe()
+    >>> next(observations).state
+    'vacant'
+    """
 
     def __init__(self, inner: _tenure.Stream, parse: Callable[[Any], T]) -> None:
         self._inner = inner

@@ -1,13 +1,4 @@
-"""A store in memory, and a clock that a test moves.
-
->>> import tenure, tenure.testing
->>> store, clock = tenure.testing.MemoryStore(), tenure.testing.Clock()
->>> election = tenure.Election(store, prefix="orders", clock=clock)
->>> leadership = election.campaign()
->>> clock.advance(60)  # longer than the lease
->>> leadership.leading
-False
-"""
+"""A store in memory, and a clock that a test moves."""
 
 from __future__ import annotations
 
@@ -23,6 +14,14 @@ class Clock:
     """The clocks of this machine, plus the time that a test adds.
 
     An advance past the end of a lease ends it immediately. Waits notice an advance within a second.
+
+    >>> import tenure, tenure.testing
+    >>> clock = tenure.testing.Clock()
+    >>> store = tenure.testing.MemoryStore(clock)
+    >>> leadership = tenure.Election(store, prefix="orders", clock=clock).campaign()
+    >>> clock.advance(60)
+    >>> leadership.leading
+    False
     """
 
     def __init__(self) -> None:
@@ -36,7 +35,7 @@ class Clock:
 class MemoryStore:
     """An empty store in memory, for the tests of an application.
 
-    After ``delay``, a write takes effect, and a read returns what it found at its start.
+    After ``delay``, a write takes effect, and a read returns the state at its start.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
@@ -64,5 +63,10 @@ def idle(timeout: Seconds = 10) -> bool:
     """Wait until no leadership and no cancelled campaign of this process is left.
 
     Return whether none is left.
+
+    >>> import tenure, tenure.testing
+    >>> tenure.Election(tenure.testing.MemoryStore(), prefix="orders").campaign().resign()
+    >>> tenure.testing.idle()
+    True
     """
     return _tenure.idle(seconds(timeout))
