@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use serde::Serialize;
-use tenure::{Election, ReplacedStore, SetState, StoreSet, StoreStatus};
+use tenure::{Election, Epoch, ReplacedStore, SetState, StoreSet, StoreStatus};
 
-use crate::args::common::{DAY, RECORD_CODES, StoreArg, default_name, name, positive_up_to};
+use crate::args::common::{
+    DAY, RECORD_CODES, StoreArg, default_name, duration, name, positive_up_to,
+};
 use crate::election::operator::unknown;
 use crate::exit::{self, Failure};
 use crate::output::print::{ATTENTION, plain, print, print_json, print_styled, styled};
@@ -25,7 +27,7 @@ enum AcrossVerb {
     /// Create the markers of a new set of stores, once, before the first candidate starts. For a
     /// lost store use `replace` instead
     #[command(after_long_help = RECORD_CODES)]
-    Init(AcrossArg),
+    Init(InitArgs),
     /// Show the marker, the newest epoch and the fault of each store
     #[command(after_long_help = RECORD_CODES)]
     Status(AcrossArg),
@@ -47,6 +49,23 @@ struct AcrossArg {
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct InitArgs {
+    #[command(flatten)]
+    at: AcrossArg,
+    /// Epoch to continue above, if a majority of an older set was lost.
+    ///
+    /// It is at least the greatest token that any guarded resource has seen. First stop all
+    /// processes of the old set.
+    #[arg(long, value_name = "EPOCH")]
+    epoch: Option<Epoch>,
+    /// Wait of the first leader above --epoch, at most 24h: the longest validity of old candidates
+    /// that may still run
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    #[arg(requires = "epoch")]
+    wait: Duration,
 }
 
 #[derive(Debug, clap::Args)]
@@ -88,12 +107,19 @@ struct MoveArgs {
 
 pub async fn across(args: AcrossArgs) -> Result<u8, Failure> {
     match args.verb {
-        AcrossVerb::Init(at) => {
+        AcrossVerb::Init(InitArgs { at, epoch, wait }) => {
             let (election, opened) = at.election(IfMissing::Create).await?;
-            election.init_stores().await.map_err(unknown)?;
+            match epoch {
+                Some(epoch) => election.init_stores_above(epoch, wait).await,
+                None => election.init_stores().await,
+            }
+            .map_err(unknown)?;
             let count = opened.stores.len();
-            let line = format!("the {count} stores have their markers: candidates can start");
-            let report = serde_json::json!({ "outcome": "marked", "stores": count });
+            let above = epoch.map_or_else(String::new, |epoch| format!(" above epoch {epoch}"));
+            let line =
+                format!("the {count} stores have their markers: candidates can start{above}");
+            let report =
+                serde_json::json!({ "outcome": "marked", "stores": count, "epoch": epoch });
             let _ = if at.json { print_json(&report)? } else { print(&line)? };
             Ok(0)
         }

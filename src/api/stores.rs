@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::election::Election;
+use crate::driver::across::operator::EpochFloor;
 use crate::driver::across::operator::outcomes::{ReplacedStore, StoreSet};
 use crate::driver::across::{AcrossContext, operator};
 use crate::driver::runtime::require_timers;
+use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::store::Store;
 
@@ -46,7 +48,28 @@ impl Election {
     ///   same time. Repeat the call.
     /// - The other errors of [`depose`](Election::depose).
     pub async fn init_stores(&self) -> Result<(), Error> {
-        operator::init(self.set_of_stores()?).await
+        operator::init(self.set_of_stores()?, None).await
+    }
+
+    /// Creates the markers of a new set, and raises its epoch floor: the tokens of its leaders are
+    /// above `epoch`. An operator calls this method after the loss of a majority of another set's
+    /// stores, so that guarded resources accept the next leaders. It also changes the number of
+    /// stores.
+    ///
+    /// **First stop all processes of the old set.** `epoch` must be at least the greatest token that
+    /// any guarded resource has seen. The first leader of the new set waits for `wait`, at most 24 h:
+    /// the longest validity of the old candidates, or 0 if none of them can run.
+    ///
+    /// The call acts as [`init_stores`](Election::init_stores) does, and may be repeated with the
+    /// same epoch. Further cost at each store: two GETs and one PUT.
+    ///
+    /// # Errors
+    /// The errors of `init_stores`, and:
+    /// - [`InvalidInput`](ErrorKind::InvalidInput): `wait` is above 24 h, or the stores have a set
+    ///   that continues above a lower epoch. This call wrote nothing.
+    /// - [`EpochsExhausted`](ErrorKind::EpochsExhausted) for [`Epoch::MAX`].
+    pub async fn init_stores_above(&self, epoch: Epoch, wait: Duration) -> Result<(), Error> {
+        operator::init(self.set_of_stores()?, Some(EpochFloor { epoch, wait })).await
     }
 
     /// Returns the state of each store, and of the election.
@@ -92,7 +115,8 @@ impl Election {
     /// - [`Unavailable`](ErrorKind::Unavailable): fewer than f + 1 other stores answered, the new
     ///   store did not answer, or another call with a greater generation runs. Repeat the call.
     /// - [`UnsafeStore`](ErrorKind::UnsafeStore): fewer than f + 1 other stores count. Replace these
-    ///   stores first. If no majority of the stores is left, create a new set under another prefix.
+    ///   stores first. If no majority of the stores is left, create a new set with
+    ///   [`init_stores_above`](Election::init_stores_above) under another prefix.
     /// - The other errors of [`depose`](Election::depose).
     pub async fn replace_store(
         &self,

@@ -154,9 +154,13 @@ impl Election {
     }
 
     /// Creates the markers of an election across stores.
-    fn init_stores(&self) -> Result<Task, Failure> {
-        let inner = self.inner.get()?.clone();
-        Task::start(async move |_| Ok(inner.init_stores().await?))
+    fn init_stores(&self, above: Option<u64>, wait: f64) -> Result<Task, Failure> {
+        let (inner, above) = (self.inner.get()?.clone(), above.map(epoch).transpose()?);
+        let wait = seconds("wait_for", wait)?;
+        Task::start(async move |_| match above {
+            Some(above) => Ok(inner.init_stores_above(above, wait).await?),
+            None => Ok(inner.init_stores().await?),
+        })
     }
 
     fn observe(&self) -> Result<Stream, Failure> {

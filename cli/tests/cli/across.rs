@@ -101,6 +101,16 @@ fn regression_status_of_a_set_reads_no_job() {
 }
 
 #[test]
+fn a_new_set_continues_above_an_epoch_of_an_old_set() {
+    let set = Set::new();
+    let init = set.run("across init", &["--epoch", "41", "--wait", "1s", "--json"]);
+    assert_eq!((init.code, &init.json_lines()[0]["epoch"]), (0, &41.into()), "{init:?}");
+    set.leads("42");
+    assert_eq!(set.run("across init", &["--wait", "1s"]).code, 64);
+    set.run("across init", &["--epoch", "43"]).fails(64, &["Choose another prefix"]);
+}
+
+#[test]
 fn tenure_store_lists_all_stores_for_cmd() {
     let set = Set::with_markers();
     let script = "test -n \"$TENURE_STORE\" && exec $TENURE status --field leader";

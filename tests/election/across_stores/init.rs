@@ -1,9 +1,10 @@
 //! Tests of `Election::init_stores`.
 
 use futures::future::join_all;
-use tenure::ErrorKind;
+use tenure::{Election, Epoch, ErrorKind};
 use tenure_testkit::fault_store::{Call, Fault};
-use tenure_testkit::time::{millis, secs, wait};
+use tenure_testkit::time::{millis, secs, wait, within};
+use tenure_testkit::world::{VALIDITY, key};
 use tenure_testkit::write_faults::WRITE_FAULTS;
 
 use super::scene::{Scene, unsealed};
@@ -143,6 +144,68 @@ async fn one_store_that_is_named_twice_is_refused() {
     for store in 0..3 {
         assert_eq!(scene.keys(store).await, [""; 0], "the markers are deleted");
     }
+}
+
+/// With a floor, each store has its sealed epoch before its marker, so every token is above it.
+#[tokio::test(start_paused = true)]
+async fn a_set_above_an_epoch_grants_only_greater_tokens() {
+    for down in 0..3 {
+        let scene = Scene::new(3);
+        scene.operator().init_stores_above(Epoch::new(41).unwrap(), VALIDITY).await.unwrap();
+        for store in &scene.stores {
+            let calls = [Call::List, Call::Get, Call::Get, Call::Create, Call::Create, Call::List];
+            assert_eq!(store.take_calls(), calls);
+        }
+        scene.operator().init_stores_above(Epoch::new(41).unwrap(), VALIDITY).await.unwrap();
+        scene.stores[down].always(Fault::Hang);
+        let candidate = scene.candidate("ann");
+        assert!(within(VALIDITY, candidate.campaign()).await.is_none(), "it waits for old leases");
+        let leader = scene.elect("ann").await;
+        assert_eq!(leader.epoch().get(), 42);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_after_a_crash_completes_a_set_above_an_epoch() {
+    let above = Epoch::new(41).unwrap();
+    for requests in 0.. {
+        let scene = Scene::new(3);
+        let init =
+            |election: Election| async move { election.init_stores_above(above, secs(1)).await };
+        let call = async |election: Election, _| init(election).await.unwrap();
+        let survived = scene.crash(requests, &scene.stores, call).await;
+        // A majority of the markers is enough for a candidate.
+        if let Some(Ok(leader)) = within(secs(60), scene.candidate("ann").campaign()).await {
+            assert_eq!(leader.epoch().get(), 42, "after {requests} requests");
+        } else {
+            init(scene.operator()).await.unwrap();
+            assert_eq!(scene.elect("ann").await.epoch().get(), 42);
+        }
+        if survived {
+            assert_eq!(requests, 18);
+            break;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_epoch_in_use_is_no_floor() {
+    let above = |epoch| Epoch::new(epoch).unwrap();
+    let scene = Scene::new(3);
+    scene.put(1, &key(3), &unsealed(3)).await;
+    for epoch in [2, 3, 4] {
+        let error = scene.operator().init_stores_above(above(epoch), secs(1)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        assert!(error.to_string().contains(&key(3)), "{error}");
+        assert_eq!([scene.keys(0).await.len(), scene.keys(2).await.len()], [0, 0]);
+    }
+    let scene = Scene::with_set(3).await;
+    let refused = |election: Election, epoch, wait| async move {
+        election.init_stores_above(epoch, wait).await.unwrap_err().kind()
+    };
+    assert_eq!(refused(scene.operator(), above(3), secs(1)).await, ErrorKind::InvalidInput);
+    assert_eq!(refused(scene.operator(), above(3), secs(86_401)).await, ErrorKind::InvalidInput);
+    assert_eq!(refused(scene.operator(), Epoch::MAX, secs(1)).await, ErrorKind::EpochsExhausted);
 }
 
 /// Concurrent calls may fail, but a call that returns success leaves one complete set, unless a

@@ -227,9 +227,14 @@ class Election:
         """Restore as ``restore`` does, in an event loop."""
         return Outcome._parse(await wait_async(self._inner.restore(epoch, seconds(wait_for))))
 
-    def init_stores(self) -> None:
-        """Create the markers of an election across stores. An operator calls this method once."""
-        wait(self._inner.init_stores())
+    def init_stores(self, above: Optional[int] = None, wait_for: Seconds = 0) -> None:
+        """Create the markers of an election across stores. An operator calls this method once.
+
+        If a majority of an older set was lost, first stop its processes. ``above`` is then the
+        greatest token that any resource has seen, and ``wait_for`` the longest validity of old
+        candidates that may still run.
+        """
+        wait(self._inner.init_stores(above, seconds(wait_for)))
 
     def __repr__(self) -> str:
         return f"<tenure.{self._inner!r}>"

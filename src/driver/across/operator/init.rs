@@ -1,15 +1,30 @@
 //! Creates the markers of a set of stores.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures::future::{join_all, try_join_all};
 
 use super::Put;
 use super::contents::{INIT, View, remedy, several};
+use super::replace::seal;
 use crate::driver::across::AcrossContext;
+use crate::driver::operator::restore::check_floor;
 use crate::driver::{Context, Operator};
+use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
+use crate::protocol::message::EpochEnd;
 use crate::record::keys::{SetId, SetKey};
 use crate::store::GetOutcome;
+
+/// The epoch above which the epochs of a new set begin, and the time for which its first leader
+/// waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EpochFloor {
+    pub(crate) epoch: Epoch,
+    pub(crate) wait: Duration,
+}
 
 /// The markers that the listings show as missing, or the reason to stop.
 enum Plan {
@@ -23,14 +38,26 @@ enum Plan {
 
 /// Creates the missing markers, lists all stores again, and checks them. If another call has
 /// created markers of another set meanwhile, deletes the markers that this call created.
-pub(crate) async fn init(across: &AcrossContext) -> Result<(), Error> {
+///
+/// Each store has the sealed epoch of the floor before its marker, because a candidate may use a
+/// store that has its marker.
+pub(crate) async fn init(across: &AcrossContext, floor: Option<EpochFloor>) -> Result<(), Error> {
+    if let Some(EpochFloor { epoch, wait }) = floor {
+        check_floor(epoch, wait)?;
+    }
     let fresh = SetId(across.stores[0].process.unique() as u64);
-    let (set, missing) = match plan(&View::of(across).await, fresh)? {
+    let plan = |view: &View<'_>| plan(view, fresh, floor.map(|floor| floor.epoch));
+    let (set, missing) = match plan(&View::of(across).await)? {
         Plan::Complete => return Ok(()),
         Plan::Write { set, missing } => (set, missing),
         Plan::Several(error) => return Err(error),
     };
     has_these_stores(across, set, &missing).await?;
+    if let Some(EpochFloor { epoch, wait }) = floor {
+        let stores = || missing.iter().map(|store| &across.stores[*store]);
+        try_join_all(stores().map(|cx| refuse_held(cx, epoch))).await?;
+        try_join_all(stores().map(|cx| seal(cx, epoch, wait))).await?;
+    }
     let wrote = join_all(missing.iter().map(|store| write(across, set, *store))).await;
     let own = missing.iter().zip(&wrote).filter(|(_, put)| !matches!(put, Ok(Put::Other)));
     let own: Vec<usize> = own.map(|(store, _)| *store).collect();
@@ -40,7 +67,7 @@ pub(crate) async fn init(across: &AcrossContext) -> Result<(), Error> {
     }
     let again = |why: &str| Error::new(ErrorKind::Unavailable, format!("{why}. Use {INIT} again"));
     let view = View::of(across).await;
-    match plan(&view, fresh) {
+    match plan(&view) {
         Ok(Plan::Complete) => Ok(()),
         Ok(Plan::Write { .. }) => {
             Err(again("another process has deleted a marker during this call"))
@@ -58,8 +85,18 @@ pub(crate) async fn init(across: &AcrossContext) -> Result<(), Error> {
     }
 }
 
-/// Decides which markers are missing, and refuses stores that are in use.
-fn plan(view: &View<'_>, fresh: SetId) -> Result<Plan, Error> {
+/// Refuses an object of this epoch that no call of [`init`] has written.
+async fn refuse_held(cx: &Arc<Context>, epoch: Epoch) -> Result<(), Error> {
+    let Some(now) = Operator::new(cx).read(Some(epoch)).await? else { return Ok(()) };
+    match &now.record {
+        Ok(record) if record.end() == Some(EpochEnd::Restored) => Ok(()),
+        _ => Err(Error::new(ErrorKind::InvalidInput, in_use(cx, &cx.keys.epoch(epoch)))),
+    }
+}
+
+/// Decides which markers are missing, and refuses stores that are in use. The object of the epoch
+/// `floor` does not show use.
+fn plan(view: &View<'_>, fresh: SetId, floor: Option<Epoch>) -> Result<Plan, Error> {
     let failures: Vec<_> =
         view.stores.iter().filter_map(|contents| contents.as_ref().err().cloned()).collect();
     if !failures.is_empty() {
@@ -98,12 +135,21 @@ fn plan(view: &View<'_>, fresh: SetId) -> Result<Plan, Error> {
         let with_marker = (0..view.stores.len()).filter(has_marker);
         with_marker.map(|store| view.generation(set, store)).collect::<Result<Vec<_>, _>>()?;
     }
+    let below = |store: &usize| view.newest(&[*store]) < floor;
+    if let Some(store) = (0..view.stores.len()).filter(has_marker).find(below) {
+        return invalid(format!(
+            "{} has the marker of a set that continues above a lower epoch. Choose another prefix. \
+             Nothing was written",
+            view.across.stores[store].store.describe()
+        ));
+    }
     let is_note = |name: &SetKey| name.of.is_none();
     let used = view.answered().find_map(|(store, contents)| {
         let cx = &view.across.stores[store];
         let note =
             contents.names.iter().find(|name| is_note(name)).map(|name| cx.keys.of_set(*name));
-        let key = contents.newest.map(|newest| cx.keys.epoch(newest)).or(note)?;
+        let newest = contents.newest.filter(|newest| Some(*newest) != floor);
+        let key = newest.map(|newest| cx.keys.epoch(newest)).or(note)?;
         Some((cx, key))
     });
     match (set, missing.first(), used) {

@@ -17,7 +17,7 @@ use futures::future::FutureExt as _;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 
 pub(crate) use depose::{depose, resign_dead};
-pub(crate) use init::init;
+pub(crate) use init::{EpochFloor, init};
 pub(crate) use relocate::relocate;
 pub(crate) use replace::replace;
 pub(crate) use status::status;

@@ -214,7 +214,7 @@ impl Replacement<'_> {
 
 /// Writes the object of this epoch, sealed as restored. An existing object is overwritten, because
 /// a candidate that does not know of the loss may have created it.
-async fn seal(cx: &Arc<Context>, epoch: Epoch, validity: Duration) -> Result<(), Error> {
+pub(super) async fn seal(cx: &Arc<Context>, epoch: Epoch, validity: Duration) -> Result<(), Error> {
     let mut operator = Operator::new(cx);
     let body = operator.encode(epoch, &operator.restored(validity));
     let mut last = None;

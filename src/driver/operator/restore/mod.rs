@@ -32,6 +32,19 @@ use sweep::{Below, asks};
 /// Maximum `wait` of a restore, equal to the maximum validity.
 pub(in crate::driver) const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
 
+/// Refuses an epoch without a next one, and a wait that no lease needs.
+pub(in crate::driver) fn check_floor(epoch: Epoch, wait: Duration) -> Result<(), Error> {
+    if epoch == Epoch::MAX {
+        let why = format!("{epoch} is the last epoch, so no epoch can follow it");
+        return Err(Error::new(ErrorKind::EpochsExhausted, why));
+    }
+    if wait > MAX_WAIT {
+        let why = format!("wait must be at most {MAX_WAIT:?}, got {wait:?}");
+        return Err(Error::new(ErrorKind::InvalidInput, why));
+    }
+    Ok(())
+}
+
 impl Operator {
     /// Makes the epochs continue above `epoch`. `wait` is the time for which an earlier leader may
     /// believe that it leads.
@@ -40,18 +53,12 @@ impl Operator {
         epoch: Epoch,
         wait: Duration,
     ) -> Result<Restored, Error> {
-        if epoch == Epoch::MAX {
-            let why = format!("{epoch} is the last epoch, so no epoch can follow it");
-            return Err(Error::new(ErrorKind::EpochsExhausted, why));
-        }
-        let invalid = |why| Err(Error::new(ErrorKind::InvalidInput, why));
-        if wait > MAX_WAIT {
-            return invalid(format!("wait must be at most {MAX_WAIT:?}, got {wait:?}"));
-        }
+        check_floor(epoch, wait)?;
         if let Some(seen) = self.cx.greatest().filter(|seen| *seen > epoch) {
-            return invalid(format!(
+            let why = format!(
                 "the epoch must be at least {seen}, which this process has seen, got {epoch}"
-            ));
+            );
+            return Err(Error::new(ErrorKind::InvalidInput, why));
         }
         match self.cx.config.layout {
             Layout::EpochFiles => self.restore_epoch(epoch, wait).await,
