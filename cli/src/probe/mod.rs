@@ -46,7 +46,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 pub struct ProbeArgs {
     #[command(flatten)]
     pub store: StoreArg,
-    /// Rounds of each kind of race: 3 races in 2 rounds.
+    /// Number of rounds of each kind of race; 2 rounds have 3 races.
     ///
     /// More rounds find rarer faults. With 0 the races end after --for, or at SIGINT, SIGTERM or
     /// SIGHUP, and the report follows.
