@@ -35,7 +35,7 @@ async def lead() -> None:
 
 @asynccontextmanager
 async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-    """Lead in the background while the service runs. The end of the service resigns."""
+    """Lead in the background while the service runs, and resign when it ends."""
     task = asyncio.create_task(lead())
     yield
     task.cancel()

@@ -34,7 +34,7 @@ pub struct Epoch {
     pub renewed: Vec<Seen>,
     /// The first time at which a poll showed that the epoch was resigned.
     pub resigned_ns: Option<u64>,
-    /// A time shortly before the start of the last poll, the poll that has read `record`.
+    /// A time shortly before the start of the last poll, which has read `record`.
     looked_ns: u64,
     record: Value,
 }

@@ -95,5 +95,5 @@ __all__ = [
     "testing",
 ]
 
-# The end of the interpreter resigns all leaderships, and waits at most for this time.
+# When the interpreter ends, resign all leaderships, and wait at most this time.
 _atexit.register(_tenure.shutdown, 5.0)

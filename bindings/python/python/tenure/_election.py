@@ -205,9 +205,10 @@ class Election:
         return self._inner.since_last_answer()
 
     def depose(self, epoch: Optional[int] = None, *, dead: bool = False) -> Outcome:
-        """Seal the newest epoch, if it is ``epoch`` or no ``epoch`` is given. Its holder loses it.
+        """Seal the newest epoch, so that its holder stops leading.
 
-        With ``dead``, the caller asserts that the holder is dead, and no successor waits.
+        If ``epoch`` is given, seal no other epoch. With ``dead``, the caller asserts that the
+        holder is dead, and no successor waits.
         """
         return Outcome._parse(wait(self._inner.depose(epoch, dead)))
 

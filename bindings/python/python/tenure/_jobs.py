@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 class _Job(Protocol):
-    """The decorator of a job. The leadership is not an argument of the caller."""
+    """The decorator of a job. Callers of the job do not pass the leadership."""
 
     @overload
     def __call__(
@@ -146,14 +146,14 @@ def _skips(why: Optional[str]) -> bool:
 
 
 def _exit_code(error: BaseException) -> int:
-    """Return the exit code that a process with this exception has."""
+    """Return the exit code of a process that ends with this exception."""
     code = error.code if isinstance(error, SystemExit) else 1
     return 0 if code is None else code & 0xFF if isinstance(code, int) else 1
 
 
 @contextmanager
 def _reports_unrecorded() -> Generator[None, None, None]:
-    """Log an error of the record. An attempt counts even if its end is not recorded."""
+    """Log a failed write of the record. An attempt counts even if its end is not recorded."""
     try:
         yield
     except TenureError as error:

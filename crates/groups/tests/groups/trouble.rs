@@ -186,7 +186,7 @@ async fn regression_when_all_members_died_their_successors_wait_for_one_lease() 
 /// Before the fix, if `leave` was called while `run` was joining the group, the new session stayed
 /// alive for one more validity, and the group granted partitions to this session.
 #[tokio::test(start_paused = true)]
-async fn regression_a_call_that_leaves_while_it_joins_gets_no_partition() {
+async fn regression_a_leave_during_a_join_gets_no_partition() {
     let fleet = Fleet::new(6);
     let a = fleet.member("a").await;
     balanced(&[&a], 6, secs(60)).await;
@@ -240,7 +240,7 @@ async fn regression_a_session_that_cannot_be_sealed_stops_no_plan() {
 /// Before the fix, a background task resigned the session of a cancelled join. If the process ended
 /// before this task had finished, the group granted partitions to the dead member.
 #[test]
-fn regression_a_process_that_leaves_while_it_joins_leaves_no_live_member() {
+fn regression_a_leave_during_a_join_keeps_no_member_alive() {
     let runtime = || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_all().start_paused(true).build().unwrap()
