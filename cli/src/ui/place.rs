@@ -63,9 +63,9 @@ pub struct Place {
     pub poll: Duration,
 }
 
-/// Follows the elections, groups and jobs below this URL until the future is dropped. Of several
-/// URLs, follows the election across these stores. Each election, group and job
-/// needs a permit of `slots`. Shows each error on a card, and retries.
+/// Follows the elections, groups and jobs below this URL until the future is dropped. If several
+/// URLs are given, follows the election across these stores. Each election, group and job needs a
+/// permit of `slots`. Shows each error on a card, and retries.
 pub async fn follow(
     number: usize,
     urls: StoreUrls,
