@@ -67,8 +67,8 @@ fn is_forked() -> bool {
     RUNTIME.get().is_some_and(|(_, pid)| *pid != std::process::id())
 }
 
-/// A value of this process. A forked child cannot use it, and does not drop it: a thread that the
-/// child does not have may hold a lock of the value.
+/// A value of this process. A forked child neither uses nor drops the value, because a thread of
+/// the parent may have held a lock of it at the fork.
 pub struct Local<T>(Option<T>);
 
 impl<T> Local<T> {
@@ -203,7 +203,7 @@ impl Caller {
     }
 }
 
-/// Waits until no background task is left, at most for `seconds`. Returns whether none is left.
+/// Waits until no background task is left, at most for `seconds`. Returns false if a task is left.
 #[pyfunction]
 pub fn idle(py: Python<'_>, seconds: f64) -> PyResult<bool> {
     let runtime = runtime()?;

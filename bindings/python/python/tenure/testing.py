@@ -62,7 +62,7 @@ class MemoryStore:
 def idle(timeout: Seconds = 10) -> bool:
     """Wait until no leadership and no cancelled campaign of this process is left.
 
-    Return whether none is left.
+    Return ``False`` if one is left after the timeout.
 
     >>> import tenure, tenure.testing
     >>> tenure.Election(tenure.testing.MemoryStore(), prefix="orders").campaign().resign()

@@ -50,9 +50,9 @@ pub fn is_running(record: &PeriodRecord, history: &History) -> bool {
     newest.is_some_and(|span| span.epoch.get() == record.epoch)
 }
 
-/// Returns for each epoch whether the record shows that its host made no attempt. All epochs after
-/// the newest attempt had none. If the record has all attempts of a period, it also shows which
-/// epochs had none since the last attempt of the previous period.
+/// Returns for each epoch whether the record shows that its host made no attempt. No epoch after
+/// the newest attempt had an attempt. If the record has all attempts of a period, it also shows the
+/// epochs without an attempt since the last attempt of the previous period.
 pub fn without_attempt(record: &PeriodRecord, history: &History) -> Vec<bool> {
     let spans = &history.spans;
     let mut without = vec![false; spans.len()];

@@ -57,7 +57,7 @@ fn survives(fault: ServerFault) {
     });
     eventually("the service has tried several times", || server.requests().len() >= 4);
     let lines = early.said().lines().filter(|line| line.contains("trying again")).count();
-    assert_eq!(lines, 1, "not a line for each attempt: {}", early.said());
+    assert_eq!(lines, 1, "all failed attempts share one line: {}", early.said());
     server.clear_faults();
     early.says("CMD 42");
     eventually("the service is ready", || get("/readyz").0 == 200);
@@ -75,7 +75,7 @@ fn survives(fault: ServerFault) {
         [&early, &standby].iter().any(|it| it.said().contains("elected: epoch 2"))
     });
     let lines = standby.said().lines().filter(|line| line.contains("trying again")).count();
-    assert!(lines <= 2, "not a line for each attempt: {}", standby.said());
+    assert!(lines <= 2, "all failed attempts share one line: {}", standby.said());
     for one in [&mut early, &mut standby] {
         one.signal(Signal::SIGTERM);
         one.code();

@@ -31,7 +31,7 @@ pub use writer::ObjectWriter;
 /// that `open` returns includes all writes of older writers. Each write requires the ETag of the
 /// writer's previous write, so a writer never overwrites a body that it has not seen.
 ///
-/// If an epoch has several writers, only the last one that opened can write; the others get
+/// If an epoch has several writers, only the writer that opened last can write; the others get
 /// [`FencingError::Replaced`].
 ///
 /// **Limits.** The data of a reader may be outdated when the reader uses them. The object is

@@ -20,8 +20,8 @@ pub struct PeriodRecord {
     pub period_ms: u64,
     /// Number of attempts begun in this period.
     pub attempts: u32,
-    /// The newest attempts of this period before the last one, in ascending order. An older version
-    /// drops them.
+    /// The newest attempts of this period before the last attempt, in ascending order. An older
+    /// version drops them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier_attempts: Vec<EarlierAttempt>,
     /// Name of the candidate that made the last attempt.
@@ -56,7 +56,7 @@ pub struct EarlierPeriod {
     pub exit_code: Option<u8>,
 }
 
-/// An attempt before the last one of its period, so it did not complete the period. The history
+/// An attempt before the last attempt of its period, so it did not complete the period. The history
 /// shows it, and no decision depends on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EarlierAttempt {
