@@ -85,11 +85,11 @@ impl View<'_> {
         View { across, stores: join_all(across.stores.iter().map(Contents::of)).await }
     }
 
-    /// Lists all stores as [`of`](View::of) does. After a majority has answered, waits only a short
-    /// time for the other stores.
+    /// Lists all stores as [`of`](View::of) does. After a majority has shown markers, waits only a
+    /// short time for the other stores.
     pub(super) async fn of_majority(across: &AcrossContext) -> View<'_> {
         let calls = across.stores.iter().map(Contents::of).enumerate();
-        let stores = settle(across, calls, |_| true).await;
+        let stores = settle(across, calls, |contents| contents.markers().next().is_some()).await;
         View { across, stores: stores.into_iter().map(|(_, contents)| contents).collect() }
     }
 

@@ -76,7 +76,7 @@ async fn settle<T>(
     }
     ended.extend(late.into_iter().map(|store| {
         let why = format!("{} has not answered yet", across.stores[store].store.describe());
-        (store, Err(Error::new(ErrorKind::Unavailable, why).maybe()))
+        (store, Err(Error::new(ErrorKind::Unavailable, why)))
     }));
     ended.sort_unstable_by_key(|(store, _)| *store);
     ended
