@@ -97,6 +97,8 @@ fn regression_status_of_a_set_reads_no_job() {
     set.leads("1");
     let status = set.run("status", &[]);
     assert!(status.code == 0 && !status.out.contains("period"), "{status:?}");
+    let history = set.run("history", &[]);
+    assert!(history.code == 0 && history.err.is_empty(), "{history:?}");
     set.run("status", &["--last-period-within", "1h"]).fails(64, &["one store"]);
 }
 
@@ -202,6 +204,20 @@ fn the_history_has_the_epochs_of_all_stores() {
     let history = set.run("history", &[]);
     assert!(history.out.contains("resigned; absent at 3"), "{history:?}");
     assert!(history.out.contains("no majority: absent at 2, 3"), "{history:?}");
+}
+
+#[cfg(feature = "s3")]
+#[test]
+fn the_history_names_a_store_that_does_not_answer() {
+    let set = Set::with_markers();
+    set.leads("1");
+    let down = "s3://down?region=eu-west-1&endpoint=http://127.0.0.1:1";
+    let mut history = command(&["history"]);
+    history.env("TENURE_STORE", format!("{} {} {down}", set.url("a"), set.url("b")));
+    history.env("AWS_ACCESS_KEY_ID", "KEY").env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
+    let history = said(history.output().expect("it runs"));
+    assert!(history.code == 0 && history.err.contains("s3://down"), "{history:?}");
+    assert!(history.out.contains("unknown at 3"), "{history:?}");
 }
 
 #[test]

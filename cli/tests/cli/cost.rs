@@ -98,6 +98,7 @@ fn a_group_has_its_own_roles() {
         &["--partitions", "0"],
         &["--partitions", "4", "--candidates", "4"],
         &["--partitions", "4", "--layout", "single-object"],
+        &["--stores", "3", "--layout", "single-object"],
         &["--partitions", "4", "--poll", "31s"],
         &["--partitions", "4", "--validity", "2h"],
     ] {

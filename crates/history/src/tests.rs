@@ -304,6 +304,19 @@ fn an_epoch_of_an_election_across_stores_needs_a_majority() {
             .contains(&spans[1].stores[..].try_into().expect("3"))
     );
     assert_eq!((spans[1].may_be_granted(), spans[1].end), (false, Some(EpochEnd::GivenUp)));
+    // The attempt with most objects counts.
+    let spans = merged(of(vec![object(2, 55.0, 0.0, json!({ "nonce": "c".repeat(32) }))]));
+    assert_eq!(spans[1].stores, [Other, Held, Held]);
+    assert_eq!((spans[1].written_at, spans[1].name()), (Some(at(50.0)), "c"));
+    let third = of(vec![attempt("c", 'c')]);
+    let others = [(); 2].map(|()| of(vec![attempt("b", 'b')]));
+    let (_, stores) = across::merge(others.into_iter().chain([third]).collect());
+    assert_eq!(stores, [[Held, Held, Other]]);
+    let unreadable = || Found { body: Err("not JSON".to_owned()), ..attempt("b", 'b') };
+    let (found, stores) = across::merge(vec![of(vec![unreadable()]), of(vec![unreadable()]), None]);
+    let mut spans = crate::build::spans(found, at(60.0));
+    across::add(&mut spans, stores);
+    assert_eq!((spans[0].end, spans[0].unreadable.as_deref()), (None, Some("not JSON")));
     let spans = merged(None);
     assert_eq!(spans[0].stores, [Held, Unknown, Unknown]);
     assert!(spans[1].may_be_granted() && spans[1].is_held(), "the third store may have it");

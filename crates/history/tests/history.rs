@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use tenure::store::MemoryStore;
 use tenure::{Clock as _, EpochEnd, ErrorKind, Layout};
-use tenure_history::{History, Reader};
-use tenure_testkit::fault_store::{Call, Fault};
+use tenure_history::{History, Reader, StoreEpoch};
+use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::morling_lock::MorlingNode;
 use tenure_testkit::time::{millis, secs, wait};
 use tenure_testkit::world::{VALIDITY, World, name};
@@ -212,4 +213,24 @@ async fn a_failing_store_returns_an_error() {
         Reader::new(Arc::new(world.store.clone()), "/").unwrap_err().kind(),
         ErrorKind::InvalidInput
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_majority_of_the_stores_suffices() {
+    let world = World::new();
+    for _ in 0..5 {
+        world.leader("a").await.resign().await.unwrap();
+    }
+    let down = FaultStore::new(Arc::new(MemoryStore::new()));
+    down.always(Fault::FailBefore);
+    let stores = |down: &[&FaultStore]| {
+        let all = [&world.store, &world.store, &world.store].into_iter().skip(down.len());
+        let all = all.chain(down.iter().copied()).map(|it| Arc::new(it.clone()) as _);
+        Reader::across(all.collect::<Vec<_>>(), "app").expect("a prefix").limit(3)
+    };
+    let history = stores(&[&down]).read().await.unwrap();
+    assert_eq!((history.spans.len(), history.left_out, history.unread.len()), (3, 2, 1));
+    assert_eq!(history.spans[0].stores, [StoreEpoch::Held, StoreEpoch::Held, StoreEpoch::Unknown]);
+    let error = stores(&[&down, &down]).read().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
 }

@@ -113,7 +113,7 @@ impl StorePart {
     pub(super) fn begin_attempt(&mut self, at: DateTime<Utc>) {
         self.link.own.forget();
         self.link.own.elects_at(at);
-        (self.counted, self.hurries_to, self.unrenewed) = (None, None, None);
+        (self.counted, self.hurries_to) = (None, None);
     }
 
     /// Keeps the request under way if it equals `request`. Otherwise drops it and sends `request`.

@@ -205,3 +205,27 @@ fn key(listed: &str, encoded: bool) -> String {
     let spaced = listed.replace('+', " ");
     percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_keys_of_the_own_folder_show_the_order() {
+        for (keys, expected) in [
+            (&["app/lock-3", "app/lock-4"][..], true),
+            (&["app/lock-3", "app/lock-1/x", "app/lock-4"], true),
+            (&["app/lock-4", "app/lock-3"], false),
+            (&["app/lock-1", "app/lock-3"], false),
+        ] {
+            let entry = |key: &&str| Entry {
+                key: (*key).to_owned(),
+                size: 0,
+                last_modified: None,
+                etag: None,
+            };
+            let entries: Vec<Entry> = keys.iter().map(entry).collect();
+            assert_eq!(is_in_order(&entries, "app/lock-", "app/lock-2"), expected, "{keys:?}");
+        }
+    }
+}

@@ -295,7 +295,7 @@ async fn regression_a_store_that_still_joins_is_not_degraded() {
 /// Before the fix, the reads after each refused renewal made the state of the store `held`.
 #[tokio::test(start_paused = true)]
 async fn regression_a_store_that_refuses_renewals_is_not_held() {
-    for fault in [Fault::Refuse, Fault::Denied, Fault::FailBefore] {
+    for fault in [Fault::Refuse, Fault::Denied, Fault::FailBefore, Fault::Hang] {
         let scene = Scene::new(3).await;
         let leadership = scene.node(1).campaign().await.unwrap();
         wait(secs(1)).await;
@@ -310,6 +310,27 @@ async fn regression_a_store_that_refuses_renewals_is_not_held() {
         wait(secs(60)).await;
         assert_eq!(leadership.stores()[2].state, HoldState::Held, "{fault:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_read_back_makes_the_leadership_whole() {
+    let scene = Scene::new(3).await;
+    let leadership = scene.node(1).campaign().await.unwrap();
+    let mut events = leadership.events();
+    wait(secs(1)).await;
+    scene.stores[2].on(Call::Replace).times(1).fault(Fault::FailAfter);
+    let mut seen = Vec::new();
+    let watch = async {
+        while let Some(event) = events.next().await {
+            match event {
+                LeadershipEvent::Degraded { .. } => seen.push("degraded"),
+                LeadershipEvent::Whole => seen.push("whole"),
+                _ => {}
+            }
+        }
+    };
+    assert!(within(secs(15), watch).await.is_none(), "the leadership lasts");
+    assert_eq!(seen, ["degraded", "whole"]);
 }
 
 #[tokio::test(start_paused = true)]

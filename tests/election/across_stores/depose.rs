@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tenure::{Deposed, Election, EpochEnd, ErrorKind, Resigned};
 use tenure_testkit::fault_store::{Call, Fault};
-use tenure_testkit::time::secs;
+use tenure_testkit::time::{millis, secs};
 use tenure_testkit::world::VALIDITY;
 use tenure_testkit::write_faults::WRITE_FAULTS;
 
@@ -52,6 +52,18 @@ async fn the_newest_epoch_is_sealed_at_all_stores() {
         let again = depose(&scene.operator(), false).await.unwrap();
         assert!(matches!(again, Deposed::Already { .. }), "{again:?}");
     }
+}
+
+/// The stores that answer first are a majority, but one of them does not count.
+#[tokio::test(start_paused = true)]
+async fn depose_waits_for_a_slow_store_if_another_lost_its_marker() {
+    let scene = Scene::with_set(3).await;
+    scene.leads(7, &[0, 1, 2]).await;
+    scene.wipe(0).await;
+    scene.stores[2].on(Call::List).always().fault(Fault::Slow(millis(1_500)));
+    let deposed = depose(&scene.operator(), false).await.unwrap();
+    assert!(matches!(deposed, Deposed::Sealed { .. }), "{deposed:?}");
+    assert_eq!(ends(&scene, 7).await, ["", "deposed", "deposed"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -59,6 +59,16 @@ mod built {
         );
     }
 
+    #[test]
+    fn the_endpoint_of_the_url_has_precedence() {
+        let server = DynamoServer::start();
+        let url = format!("{}?endpoint={}", STORE[1], server.endpoint());
+        let mut status = command(&["status", "--store", &url]);
+        status.envs(server.env()).env("AWS_ENDPOINT_URL", "http://127.0.0.1:1");
+        let status = said(status.output().expect("the command runs"));
+        assert!(status.code == 0 && status.out.contains("vacant"), "{status:?}");
+    }
+
     /// DynamoDB keeps no date of an item. So each writer records a date in the item. The date
     /// follows the clock of the store, which the writer estimates from the dates of responses.
     #[test]

@@ -24,6 +24,8 @@ struct Leader {
     said: Option<JoinHandle<String>>,
 }
 
+const URL: &str = "s3://tenure-test/app";
+
 /// The script that provides credentials.
 struct Provider {
     /// Actual lifetime of each session token, in seconds.
@@ -60,12 +62,12 @@ impl Leader {
         let process = format!("sh '{}'", path("provider").display());
         fs::write(path("config"), format!("[default]\ncredential_process = {process}\n"))
             .expect("a file");
-        Leader::run(validity, dir, "AWS_CONFIG_FILE", "config")
+        Leader::run(URL, dir, "AWS_CONFIG_FILE", "config", validity)
     }
 
     /// Starts the leader and waits until it leads. The environment variable `variable` is the path
     /// of `file` in the directory.
-    fn run(validity: &str, dir: TempDir, variable: &str, file: &str) -> Leader {
+    fn run(url: &str, dir: TempDir, variable: &str, file: &str, validity: &str) -> Leader {
         let server = S3Server::start_blocking();
         let path = |name: &str| dir.path().join(name);
         let mut command = Command::new(crate::TENURE);
@@ -76,7 +78,7 @@ impl Leader {
         command.envs(env).env(variable, path(file)).env("AWS_EC2_METADATA_DISABLED", "true");
         let end = path("end");
         let work = format!("until test -e '{}'; do sleep 0.1; done", end.display());
-        command.args(["run", "--store", "s3://tenure-test/app", "--validity", validity, "--"]);
+        command.args(["run", "--store", url, "--validity", validity, "--"]);
         command.args(["sh", "-c", &work]).stdin(Stdio::null()).stdout(Stdio::null());
         let mut run = command.stderr(Stdio::piped()).spawn().expect("the process starts");
         let mut stderr = run.stderr.take().expect("the output is a pipe");
@@ -214,23 +216,27 @@ fn regression_rejected_credentials_are_replaced_before_their_expiry() {
 /// the old key after a rotation, until the service was restarted.
 #[test]
 fn regression_a_key_file_is_read_again_after_a_rejection() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("credentials");
-    let write = |token: &str| {
-        let keys = format!("aws_access_key_id={ACCESS_KEY}\naws_secret_access_key={SECRET_KEY}");
-        fs::write(&file, format!("[default]\n{keys}\naws_session_token={token}\n"))
-            .expect("a file");
-    };
-    write("old");
-    let mut leader = Leader::run("4s", dir, "AWS_SHARED_CREDENTIALS_FILE", "credentials");
-    write("new");
-    leader.server.fault(ServerFault::Answer(403, "InvalidAccessKeyId")).times(1);
-    leader.until("the new keys are used", |leader| {
-        let requests = leader.server.requests();
-        let last = requests.last().and_then(|it| it.headers.get("x-amz-security-token"));
-        last.is_some_and(|token| token == "new")
-    });
-    leader.resigns();
+    for (profile, option) in [("default", ""), ("team", "?profile=team")] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("credentials");
+        let write = |token: &str| {
+            let keys =
+                format!("aws_access_key_id={ACCESS_KEY}\naws_secret_access_key={SECRET_KEY}");
+            fs::write(&file, format!("[{profile}]\n{keys}\naws_session_token={token}\n"))
+                .expect("a file");
+        };
+        write("old");
+        let url = format!("{URL}{option}");
+        let mut leader = Leader::run(&url, dir, "AWS_SHARED_CREDENTIALS_FILE", "credentials", "4s");
+        write("new");
+        leader.server.fault(ServerFault::Answer(403, "InvalidAccessKeyId")).times(1);
+        leader.until("the new keys are used", |leader| {
+            let requests = leader.server.requests();
+            let last = requests.last().and_then(|it| it.headers.get("x-amz-security-token"));
+            last.is_some_and(|token| token == "new")
+        });
+        leader.resigns();
+    }
 }
 
 #[test]
