@@ -120,6 +120,18 @@ async fn a_store_that_lost_its_contents_is_refused() {
     assert!(scene.keys(2).await.is_empty());
 }
 
+/// Before the fix, the epoch of the leader counted as the floor of an earlier call. The wiped store
+/// got this epoch, sealed without a wait, while the leader could count a renewal there.
+#[tokio::test(start_paused = true)]
+async fn regression_the_epoch_of_a_leader_is_no_floor() {
+    let scene = Scene::with_set(3).await;
+    scene.leads(1, &[0, 1]).await;
+    scene.wipe(2).await;
+    let above = scene.operator().init_stores_above(Epoch::FIRST, secs(0)).await;
+    assert_eq!(above.unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert!(scene.keys(2).await.is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn stores_in_another_order_or_number_are_refused() {
     let scene = Scene::with_set(3).await;

@@ -54,9 +54,9 @@ pub(crate) async fn init(across: &AcrossContext, floor: Option<EpochFloor>) -> R
     };
     has_these_stores(across, set, &missing).await?;
     if let Some(EpochFloor { epoch, wait }) = floor {
-        let stores = || missing.iter().map(|store| &across.stores[*store]);
-        try_join_all(stores().map(|cx| refuse_held(cx, epoch))).await?;
-        try_join_all(stores().map(|cx| seal(cx, epoch, wait))).await?;
+        try_join_all(across.stores.iter().map(|cx| refuse_held(cx, epoch))).await?;
+        let stores = missing.iter().map(|store| &across.stores[*store]);
+        try_join_all(stores.map(|cx| seal(cx, epoch, wait))).await?;
     }
     let wrote = join_all(missing.iter().map(|store| write(across, set, *store))).await;
     let own = missing.iter().zip(&wrote).filter(|(_, put)| !matches!(put, Ok(Put::Other)));
