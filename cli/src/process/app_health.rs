@@ -27,8 +27,7 @@ use crate::store::patience::on_a_thread;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct AppHealthArgs {
-    /// Check of the application, which must pass while this process leads: http://URL or
-    /// file:PATH; `serve` also takes `heartbeat`.
+    /// Health check of the application: http://URL or file:PATH; `serve` also takes `heartbeat`.
     ///
     /// The URL returns 2xx, the application touches the file, or it sends POST /v1/heartbeat to
     /// `serve`. Once the deadline has passed without a sign of health, `run` and `group run` stop
