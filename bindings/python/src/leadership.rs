@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use tenure::{Error, ErrorKind, Leadership as Inner, LeadershipEvent, Lease, Process};
 use tenure_fencing::Token;
 use tokio::sync::RwLock;
@@ -141,6 +142,38 @@ impl Lead {
         if let Err(error) = self.resign(None).await {
             tracing::warn!(?error, "could not resign; the lease lapses");
         }
+    }
+}
+
+/// The base class of Python's `Leadership`. These methods are native, because a method in Python
+/// can raise `KeyboardInterrupt` before its first statement.
+#[pyclass(frozen, subclass)]
+pub struct Block;
+
+#[pymethods]
+impl Block {
+    #[new]
+    #[pyo3(signature = (*_arguments))]
+    fn new(_arguments: &Bound<'_, PyTuple>) -> Block {
+        Block
+    }
+
+    fn __enter__<'py>(this: &Bound<'py, Block>) -> Bound<'py, Block> {
+        this.clone()
+    }
+
+    /// Starts the resignation, and waits for its end.
+    fn __exit__<'py>(
+        this: &Bound<'py, Block>,
+        _kind: &Bound<'py, PyAny>,
+        error: &Bound<'py, PyAny>,
+        _trace: &Bound<'py, PyAny>,
+    ) -> PyResult<()> {
+        if this.getattr("_has_resigned")?.extract()? {
+            return Ok(());
+        }
+        let task = this.getattr("_inner")?.cast::<Leadership>()?.get().resign(None)?;
+        this.call_method1("_wait_resigned", (task, error)).map(drop)
     }
 }
 

@@ -35,7 +35,7 @@ mod _tenure {
     #[pymodule_export]
     use crate::jobs::{Attempt, Job, last_period};
     #[pymodule_export]
-    use crate::leadership::Leadership;
+    use crate::leadership::{Block, Leadership};
     #[pymodule_export]
     use crate::reports::{history, probe};
     #[pymodule_export]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -121,10 +122,29 @@ async def test_regression_a_cancellation_ends_the_ungranted_work() -> None:
     assert not group.is_member
 
 
-async def test_regression_the_error_of_a_group_reaches_the_loop(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"no directory")
+class Denied(BaseHTTPRequestHandler):
+    """A service that denies each request."""
+
+    def do_GET(self) -> None:
+        self.send_error(403)
+
+    do_PUT = do_GET
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+async def test_regression_the_error_of_a_group_reaches_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Denied)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+    for name in ("AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "us-east-1")
 
     async def work(partition: tenure.Partition) -> None: ...
 
-    with pytest.raises(tenure.TenureError):
-        await asyncio.wait_for(member(tmp_path / "file", "a").run_async(work), 20)
+    group = member("s3://bucket/shards", "a", retry_denied=0.2, check_store=False)
+    with pytest.raises(tenure.AccessDeniedError):
+        await asyncio.wait_for(group.run_async(work), 20)
+    server.shutdown()

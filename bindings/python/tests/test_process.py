@@ -62,10 +62,10 @@ def test_a_fork_raises_a_clear_error(python: Start) -> None:
         leadership = election.campaign()
         gate = tenure.Gate()
         calls = [
-            leadership.check, leadership.resign, lambda: leadership.leading, election.leader,
-            lambda: leadership.remaining, election.campaign, lambda: tenure.Election("./b"),
-            lambda: election.last_seen, lambda: leadership.token, election.observe,
-            lambda: gate.admit(1),
+            lambda: leadership.__exit__(None, None, None), leadership.check, leadership.resign,
+            lambda: leadership.leading, election.leader, lambda: leadership.remaining,
+            election.campaign, lambda: tenure.Election("./b"), lambda: election.last_seen,
+            lambda: leadership.token, election.observe, lambda: gate.admit(1),
         ]
         if os.fork() == 0:
             for call in calls:
@@ -203,6 +203,30 @@ def test_control_c_in_the_body_resigns(tmp_path: Path, python: Start) -> None:
     process.send_signal(signal.SIGINT)
     assert "KeyboardInterrupt" in finish(process, -signal.SIGINT)
     assert tenure.Election(tmp_path / "orders").snapshot().end == "resigned"
+
+
+def test_regression_an_interrupt_at_any_time_resigns(python: Start) -> None:
+    """The exceptions stay alive, and with them the variables of their frames."""
+    program = """
+        import random, signal, tenure
+        from tenure.testing import MemoryStore, idle
+        def interrupt(*_):
+            raise KeyboardInterrupt
+        signal.signal(signal.SIGALRM, interrupt)
+        store, chance, kept = MemoryStore(), random.Random(1), []
+        for number in range(1500):
+            try:
+                election = tenure.Election(store, prefix=f"{number}", check_store=False)
+                signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-5, 0.003))
+                with election.campaign() as leadership:
+                    pass
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt as error:
+                kept.append(error)
+        assert len(kept) > 20
+        assert idle(20)
+    """
+    finish(python(program))
 
 
 def test_logging_receives_the_events(caplog: pytest.LogCaptureFixture) -> None:

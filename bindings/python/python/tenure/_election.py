@@ -126,7 +126,9 @@ class Election:
         After ``timeout``, raises ``TimeoutError``. A campaign that ends by a timeout or by
         KeyboardInterrupt leaves no leadership behind.
         """
-        return self._leads(wait(self._inner.campaign(), timeout))
+        leadership = self._wait_elected(self._inner.campaign, timeout)
+        assert leadership is not None, "only an attempt returns None"
+        return leadership
 
     def campaign_async(self) -> PendingCampaign:
         """Campaign as ``campaign`` does, for ``async with`` or ``await`` in an event loop.
@@ -149,8 +151,7 @@ class Election:
 
         Repeated calls of one election take over from a dead leader. ``last_seen`` has the leader.
         """
-        inner = wait(self._inner.try_campaign())
-        return None if inner is None else self._leads(inner)
+        return self._wait_elected(self._inner.try_campaign)
 
     async def try_campaign_async(self) -> Optional[Leadership]:
         """Make one attempt as ``try_campaign`` does, in an event loop."""
@@ -239,6 +240,23 @@ class Election:
 
     def __repr__(self) -> str:
         return f"<tenure.{self._inner!r}>"
+
+    def _wait_elected(
+        self, start: Callable[[], _tenure.Task], timeout: Optional[Seconds] = None
+    ) -> Optional[Leadership]:
+        """Wait for a leadership. KeyboardInterrupt, which can occur in each line, resigns."""
+        task: Optional[_tenure.Task] = None
+        inner: Optional[_tenure.Leadership] = None
+        try:
+            task = start()
+            inner = wait(task, timeout)
+            return None if inner is None else self._leads(inner)
+        except BaseException:
+            if inner is not None:
+                inner.resign(None)
+            elif task is not None:
+                task.cancel()
+            raise
 
     def _leads(self, inner: _tenure.Leadership) -> Leadership:
         return Leadership(inner, self._liveness, self._every)

@@ -12,14 +12,14 @@ from typing import Any, Callable, Optional
 
 from . import _tenure
 from ._calls import Seconds, wait, wait_async
-from ._errors import LeadershipLost, TenureError
+from ._errors import ForkedProcessError, LeadershipLost, TenureError
 from ._stream import Stream
 from ._types import Event
 
 _logger = logging.getLogger("tenure")
 
 
-class Leadership:
+class Leadership(_tenure.Block):
     """An epoch that was granted to this process. Threads of the library renew its lease.
 
     Call ``check()`` right before each write, and send the token with the write. The lease may end
@@ -122,20 +122,11 @@ class Leadership:
         self._has_resigned = True
         await wait_async(self._inner.resign(successor))
 
-    def __enter__(self) -> Leadership:
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
-        if not self._has_resigned:
-            try:
-                self.resign()
-            except TenureError as failed:
-                self._not_resigned(failed, error)
+    def _wait_resigned(self, task: _tenure.Task, error: Optional[BaseException]) -> None:
+        try:
+            wait(task)
+        except TenureError as failed:
+            self._not_resigned(failed, error)
 
     async def __aenter__(self) -> Leadership:
         return self
@@ -154,7 +145,7 @@ class Leadership:
 
     def _not_resigned(self, failed: TenureError, error: Optional[BaseException]) -> None:
         """Report a failed resignation. An exception of the body has precedence."""
-        if not isinstance(failed, LeadershipLost):
+        if not isinstance(failed, (LeadershipLost, ForkedProcessError)):
             _logger.warning("could not resign; the lease lapses: %s", failed)
         elif error is None:
             raise failed

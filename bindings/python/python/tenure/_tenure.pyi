@@ -1,6 +1,9 @@
 """The native part of tenure. It is not part of the API."""
 
-from typing import Any, Callable, Optional
+from types import TracebackType
+from typing import Any, Callable, Optional, TypeVar
+
+T = TypeVar("T")
 
 __version__: str
 
@@ -61,6 +64,16 @@ class Leadership:
     def events(self) -> Stream: ...
     def proclaim(self, data: str) -> Task: ...
     def resign(self, successor: Optional[str]) -> Task: ...
+
+class Block:
+    def __init__(self, *arguments: Any) -> None: ...
+    def __enter__(self: T) -> T: ...
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None: ...
 
 class FencedObject:
     def __init__(self, stores: Stores, holder: Optional[Any]) -> None: ...
