@@ -90,7 +90,38 @@ pub fn parse(line: &[OsString]) -> Result<Args, Refused> {
     let parsed = command.try_get_matches_from(line);
     parsed
         .and_then(|mut all| Args::from_arg_matches_mut(&mut all))
-        .map_err(|error| explain(error, line))
+        .map_err(|error| explain(with_variables(error, line), line))
+}
+
+/// Replaces the usage in the error, because clap lists as required each flag whose variable is set.
+/// Adds the name of its variable to a missing flag.
+fn with_variables(mut error: clap::Error, line: &[OsString]) -> clap::Error {
+    if error.get(ContextKind::Usage).is_none() {
+        return error;
+    }
+    let mut command = Args::command();
+    command.build();
+    let mut verb = command;
+    for word in line.iter().skip(1).take_while(|word| *word != "--") {
+        verb = verb.find_subcommand(word).cloned().unwrap_or(verb);
+    }
+    error.insert(ContextKind::Usage, ContextValue::StyledStr(verb.render_usage()));
+    if let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) {
+        let settings = settings();
+        let with_variable = |arg: &String| match variable_of(arg) {
+            name if settings.contains(&name) => format!("{arg} (or {name})"),
+            _ => arg.clone(),
+        };
+        let missing = missing.iter().map(with_variable).collect();
+        error.insert(ContextKind::InvalidArg, ContextValue::Strings(missing));
+    }
+    error
+}
+
+/// Returns the name of the variable that the flag in an error has if it is a setting.
+fn variable_of(arg: &str) -> String {
+    let flag = arg.split([' ', '=', '[']).next().unwrap_or_default();
+    format!("{START}{}", flag.trim_start_matches('-').replace('-', "_").to_uppercase())
 }
 
 /// Removes the secrets of refused URLs from the error.
@@ -159,12 +190,11 @@ fn explain(error: clap::Error, line: &[OsString]) -> Refused {
         return Refused::Arguments(without_secrets(error));
     };
     let flag = arg.split([' ', '=', '[']).next().unwrap_or_default();
-    let long = flag.trim_start_matches('-');
     let is_given = line.iter().take_while(|word| *word != "--").any(|word| {
         let word = word.to_string_lossy();
         word.split('=').next() == Some(flag)
     });
-    let name = format!("{START}{}", long.replace('-', "_").to_uppercase());
+    let name = variable_of(arg);
     let value = env::var(&name).unwrap_or_default();
     let is_of_variable = match error.get(ContextKind::InvalidValue) {
         Some(ContextValue::String(invalid)) => {

@@ -200,3 +200,14 @@ fn a_path_is_a_directory_relative_to_the_working_directory() {
     let serve = here(&[], &["serve", "--election", "a=./store", "--election", "b=store/"]);
     serve.fails(64, &["a and b are the same election"]);
 }
+
+#[test]
+fn a_missing_store_names_its_variable() {
+    let mut command = command(&["run", "--once-per", "1h", "--", "true"]);
+    let said = said(command.env("TENURE_VALIDITY", "4s").output().expect("the command runs"));
+    let usage = "\nUsage: tenure run [OPTIONS] --store <URL> <CMD>...\n";
+    assert_eq!(said.code, 64, "{said:?}");
+    for text in ["  --store <URL> (or TENURE_STORE)\n", usage] {
+        assert!(said.err.contains(text), "{said:?}");
+    }
+}
