@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tenure_groups::{GroupSnapshot, SessionState};
 
-use super::view::{MemberStatus, PartitionStatus, members, name_or_dash, owner};
+use super::view::{MemberStatus, PartitionStatus, members, name_or_dash, state_word};
 use super::{GroupStatusArgs, builder};
 use crate::args::common::after_help;
 use crate::election::status::{data, line, show};
@@ -121,9 +121,15 @@ impl GroupStatus<'_> {
         for (member, state) in status.members.iter_mut().zip(states) {
             member.note(*state);
         }
-        let works = |owner: usize| states.get(owner).is_some_and(|state| state.may_work());
-        let unattended = group.partitions.iter().filter(|it| !it.owner.is_some_and(works));
-        status.unattended = Some(unattended.count());
+        let mut unattended = 0;
+        for (shown, partition) in status.partitions.iter_mut().zip(&group.partitions) {
+            let state = partition.owner.and_then(|owner| states.get(owner));
+            if state.is_none_or(|state| !state.may_work()) {
+                shown.owner_end = state.map(|state| state_word(*state));
+                unattended += 1;
+            }
+        }
+        status.unattended = Some(unattended);
         status
     }
 
@@ -177,7 +183,7 @@ impl GroupStatus<'_> {
                 it.state(),
                 it.age(),
                 it.weight.to_string(),
-                it.partitions.to_string(),
+                it.owns(),
                 if it.coordinates { "yes" } else { "-" }.to_owned(),
                 if it.data.is_null() { "-".to_owned() } else { data(it.data) },
             ]
@@ -191,7 +197,7 @@ impl GroupStatus<'_> {
         let rows = self.partitions.iter().map(|it| {
             [
                 plain(it.name),
-                owner(it.owner),
+                it.owner_for_people(),
                 it.token.map_or("-".to_owned(), |token| token.to_string()),
                 name_or_dash(it.target),
                 it.marks(),

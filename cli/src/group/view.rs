@@ -35,6 +35,9 @@ pub struct PartitionStatus<'a> {
     pub name: &'a str,
     pub owner: Option<&'a str>,
     pub owner_session: Option<&'a str>,
+    /// State of the owner's session, if the owner cannot work any more. Only tables show it.
+    #[serde(skip)]
+    pub owner_end: Option<String>,
     pub token: Option<u64>,
     pub target: Option<&'a str>,
     pub target_session: Option<&'a str>,
@@ -84,6 +87,14 @@ impl MemberStatus<'_> {
         styled(if state == "live" { GOOD } else { ATTENTION }, state)
     }
 
+    /// Returns the number of owned partitions, or `-` if the session of the member has ended.
+    pub fn owns(&self) -> String {
+        match self.session_state.as_deref() {
+            None | Some("live" | "unknown") => self.partitions.to_string(),
+            Some(_) => "-".to_owned(),
+        }
+    }
+
     /// Returns the time since the last write of the member's session, formatted for people.
     pub fn age(&self) -> String {
         let age = |age| in_seconds(Duration::from_millis(age)).to_string();
@@ -111,6 +122,7 @@ impl<'a> PartitionStatus<'a> {
             name: &it.name,
             owner: owner.map(|it| &*it.name),
             owner_session: owner.map(|it| &*it.session),
+            owner_end: None,
             token: it.token.map(|token| token.get()),
             target: target.map(|it| &*it.name),
             target_session: target.map(|it| &*it.session),
@@ -119,6 +131,15 @@ impl<'a> PartitionStatus<'a> {
             paused: it.marks.paused,
             retiring: it.marks.retiring,
             reserved_for: it.reserved_for.as_deref(),
+        }
+    }
+
+    /// Returns the owner, and the state of its session if the owner cannot work any more.
+    pub fn owner_for_people(&self) -> String {
+        let owner = owner(self.owner);
+        match &self.owner_end {
+            Some(end) => format!("{owner} {}", styled(ATTENTION, format_args!("({end})"))),
+            None => owner,
         }
     }
 

@@ -44,7 +44,9 @@ fn regression_a_group_without_members_is_not_healthy() {
     let said = scene.run("status", &["--exit-code"]);
     assert_eq!(said.code, 1, "{said:?}");
     assert!(said.out.contains("\npartitions 3; none has a live owner\n"), "{said:?}");
-    assert!(said.out.contains("  resigned  -    1  "), "{said:?}");
+    assert!(said.out.contains("  resigned  -    1       -     yes "), "{said:?}");
+    let partitions = scene.run("status", &["--partitions"]).out;
+    assert_eq!(partitions.matches("  w1 (resigned)  ").count(), 3, "{partitions}");
     assert_eq!(scene.run("status", &["--field", "unattended"]).out, "3\n");
 }
 
