@@ -81,6 +81,23 @@ impl GroupConfig {
     pub(super) fn differs(&self, known: &Assignment) -> bool {
         !known.assignor.is_empty() && *known.assignor != *self.assignor.name()
     }
+
+    /// Logs a warning if the group has other partitions than these settings, because the partitions
+    /// in the settings have an effect only for a new group.
+    pub(super) fn compare_partitions(&self, group: &str, known: &Assignment) {
+        let remaining = known.partitions.iter().filter(|it| !it.marks.retiring);
+        let existing: BTreeSet<_> = remaining.map(|it| &it.name).collect();
+        let absent = self.partitions.iter().filter(|it| !existing.contains(it)).count();
+        let others = existing.len() + absent - self.partitions.len();
+        if !self.partitions.is_empty() && absent + others > 0 {
+            tracing::warn!(
+                group,
+                "the partitions of this member have no effect: the group lacks {absent} of {}, and \
+                 has {others} others; `tenure group resize` changes a group",
+                self.partitions.len()
+            );
+        }
+    }
 }
 
 impl GroupBuilder {

@@ -151,6 +151,7 @@ impl MemberTask {
     async fn follow(&mut self, leadership: &Leadership) -> Infallible {
         let cx = Arc::clone(&self.cx);
         let mut has_predecessors = cx.name_is_unique() || !self.former.is_empty();
+        let mut compared = false;
         loop {
             if has_predecessors && self.drive().await {
                 has_predecessors = !self.end_predecessors().await;
@@ -158,6 +159,10 @@ impl MemberTask {
             let began = cx.now();
             self.report.begin();
             let again = self.poll().await;
+            if !compared && let Some(known) = self.participant.known() {
+                self.config.compare_partitions(cx.prefix(), known);
+                compared = true;
+            }
             if self.report.end() {
                 self.report_failure();
             }

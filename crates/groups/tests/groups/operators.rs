@@ -6,6 +6,7 @@ use futures::StreamExt as _;
 use tenure::ErrorKind;
 use tenure_groups::Group;
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
+use tenure_testkit::logged::logged;
 use tenure_testkit::time::{secs, wait, within};
 use tenure_testkit::write_faults::WRITE_FAULTS;
 
@@ -35,6 +36,21 @@ async fn a_group_is_resized() {
         now.epoch,
         "no change is needed"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_with_other_partitions_than_the_group_logs_a_warning() {
+    let fleet = Fleet::new(4);
+    let first = fleet.member("a").await;
+    balanced(&[&first], 4, secs(60)).await;
+    let joined = async |names: std::ops::Range<u32>| {
+        let group = fleet.node("b").partitions(names).build().unwrap();
+        logged(async { drop((group.join().await.unwrap(), wait(POLL * 2).await)) }).await.1
+    };
+    let log = joined(2..5).await;
+    assert_eq!(log.matches("the group lacks 1 of 3, and has 2 others").count(), 1, "{log}");
+    let log = joined(0..4).await;
+    assert!(!log.contains("no effect"), "{log}");
 }
 
 /// Before the fix, a call of `resize` with the name of a retiring partition succeeded, although the
