@@ -254,8 +254,8 @@ impl FormatTime for Utc {
 }
 
 /// Formats an event in a line such as `2026-11-20T23:12:00Z tenure: elected: epoch 3`. The text
-/// after `tenure:` begins with the level, unless the level is INFO. For an event of a library, the
-/// text also contains the target and the spans.
+/// after `tenure:` begins with the level, unless the level is INFO. For an event of a library other
+/// than `tenure-groups`, the text also contains the target and the spans.
 struct Lines;
 
 impl<S, N> FormatEvent<S, N> for Lines
@@ -276,7 +276,8 @@ where
         }
         let spans = || context.event_scope().into_iter().flat_map(|scope| scope.from_root());
         let own = |target: &str| target.starts_with(OWN);
-        if own(metadata.target()) {
+        let is_of_group = metadata.target().starts_with(GROUPS);
+        if own(metadata.target()) || is_of_group {
             // The text contains these spans, because they distinguish concurrent events. The text
             // omits all other spans.
             for span in spans().filter(|span| [PARTITION_SPAN, SERVED_SPAN].contains(&span.name()))
@@ -285,9 +286,16 @@ where
                 let fields = extensions.get::<FormattedFields<N>>().map_or("", |f| f.as_str());
                 write!(writer, "{fields}: ")?;
             }
-            let mut words = Words(String::new());
+            // The process or the served span has only one group.
+            let has_group = spans().any(|span| [GROUP_SPAN, SERVED_SPAN].contains(&span.name()));
+            let omitted = match (is_of_group, has_group) {
+                (false, _) => &OMITTED[..1],
+                (true, false) => &OMITTED[..3],
+                (true, true) => &OMITTED[..],
+            };
+            let mut words = Words { text: String::new(), omitted };
             event.record(&mut words);
-            return writeln!(writer, "{}", words.0);
+            return writeln!(writer, "{}", words.text);
         }
         write!(writer, "{}: ", metadata.target())?;
         // Only the spans of libraries are written, because the text format omits the spans of the
@@ -304,27 +312,43 @@ where
 
 /// The name of the span around all work for one partition.
 pub const PARTITION_SPAN: &str = "partition";
+/// The name of the span around all work of `group run`.
+pub const GROUP_SPAN: &str = "group";
 /// The name of the span around all work of `serve` for one election or group.
 pub const SERVED_SPAN: &str = "served";
 
-/// The message and the fields of an event of the command as text, without the field `outcome`.
-struct Words(String);
+/// Fields that the text omits: the first one for events of the command, three for events of
+/// `tenure-groups`, and all if the context names the group. The message of a join has the member
+/// and the session.
+const OMITTED: [&str; 4] = ["outcome", "member", "session", "group"];
+
+/// The message and the other fields of an event as text. The text omits the prefix of a group in a
+/// directory, because it is empty.
+struct Words {
+    text: String,
+    omitted: &'static [&'static str],
+}
 
 impl Visit for Words {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         use std::fmt::Write as _;
+        let Words { text, omitted } = self;
+        let value = format!("{value:?}");
         // Writing to a String cannot fail.
         let _ = match field.name() {
-            "outcome" => Ok(()),
-            "message" if self.0.is_empty() => write!(self.0, "{value:?}"),
-            "message" => write!(self.0, " {value:?}"),
-            name => write!(self.0, " {name}={value:?}"),
+            "group" if value == r#""""# => Ok(()),
+            name if omitted.contains(&name) => Ok(()),
+            "message" if text.is_empty() => write!(text, "{value}"),
+            "message" => write!(text, " {value}"),
+            name => write!(text, " {name}={value}"),
         };
     }
 }
 
 /// The targets of the command's events begin with this prefix.
 const OWN: &str = "tenure_cli";
+/// The targets of the events of `tenure-groups` begin with this prefix.
+const GROUPS: &str = "tenure_groups";
 
 #[cfg(test)]
 mod tests {

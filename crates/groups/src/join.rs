@@ -15,6 +15,7 @@ use super::telemetry::joins;
 use crate::protocol::session::SessionData;
 use crate::protocol::{Session, SessionId};
 use tenure::internals::groups::{Context, Requests};
+use tenure::store::plain;
 use tenure::{Epoch, Error, ErrorKind, Lease};
 
 /// The requests of one join. A join may create several sessions, because a session may lapse while
@@ -178,7 +179,9 @@ impl Group {
             group = self.cx.prefix(),
             member = self.cx.name(),
             session = %id,
-            "joined the group"
+            "joined as {}, session {:.8}",
+            plain(self.cx.name()),
+            id.to_string()
         );
         Ok(Some(Membership { ownership, notices, _alive: alive }))
     }

@@ -23,6 +23,7 @@ use crate::exit::{self, Failure};
 use crate::http::Sites;
 use crate::http::health::recent;
 use crate::http::metrics::MetricsArg;
+use crate::output::logs::GROUP_SPAN;
 use crate::output::print::{millis, plain};
 use crate::process::app_health::{AppHealth, AppHealthArgs};
 use crate::process::cmd::{Cmd, look_up};
@@ -111,7 +112,7 @@ member in JSON.",
 pub async fn run(args: GroupRunArgs) -> Result<u8, Failure> {
     let name = args.lease.name();
     // The span adds the name of the member to all log lines.
-    let span = error_span!("group", store = %args.store, member = name);
+    let span = error_span!(GROUP_SPAN, store = %args.store, member = name);
     let margins = args.lease.margins(args.grace)?;
     let app = AppHealth::of_cmd(&args.app)?;
     // Checks the settings with a store in memory first. If the settings are invalid, no directory
