@@ -336,7 +336,7 @@ impl Turn {
         }
         let next = match self.may_retry() {
             true => " and may run again in this period",
-            false => ": no attempt is left; the next period starts it again",
+            false => "; no attempt is left, and CMD runs again in the next period",
         };
         let text = format!("CMD has failed with exit code {code}{next}");
         warn!(outcome = "period_failed", "the period of {start}: {text}");

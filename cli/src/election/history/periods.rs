@@ -111,7 +111,7 @@ fn rows_of(PeriodRow { period, state, .. }: &PeriodRow) -> Vec<[String; 6]> {
         exit_code: period.exit_code,
     };
     let earlier = period.earlier_attempts.iter();
-    let all = earlier.map(|it| (it, state_of(it.exit_code, false), String::new()));
+    let all = earlier.map(|it| (it, state_of(it.exit_code, false), "-".to_owned()));
     let all = all.chain([(&last, *state, took.map_or("-".to_owned(), seconds))]);
     let first = (period.attempts as usize).saturating_sub(period.earlier_attempts.len());
     let row = |(number, (attempt, state, took)): (usize, (&EarlierAttempt, &str, String))| {

@@ -239,10 +239,10 @@ fn lines(role: &str, leader: &Leader, age: Option<Duration>) -> String {
         ("validity", validity(leader)),
     ];
     if let Some(expires_at) = leader.expires_at.filter(|_| role == "leader") {
-        lines.push(("expires", format!("{} by its own clock", expires_at.format("%FT%TZ"))));
+        lines.push(("expires", format!("{} by the leader's clock", expires_at.format("%FT%TZ"))));
     }
     if let Some(elected_at) = leader.elected_at {
-        lines.push(("elected", format!("{} by its own clock", elected_at.format("%FT%TZ"))));
+        lines.push(("elected", format!("{} by the leader's clock", elected_at.format("%FT%TZ"))));
     }
     if let Some(age) = age {
         lines.push(("written", format!("{} ago", short(age))));

@@ -45,7 +45,7 @@ fn status_shows_the_content_of_the_object() {
     assert_eq!(status["expires_at"], "2200-01-01T00:00:00.000Z");
     let said = bench.run("status", &SINGLE);
     let expected =
-        "validity   not in the record\nexpires    2200-01-01T00:00:00Z by its own clock\n";
+        "validity   not in the record\nexpires    2200-01-01T00:00:00Z by the leader's clock\n";
     assert!(said.out.contains(expected), "{said:?}");
     bench.lock(r#"{"expires_at": 0, "token": 4}"#);
     let said = bench.run("status", &SINGLE);

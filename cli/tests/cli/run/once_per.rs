@@ -92,7 +92,7 @@ fn regression_the_help_of_once_per_names_the_exit_codes() {
     let bench = Bench::new();
     let (first, second) = (once(&bench, &[], "exit 3"), once(&bench, &[], "exit 3"));
     assert_eq!([first.code, second.code], [3, 0]);
-    let end = "exit code 3: no attempt is left; the next period starts it again\n";
+    let end = "exit code 3; no attempt is left, and CMD runs again in the next period\n";
     assert!(first.err.contains(end), "{first:?}");
     let help = tenure(&["run", "--help"]).out;
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -249,8 +249,8 @@ fn history_lists_the_periods_of_a_job() {
             "period (UTC) host started for attempt end",
             "2026-01-01 01:00:00 c 01:00:02 1m 30s 1 completed",
             "(3 missed)",
-            "2026-01-01 05:00:00 c\\u{1b} 05:00:00 2 exit code 7",
-            "a 05:00:20 3 unfinished",
+            "2026-01-01 05:00:00 c\\u{1b} 05:00:00 - 2 exit code 7",
+            "a 05:00:20 - 3 unfinished",
             "b\\u{1b} 05:00:00 - 4 exit code 3",
         ]
     );

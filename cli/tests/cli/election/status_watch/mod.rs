@@ -60,7 +60,7 @@ fn status_of_a_held_epoch() {
             "leader     a",
             "epoch      3",
             "validity   30s",
-            "elected    2026-11-20T23:12:00Z by its own clock",
+            "elected    2026-11-20T23:12:00Z by the leader's clock",
         ]
     );
     assert!(lines[5].starts_with("written    ") && lines[5].ends_with(" ago"), "{said:?}");
