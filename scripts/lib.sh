@@ -45,6 +45,7 @@ once() {
     flock "$lock"
     if [[ $(cat "$folder/installed" 2>/dev/null) != "${*:3}" ]]; then
         rm -rf "$folder"
+        echo "$(basename "$0"): installing ${*:3} in $folder; later runs use it" >&2
         "$2" "${@:3}" >&2
         echo "${*:3}" >"$folder/installed"
     fi

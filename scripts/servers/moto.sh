@@ -36,4 +36,5 @@ WSGIRequestHandler.protocol_version = "HTTP/1.1"
 run_simple("127.0.0.1", int(sys.argv[1]), one_at_a_time, threaded=True)
 '
 start_server moto "$port" "$venv/bin/python" -c "$serve" "$port"
+echo "moto.sh: bucket $bucket at $AWS_ENDPOINT_URL, until \`${command[0]}\` ends" >&2
 run_command
