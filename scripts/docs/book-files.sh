@@ -4,13 +4,13 @@
 set -eu
 cat >/dev/null # the book, as JSON
 cd "$(dirname "$0")/../.."
-for path in cli/openapi.json deploy examples fuzz/README.md scripts/ci/if-match-node.py \
-    src/protocol/across/rules.md; do
+for path in bindings/python/README.md cli/openapi.json deploy examples fuzz/README.md \
+    scripts/ci/if-match-node.py src/protocol/across/rules.md; do
     rm -rf "target/book/$path"
     mkdir -p "$(dirname "target/book/$path")"
     cp -R "$path" "target/book/$path"
 done
-for page in deploy/README fuzz/README src/protocol/across/rules; do
+for page in bindings/python/README deploy/README fuzz/README src/protocol/across/rules; do
     { echo '<meta charset="utf-8"><pre>'; sed 's/&/\&amp;/g; s/</\&lt;/g' $page.md; } \
         >target/book/$page.html
 done
