@@ -99,7 +99,8 @@ pub fn without_signature(headers: &mut HeaderMap) {
     headers.remove(TOKEN);
 }
 
-/// The position of a key, or of a folder in place of its keys, in every listing.
+/// The position of `item`, a key or a folder, in every listing. A folder appears in place of its
+/// keys.
 fn position(item: &str) -> [u8; 16] {
     md5::Md5::digest(item).into()
 }

@@ -16,9 +16,9 @@ use super::{Seat, Share};
 pub(super) enum Rank {
     /// The seat's number of shares is at most the floor: the number by its weight, rounded down.
     Due(PerWeight),
-    /// The number of shares is above the floor and at most the ceiling, the number by weight
-    /// rounded up. All numbers in this range have the same rank, so no share moves between two
-    /// seats with these numbers.
+    /// The number of shares is above the floor and at most the ceiling. The ceiling is the number
+    /// by weight, rounded up. All numbers in this range have the same rank, so no share moves
+    /// between two seats with these numbers.
     Spare,
     /// The number of shares is above the ceiling.
     Excess(PerWeight),
