@@ -273,8 +273,8 @@ fn kept(partitions: u32) -> i64 {
             while owned.load(Ordering::Relaxed) < partitions {
                 sleep(LOOK).await;
             }
-            // Lets the member poll and renew a few times, because polls and renewals may also keep
-            // memory.
+            // Lets the member poll and renew a few times, because polls and renewals may also
+            // allocate memory.
             sleep(VALIDITY * 4).await;
             kept = Some((scene, task));
         });
