@@ -168,6 +168,10 @@ async fn a_set_above_an_epoch_grants_only_greater_tokens() {
             let calls = [Call::List, Call::Get, Call::Get, Call::Create, Call::Create, Call::List];
             assert_eq!(store.take_calls(), calls);
         }
+        let nonce = scene.record(0, 41).await["nonce"].clone();
+        for store in [1, 2] {
+            assert_eq!(scene.record(store, 41).await["nonce"], nonce, "a history shows one epoch");
+        }
         scene.operator().init_stores_above(Epoch::new(41).unwrap(), VALIDITY).await.unwrap();
         scene.stores[down].always(Fault::Hang);
         let candidate = scene.candidate("ann");

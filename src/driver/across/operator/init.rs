@@ -56,7 +56,9 @@ pub(crate) async fn init(across: &AcrossContext, floor: Option<EpochFloor>) -> R
     if let Some(EpochFloor { epoch, wait }) = floor {
         try_join_all(across.stores.iter().map(|cx| refuse_held(cx, epoch))).await?;
         let stores = missing.iter().map(|store| &across.stores[*store]);
-        try_join_all(stores.map(|cx| seal(cx, epoch, wait))).await?;
+        // One nonce at all stores shows in a history that a majority has this epoch.
+        let restored = Operator::new(&across.stores[0]).restored(wait);
+        try_join_all(stores.map(|cx| seal(cx, epoch, &restored))).await?;
     }
     let wrote = join_all(missing.iter().map(|store| write(across, set, *store))).await;
     let own = missing.iter().zip(&wrote).filter(|(_, put)| !matches!(put, Ok(Put::Other)));

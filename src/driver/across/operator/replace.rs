@@ -15,6 +15,7 @@ use crate::driver::operator::{ATTEMPTS, Wrote};
 use crate::driver::{Context, Operator};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
+use crate::record::Record;
 use crate::record::keys::{SetId, SetKey};
 
 /// One replacement, after its first listing.
@@ -173,7 +174,7 @@ impl Replacement<'_> {
         let epoch = view.newest(&self.others).max(contents.newest);
         let cx = &across.stores[store];
         if let Some(epoch) = epoch {
-            seal(cx, epoch, validity).await?;
+            seal(cx, epoch, &Operator::new(cx).restored(validity)).await?;
         }
         // The old contents also had notes about the other stores. The new contents must have these
         // notes, too.
@@ -214,9 +215,9 @@ impl Replacement<'_> {
 
 /// Writes the object of this epoch, sealed as restored. An existing object is overwritten, because
 /// a candidate that does not know of the loss may have created it.
-pub(super) async fn seal(cx: &Arc<Context>, epoch: Epoch, validity: Duration) -> Result<(), Error> {
+pub(super) async fn seal(cx: &Arc<Context>, epoch: Epoch, restored: &Record) -> Result<(), Error> {
     let mut operator = Operator::new(cx);
-    let body = operator.encode(epoch, &operator.restored(validity));
+    let body = operator.encode(epoch, restored);
     let mut last = None;
     for _ in 0..=ATTEMPTS {
         let now = operator.read(Some(epoch)).await?;
