@@ -64,7 +64,7 @@ mod built {
         let server = DynamoServer::start();
         let url = format!("{}?endpoint={}", STORE[1], server.endpoint());
         let mut status = command(&["status", "--store", &url]);
-        status.envs(server.env()).env("AWS_ENDPOINT_URL", "http://127.0.0.1:1");
+        status.envs(server.env()).env("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1");
         let status = said(status.output().expect("the command runs"));
         assert!(status.code == 0 && status.out.contains("vacant"), "{status:?}");
     }

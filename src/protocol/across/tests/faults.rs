@@ -222,16 +222,3 @@ fn an_observer_of_a_leader_only_reads() {
     stores.run(&mut observer, 1);
     assert_eq!(stores.cost(), [1, 0, 3, 0]);
 }
-
-/// A leader that resigned at one store only.
-#[test]
-fn an_observer_reads_the_other_stores_once_after_an_end() {
-    let mut stores = Stores::new(3);
-    let object = |ended| Object { nonce: Some(n(1)), heartbeat: 1, ended };
-    stores.objects[0].insert(1, object(Some(EpochEnd::Resigned)));
-    stores.objects[1].insert(1, object(None));
-    stores.objects[2].insert(1, object(None));
-    let mut observer = Across::new(3, true);
-    stores.run(&mut observer, 1);
-    assert!(stores.cost()[2] <= 5);
-}
