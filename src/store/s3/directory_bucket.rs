@@ -31,8 +31,8 @@ impl S3Store {
     }
 
     /// Returns the client for this request. After the service has refused a session, returns a new
-    /// client without a session. The SDK itself replaces a session only at its end by the clock of
-    /// this machine, which may be behind.
+    /// client without a session. The SDK itself replaces a session only once the session has ended
+    /// by this machine's clock, which may be behind.
     pub(super) async fn client(
         &self,
         request: RequestContext<'_, S3Store>,
