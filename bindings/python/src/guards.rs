@@ -20,7 +20,7 @@ use crate::stores::{Body, Stores};
 use crate::stream::Stream;
 use crate::task::Task;
 
-/// Returns the token of a leadership or a partition, or of a number.
+/// Returns the token of a leadership or a partition, or the token with this number.
 fn token(holder: &Bound<'_, PyAny>) -> Result<Token, Failure> {
     if let Ok(leadership) = holder.cast::<Leadership>() {
         return leadership.get().token();

@@ -41,7 +41,7 @@ async fn killed(dead: &[usize], after: Duration, within: Duration) -> Duration {
 /// The successor read the other sessions only after the coordinator had been silent for half of its
 /// validity, and a successor that was no deputy waited for one more validity.
 #[tokio::test(start_paused = true)]
-async fn regression_a_death_with_the_coordinator_takes_no_longer() {
+async fn regression_partitions_move_in_time_if_the_coordinator_dies_too() {
     let sets: [(&[usize], Duration); 4] = [
         (&[0], TOGETHER),
         (&[0, 1, 5], TOGETHER),
