@@ -55,5 +55,5 @@ fi
 # The SDK for Python is in the environment of moto.
 if [[ -n ${TENURE_TEST_S3_BUCKET:-} && -x $servers/moto/bin/python ]]; then
     site=$("$empty/fresh/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-    TENURE= PYTHONPATH=$site "$servers/moto/bin/python" "$root/scripts/ci/if-match-node.py"
+    TENURE='' PYTHONPATH=$site "$servers/moto/bin/python" "$root/scripts/ci/if-match-node.py"
 fi
