@@ -41,7 +41,7 @@ pub(super) fn describe(of: &LeaseMetrics) {
 fn elections() {
     describe_gauge!("tenure_leader", Count, "1 while this process leads, by its own clock");
     describe_gauge!("tenure_epoch", Count, "The greatest epoch that this process knows");
-    describe_gauge!("tenure_observed", Count, "1 in the state that an observer sees");
+    describe_gauge!("tenure_observed", Count, "1 if `state` is the state that an observer sees");
     describe_gauge!("tenure_stores", Count, "Stores in this state, of a leader across stores");
     describe_gauge!("tenure_candidate_info", Count, "1; the label is the name of the candidate");
     describe_counter!("tenure_elections_total", Count, "Campaigns that have ended");

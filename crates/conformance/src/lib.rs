@@ -257,7 +257,7 @@ macro_rules! checks {
 
 static ALL: &[Check] = checks! {
     "create": "creates only missing objects", always needed, objects::creates_once;
-    "replace": "replaces an object only by its current ETag", always needed,
+    "replace": "replaces an object only if its ETag is the given one", always needed,
         objects::replaces_only_the_current_etag;
     "etag": "changes the ETag with the body", always extra,
         objects::changes_the_etag_with_the_body;

@@ -62,8 +62,8 @@ impl AcrossDriver {
                 let at = self.resumes_at.unwrap_or(now);
                 waits.push((at.saturating_sub(now), AcrossInput::Resume));
             }
-            // While it leads, the task ends the lease itself, because a resignation continues until
-            // the time at which the lease would have ended.
+            // The task of a leadership also ends its lease. That task continues during a
+            // resignation, until the time at which the lease would have ended.
             AcrossWait::Lead if self.led.is_none() => {
                 waits.push((self.remaining(), AcrossInput::LeaseEnded))
             }

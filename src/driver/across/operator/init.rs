@@ -186,8 +186,9 @@ async fn has_these_stores(
         let body: serde_json::Value = serde_json::from_slice(&object.body).unwrap_or_default();
         if let Some(first) = body.get("stores").filter(|first| **first != stores) {
             let why = format!(
-                "{} was created for the stores {first}, not {stores}. Name the first stores. If no \
-                 process uses them, delete this marker. Nothing was written",
+                "{} was created for the stores {first}, not {stores}. Pass the stores of this \
+                 marker, in this order, or delete the marker if no process uses them. Nothing was \
+                 written",
                 located(cx, name)
             );
             return Err(Error::new(ErrorKind::InvalidInput, why));
