@@ -166,8 +166,8 @@ class Period:
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
-    >>> tenure.once_per("1h", store, prefix="nightly")(print)("runs")
-    runs
+    >>> tenure.once_per("1h", store, prefix="nightly")(lambda: "ran")()
+    'ran'
     >>> period = tenure.last_period(store, prefix="nightly")
     >>> period.attempts, period.exit_code, period.length.total_seconds()
     (1, 0, 3600.0)
