@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use tenure::store::{CloudKind, GetOutcome, MemoryStore, Store, StorePlace, StoreUrl};
+use tenure::store::{CloudKind, GetOutcome, MemoryStore, Store, StorePlace, StoreUrl, printable};
 use tenure::{Moment, Process};
 
 use crate::claims::CountedStore;
@@ -47,7 +47,7 @@ impl Stores {
             let (mut stores, mut shared) = (Vec::<Arc<dyn Store>>::new(), String::new());
             for (index, text) in urls.iter().enumerate() {
                 let url: StoreUrl =
-                    text.parse().map_err(|why| invalid(format!("{text}: {why}")))?;
+                    text.parse().map_err(|why| invalid(format!("{}: {why}", printable(text))))?;
                 let prefix = url.prefix().trim_end_matches('/');
                 if index > 0 && prefix != shared {
                     let why = format!("the stores of one election have one prefix: {text} differs");

@@ -202,6 +202,13 @@ def test_three_stores_are_one_election(tmp_path: Path) -> None:
     assert other.newest_epoch() == 1 and other.leader() is None
 
 
+def test_regression_a_refused_url_shows_no_secret() -> None:
+    for url in ("s3://me:hunter2@bucket/a", "s3://b/a?endpoint=https://me:hunter2@host"):
+        with pytest.raises(tenure.InvalidInputError) as refused:
+            tenure.Election(url)
+        assert "hunter2" not in str(refused.value)
+
+
 def test_the_text_of_an_error_has_the_effect_and_the_remedy(make: Make) -> None:
     with pytest.raises(tenure.InvalidInputError) as refused:
         tenure.Election(MemoryStore(), prefix="orders", validity=10, request_timeout=6)
