@@ -88,6 +88,9 @@ impl Election {
             serde_json::from_str(settings).map_err(|error| invalid(error.to_string()))?;
         let (validity, by_calls) = (settings.validity.unwrap_or(30.0), !settings.asks);
         let limit = settings.liveness.map(|it| seconds("liveness", it)).transpose()?;
+        if limit.is_some_and(|limit| limit.is_zero()) {
+            return Err(invalid("liveness must be above 0".to_owned()));
+        }
         let liveness = limit.map(|limit| Liveness { limit, by_calls });
         let builder = match &stores.all()?[..] {
             [store] => Inner::builder(store.clone(), &*stores.prefix),

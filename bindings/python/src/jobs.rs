@@ -90,7 +90,9 @@ impl Job {
             serde_json::from_str(rules).map_err(|error| invalid(error.to_string()))?;
         let in_ms = |name, value| {
             let exact = seconds(name, value)?;
-            Ok::<_, Failure>(Duration::from_millis(u64::try_from(exact.as_millis()).unwrap_or(0)))
+            Ok::<_, Failure>(Duration::from_millis(
+                u64::try_from(exact.as_millis()).unwrap_or(u64::MAX),
+            ))
         };
         let rules = PeriodRules {
             period: in_ms("period", given.period)?,

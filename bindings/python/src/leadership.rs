@@ -1,6 +1,6 @@
 //! A leadership: the token, the lease, and its end.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -41,6 +41,8 @@ pub struct Lead {
     alive_at: AtomicU64,
     /// Cause of a resignation for a hung program.
     hung: OnceLock<String>,
+    /// True after the start of a resignation that the program ordered.
+    has_resigned: AtomicBool,
 }
 
 impl Leadership {
@@ -59,6 +61,7 @@ impl Leadership {
             liveness,
             alive_at: AtomicU64::new(now()),
             hung: OnceLock::new(),
+            has_resigned: AtomicBool::new(false),
         });
         remember(&lead);
         if let Some(Liveness { limit, .. }) = liveness {
@@ -169,10 +172,16 @@ impl Block {
         error: &Bound<'py, PyAny>,
         _trace: &Bound<'py, PyAny>,
     ) -> PyResult<()> {
-        if this.getattr("_has_resigned")?.extract()? {
+        let inner = this.getattr("_inner")?;
+        let inner = inner.cast::<Leadership>()?.get();
+        if inner.has_resigned() {
             return Ok(());
         }
-        let task = this.getattr("_inner")?.cast::<Leadership>()?.get().resign(None)?;
+        let task = match inner.resign(None) {
+            // The exception of the body has precedence.
+            Err(Failure::Forked) if !error.is_none() => return Ok(()),
+            task => task?,
+        };
         this.call_method1("_wait_resigned", (task, error)).map(drop)
     }
 }
@@ -263,8 +272,17 @@ impl Leadership {
         })
     }
 
+    /// Starts the resignation. An interrupt before this call leaves it to the `with` block.
     fn resign(&self, successor: Option<String>) -> Result<Task, Failure> {
         let lead = self.0.get()?.clone();
-        Task::start(async move |_| lead.resign(successor).await)
+        let resigned = lead.clone();
+        let task = Task::start(async move |_| lead.resign(successor).await)?;
+        resigned.has_resigned.store(true, Ordering::Relaxed);
+        Ok(task)
+    }
+
+    #[getter]
+    fn has_resigned(&self) -> bool {
+        self.0.get().is_ok_and(|lead| lead.has_resigned.load(Ordering::Relaxed))
     }
 }

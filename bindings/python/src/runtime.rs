@@ -234,12 +234,14 @@ pub fn shutdown(py: Python<'_>, seconds: f64) {
 
 /// Ends all work of this process. The interpreter must not end during a call from another thread.
 async fn end() {
-    for caller in [&WAKER, &LOGGER] {
-        while caller.running.try_lock().is_err() {
-            pause(STEP).await;
+    let callers = async {
+        for caller in [&WAKER, &LOGGER] {
+            while caller.running.try_lock().is_err() {
+                pause(STEP).await;
+            }
         }
-    }
-    resign_all().await;
+    };
+    tokio::join!(callers, resign_all());
 }
 
 /// Resigns until no task is left. A campaign may be elected while it is cancelled.

@@ -28,7 +28,7 @@ impl Stream {
     where
         T: for<'py> IntoPyObject<'py> + Send + 'static,
     {
-        let rest = Box::pin(items.map(|item| item.map(Value::new)));
+        let rest = Box::pin(items.map(|item| item.map(Value::new)).fuse());
         Stream(Local::new(Arc::new(Mutex::new(Items { rest, returned: None }))))
     }
 }

@@ -175,6 +175,40 @@ def test_regression_calls_are_no_sign_of_life_beside_a_callable(
     assert leadership.lost() == "hung"
 
 
+def test_regression_a_slow_answer_within_a_validity_is_a_sign_of_life(make: Make) -> None:
+    def answer() -> bool:
+        time.sleep(2.3)
+        return True
+
+    with make(validity=3, liveness=answer).campaign() as leadership:
+        with pytest.raises(TimeoutError):
+            leadership.lost(timeout=5)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine")
+def test_regression_a_coroutine_is_no_sign_of_life() -> None:
+    async def answer() -> bool:
+        return True
+
+    def elect(liveness: Any) -> tenure.Leadership:
+        settings: dict[str, Any] = {"validity": 1, "liveness": liveness}
+        return tenure.Election(MemoryStore(), prefix="orders", **settings).campaign()
+
+    with pytest.raises(TypeError, match="async def"):
+        elect(answer)
+    assert elect(lambda: answer()).lost(timeout=20) == "hung"
+    with pytest.raises(tenure.InvalidInputError):
+        elect(0)
+
+
+def test_regression_a_block_resigns_after_a_refused_order(make: Make) -> None:
+    successor: Any = 7
+    with pytest.raises(TypeError):
+        with make().campaign() as leadership:
+            leadership.resign_to(successor)
+    assert make().snapshot().end == "resigned"
+
+
 def test_a_test_moves_the_clock() -> None:
     store, clock = MemoryStore(), Clock()
 

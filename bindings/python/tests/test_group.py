@@ -148,3 +148,15 @@ async def test_regression_the_error_of_a_group_reaches_the_loop(
     with pytest.raises(tenure.AccessDeniedError):
         await asyncio.wait_for(group.run_async(work), 20)
     server.shutdown()
+
+
+async def test_regression_a_cancellation_of_run_async_panics_in_no_task() -> None:
+    async def work(partition: tenure.Partition) -> None:
+        await partition.wait_revoked_async()
+
+    for number in range(60):
+        running = asyncio.create_task(member(MemoryStore(), "a").run_async(work))
+        await asyncio.sleep(number % 12 / 1000)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running

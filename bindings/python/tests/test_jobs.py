@@ -167,6 +167,25 @@ def test_regression_the_middleware_needs_no_lifespan_and_no_loop() -> None:
     asyncio.run(serve(LeaderMiddleware(app, tenure.Election(MemoryStore(), prefix="api"))))
 
 
+def test_regression_the_middleware_campaigns_in_the_next_event_loop() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError("this test waits only for the leadership")
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        pass
+
+    async def serve(middleware: LeaderMiddleware) -> None:
+        await middleware({"type": "http"}, receive, send)
+        await asyncio.wait_for(middleware.leads.wait(), 20)
+
+    middleware = LeaderMiddleware(app, tenure.Election(MemoryStore(), prefix="api"))
+    for _ in range(3):
+        asyncio.run(serve(middleware))
+
+
 async def test_the_middleware_names_the_leader_while_the_process_follows() -> None:
     store = MemoryStore()
     sent: list[MutableMapping[str, Any]] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -51,6 +52,71 @@ def test_a_hung_program_resigns_while_it_holds_the_gil(tmp_path: Path, python: S
         assert leadership.check() == 2
     process.kill()
     process.communicate()
+
+
+def _lead(folder: Path) -> None:
+    leadership = tenure.Election(folder).campaign()
+    _kept.append(leadership)
+
+
+_kept: list[tenure.Leadership] = []
+
+
+def test_regression_a_child_of_a_fork_server_resigns_at_its_end(tmp_path: Path) -> None:
+    child = multiprocessing.get_context("forkserver").Process(target=_lead, args=(tmp_path,))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    assert tenure.Election(tmp_path).snapshot().end == "resigned"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_regression_a_forked_child_of_multiprocessing_resigns_at_its_end(
+    tmp_path: Path, python: Start
+) -> None:
+    program = """
+        import multiprocessing, tenure
+        def lead():
+            global leadership
+            leadership = tenure.Election("./orders").campaign()
+        child = multiprocessing.get_context("fork").Process(target=lead)
+        child.start()
+        child.join()
+    """
+    finish(python(program))
+    assert tenure.Election(tmp_path / "orders").snapshot().end == "resigned"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_regression_an_exit_in_a_forked_child_has_precedence_in_a_block(python: Start) -> None:
+    program = """
+        import os, sys, tenure
+        with tenure.Election("./orders").campaign():
+            child = os.fork()
+            if child == 0:
+                sys.exit(3)
+            assert os.WEXITSTATUS(os.waitpid(child, 0)[1]) == 3
+    """
+    finish(python(program))
+
+
+def test_regression_a_slow_log_handler_prevents_no_resignation_at_the_end(
+    tmp_path: Path, python: Start
+) -> None:
+    program = """
+        import logging, time, tenure
+        class Slow(logging.Handler):
+            def createLock(self):
+                self.lock = None
+            def emit(self, record):
+                time.sleep(8)
+        logging.getLogger("tenure").addHandler(Slow())
+        logging.getLogger("tenure").setLevel(logging.DEBUG)
+        leadership = tenure.Election("./orders").campaign()
+        time.sleep(0.5)
+    """
+    finish(python(program))
+    assert tenure.Election(tmp_path / "orders").snapshot().end == "resigned"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")

@@ -10,6 +10,8 @@
 from __future__ import annotations
 
 import atexit as _atexit
+import multiprocessing as _multiprocessing
+import multiprocessing.util as _processes
 
 from . import _tenure, testing
 from ._calls import Seconds
@@ -97,3 +99,13 @@ __all__ = [
 
 # When the interpreter ends, resign all leaderships, and wait at most this time.
 _atexit.register(_tenure.shutdown, 5.0)
+
+
+def _at_end_of_child(_: object = None) -> None:
+    """Resign at the end of a child of `multiprocessing`, which may end without `atexit`."""
+    if _multiprocessing.parent_process() is not None:
+        _processes.Finalize(None, _tenure.shutdown, args=(5.0,), exitpriority=0)
+
+
+_at_end_of_child()
+_processes.register_after_fork(_at_end_of_child, _at_end_of_child)

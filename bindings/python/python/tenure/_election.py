@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import inspect
 import os
 from collections.abc import Sequence
 from typing import Any, Callable, Optional, Union
@@ -26,6 +27,8 @@ def open_stores(store: Store, prefix: Optional[str]) -> _tenure.Stores:
         return store._inner.at(prefix or "")
     if prefix is not None:
         raise TypeError("prefix is for a MemoryStore: a URL contains the prefix")
+    if isinstance(store, (bytes, bytearray)):
+        raise TypeError("a store is a URL, a path, a list of URLs, or a MemoryStore")
     several = [store] if isinstance(store, (str, os.PathLike)) else store
     urls = [url for one in several for url in store_urls(one)]
     opened: _tenure.Stores = wait(_tenure.Stores.open(urls))
@@ -86,6 +89,8 @@ class Election:
         machine_is_never_paused: Optional[bool] = None,
         clock: Optional[Clock] = None,
     ) -> None:
+        if inspect.iscoroutinefunction(liveness):
+            raise TypeError("liveness is called from a thread, so it must not be `async def`")
         self._liveness = liveness if callable(liveness) else None
         self._every = seconds(validity) / 3
         durations = {

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import threading
+import time
 import weakref
 from collections.abc import Generator
 from types import TracebackType
@@ -42,7 +44,6 @@ class Leadership(_tenure.Block):
         self, inner: _tenure.Leadership, liveness: Optional[Callable[[], bool]], every: float
     ) -> None:
         self._inner = inner
-        self._has_resigned = False
         #: Returns the token while the lease runs. Otherwise raises ``LeadershipLost``.
         self.check: Callable[[], int] = inner.check
         if liveness is not None:
@@ -104,22 +105,18 @@ class Leadership(_tenure.Block):
 
         Call this method after the end of the work, because ``check()`` fails after the call.
         """
-        self._has_resigned = True
         wait(self._inner.resign(None))
 
     async def resign_async(self) -> None:
         """Resign as ``resign`` does, in an event loop."""
-        self._has_resigned = True
         await wait_async(self._inner.resign(None))
 
     def resign_to(self, successor: str) -> None:
         """Resign, and give precedence to the candidate with this name."""
-        self._has_resigned = True
         wait(self._inner.resign(successor))
 
     async def resign_to_async(self, successor: str) -> None:
         """Resign as ``resign_to`` does, in an event loop."""
-        self._has_resigned = True
         await wait_async(self._inner.resign(successor))
 
     def _wait_resigned(self, task: _tenure.Task, error: Optional[BaseException]) -> None:
@@ -137,7 +134,7 @@ class Leadership(_tenure.Block):
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        if not self._has_resigned:
+        if not self._inner.has_resigned:
             try:
                 await self.resign_async()
             except TenureError as failed:
@@ -195,13 +192,18 @@ def _ask(
             return
         inner = held._inner
         del held
+        inner.alive()  # the limit is for the call alone
         try:
-            why = None if is_alive() else "liveness returned False, so it resigned"
+            answer = is_alive()
+            is_clear = bool(answer) and not inspect.isawaitable(answer)
+            why = None if is_clear else f"liveness returned {answer!r}, so it resigned"
         except BaseException as error:  # also SystemExit, because this thread would end
             why = f"liveness raised {error!r}, so it resigned"
         if why is not None:
             inner.hung(why)
             return
         inner.alive()
+        ends_at = time.monotonic() + every
+        while inner.remaining > 0 and (left := ends_at - time.monotonic()) > 0:
+            waiting.wait(min(left, 1))
         del inner
-        waiting.wait(every)

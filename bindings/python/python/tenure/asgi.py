@@ -86,7 +86,10 @@ class LeaderMiddleware:
         await asyncio.wait([campaigns])
 
     def _start(self) -> None:
-        if self._campaigns is None:
+        campaigns = self._campaigns
+        if campaigns is None or campaigns.done():
+            if campaigns is not None:  # an event loop that has ended cancelled them
+                self._leads = None
             self._campaigns = asyncio.ensure_future(self._campaign())
 
     async def _campaign(self) -> None:
