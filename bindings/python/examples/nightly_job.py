@@ -11,7 +11,7 @@ import tenure
 STORE = os.environ.get("STORE", "./nightly")
 
 
-@tenure.once_per("1d", STORE, offset="3h", retries=2, liveness=600)
+@tenure.once_per("1d", STORE, offset="3h", retries=2, liveness=600)  # hung after 600 s
 def report(leadership: tenure.Leadership) -> str:
     """Send the report. The token lets the receiver refuse a late host."""
     for page in range(3):
@@ -22,5 +22,5 @@ def report(leadership: tenure.Leadership) -> str:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
-    print(report() or "another host sends the report of this night")
-    print("the last period:", tenure.last_period(STORE))
+    print(report() or "this host has sent no report")
+    print("the last period:", tenure.last_period(STORE))  # shows who has sent it, or the failure

@@ -39,9 +39,10 @@ class Election:
     """One contest for leadership, under one prefix of one store.
 
     ``store`` is a URL such as ``s3://my-bucket/orders``, ``gs://``, ``az://``, ``dynamodb://`` or
-    ``file:///var/lib/orders``; the path of a directory; or a ``tenure.testing.MemoryStore``. Three
-    or five URLs are an election across stores. Settings and credentials come from the environment
-    of the service.
+    ``file:///var/lib/orders``; the path of a directory; or a ``tenure.testing.MemoryStore``.
+    Three or five URLs are an election across stores. A path starts with ``/`` or ``./``.
+    ``prefix`` is for a ``MemoryStore``, because a URL contains the prefix. Settings and
+    credentials come from the environment of the service.
 
     Durations are seconds or ``timedelta``. The settings are the settings of the Rust library:
 

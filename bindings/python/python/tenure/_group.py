@@ -33,9 +33,14 @@ class Partition:
 
     def __init__(self, inner: _tenure.Partition) -> None:
         self._inner = inner
-        #: Returns the token while this member owns the partition. Otherwise raises
-        #: ``LeadershipLost``.
-        self.check: Callable[[], int] = inner.check
+        self.__dict__["check"] = inner.check  # saves a call in Python
+
+    def check(self) -> int:
+        """Return the token while this member owns the partition.
+
+        Otherwise raises ``LeadershipLost``.
+        """
+        return self._inner.check()
 
     @property
     def name(self) -> str:
@@ -72,7 +77,8 @@ class Partition:
 class Group:
     """A member of a group that shares partitions, with one lease for each member.
 
-    ``partitions`` is the number of partitions, or their names. The first member creates them.
+    ``partitions`` is the number of partitions, or their names. The first member creates them. With
+    ``None``, a member waits until another member has created them.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()

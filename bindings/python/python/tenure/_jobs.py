@@ -59,13 +59,14 @@ def once_per(
 ) -> _Job:
     """Run a function once in each period, on one of the hosts that call it.
 
-    A call runs the function under a leadership and records the attempt, as
-    ``tenure run --once-per`` does on the same store. A call returns ``None`` without running the
-    function if the period is completed, if the attempts are used up, or if the period began
-    longer ago than ``tolerance``. ``retries`` is the number of further attempts after a failure.
-    Periods are counted in UTC, and start ``offset`` later. The function may be a coroutine
-    function. It receives the leadership if it has a parameter ``leadership``. The other settings
-    are those of ``Election``.
+    A call runs the function under a leadership and records the attempt, as ``tenure run
+    --once-per`` does on the same store. A call returns ``None`` without running the function if
+    the period is completed, if the attempts are used up, or if the period began longer ago than
+    ``tolerance``. While another host runs the function, a call waits for its end. A failure is
+    raised. ``retries`` is the number of further attempts after it, by the next calls on this host
+    or another. ``last_period`` tells whether the period is completed. Periods are counted in UTC,
+    and start ``offset`` later. The function may be a coroutine function. It receives the
+    leadership if it has a parameter ``leadership``. The other settings are those of ``Election``.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()

@@ -44,13 +44,16 @@ class Leadership(_tenure.Block):
         self, inner: _tenure.Leadership, liveness: Optional[Callable[[], bool]], every: float
     ) -> None:
         self._inner = inner
-        #: Returns the token while the lease runs. Otherwise raises ``LeadershipLost``.
-        self.check: Callable[[], int] = inner.check
+        self.__dict__["check"] = inner.check  # saves a call in Python
         if liveness is not None:
             arguments = (weakref.ref(self), liveness, every)
             threading.Thread(
                 target=_ask, args=arguments, name="tenure-liveness", daemon=True
             ).start()
+
+    def check(self) -> int:
+        """Return the token while the lease runs. Otherwise raise ``LeadershipLost``."""
+        return self._inner.check()
 
     @property
     def epoch(self) -> int:
