@@ -209,6 +209,18 @@ def test_regression_a_block_resigns_after_a_refused_order(make: Make) -> None:
     assert make().snapshot().end == "resigned"
 
 
+def test_regression_numbers_that_json_changes_are_refused(make: Make) -> None:
+    for data in (2**64, [-(2**63) - 1], float("nan"), {"a": 10**5000}):
+        with pytest.raises(tenure.InvalidInputError):
+            make(data=data)
+    with make(data=[2**64 - 1, -(2**63)]).campaign() as leadership:
+        with pytest.raises(tenure.InvalidInputError):
+            leadership.proclaim(2**64)
+        assert make().leader().data == [2**64 - 1, -(2**63)]  # type: ignore[union-attr]
+    with pytest.raises(tenure.InvalidInputError):
+        make(validity=10**400)
+
+
 def test_a_test_moves_the_clock() -> None:
     store, clock = MemoryStore(), Clock()
 

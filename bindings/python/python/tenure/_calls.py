@@ -29,9 +29,28 @@ def seconds(duration: Seconds) -> float:
     """Return the duration in seconds."""
     if isinstance(duration, timedelta):
         return duration.total_seconds()
-    if not math.isfinite(duration):
-        raise InvalidInputError(f"a duration must be finite, got {duration}")
-    return float(duration)
+    try:
+        if math.isfinite(duration):
+            return float(duration)
+    except OverflowError:
+        pass
+    raise InvalidInputError("a duration must be finite and at most the greatest float")
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON. Refuses numbers that readers of the record would change."""
+    try:
+        text = json.dumps(value, allow_nan=False)
+        json.loads(text, parse_int=_integer)
+    except ValueError as error:
+        raise InvalidInputError(f"{error}. The request had no effect.") from error
+    return text
+
+
+def _integer(text: str) -> int:
+    if -(2**63) <= int(text) < 2**64:
+        return int(text)
+    raise ValueError("an integer in JSON must have at most 64 bits")
 
 
 def settings_json(
@@ -47,7 +66,7 @@ def settings_json(
         if value is not DEFAULT:
             given[name] = None if value is None else seconds(value)
     given.update((name, value) for name, value in others.items() if value is not None)
-    return json.dumps(given, allow_nan=False)
+    return json_text(given)
 
 
 def wait(task: _tenure.Task, timeout: Optional[Seconds] = None) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import logging
 import threading
 import time
@@ -13,7 +12,7 @@ from types import TracebackType
 from typing import Any, Callable, Optional
 
 from . import _tenure
-from ._calls import Seconds, wait, wait_async
+from ._calls import Seconds, json_text, wait, wait_async
 from ._errors import ForkedProcessError, LeadershipLost, TenureError
 from ._stream import Stream
 from ._types import Event
@@ -97,11 +96,11 @@ class Leadership(_tenure.Block):
 
     def proclaim(self, data: Any) -> None:
         """Write JSON data into the record for observers, and renew the lease. Cost: one PUT."""
-        wait(self._inner.proclaim(json.dumps(data)))
+        wait(self._inner.proclaim(json_text(data)))
 
     async def proclaim_async(self, data: Any) -> None:
         """Proclaim as ``proclaim`` does, in an event loop."""
-        await wait_async(self._inner.proclaim(json.dumps(data)))
+        await wait_async(self._inner.proclaim(json_text(data)))
 
     def resign(self) -> None:
         """Seal the epoch, so that another candidate is elected without a wait. Cost: one PUT.

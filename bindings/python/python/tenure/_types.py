@@ -11,7 +11,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def _date(micros: Optional[int]) -> Optional[datetime]:
-    return None if micros is None else _EPOCH + timedelta(microseconds=micros)
+    try:
+        return None if micros is None else _EPOCH + timedelta(microseconds=micros)
+    except OverflowError:  # a date that Python does not have
+        return None
 
 
 @dataclass(frozen=True)
