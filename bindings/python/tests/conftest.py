@@ -39,11 +39,15 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
 
 @pytest.fixture
 def python(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
-    """Return a function that starts Python with a program, in an empty folder."""
+    """Return a function that starts Python with a program, in an empty folder.
+
+    A background job of a shell ignores SIGINT, and so do its processes. The program does not.
+    """
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 
     def start(program: str, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(program), *arguments],
+            [sys.executable, "-c", heard + textwrap.dedent(program), *arguments],
             cwd=tmp_path,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
