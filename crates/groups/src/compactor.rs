@@ -258,8 +258,7 @@ impl GroupCompactor {
         Ok((keys, page.truncated.then_some(last)))
     }
 
-    /// Reads these sessions. Returns the ended sessions, each with the newest assignment that it
-    /// has seen.
+    /// Reads these sessions. Returns each ended session, with the newest assignment it has seen.
     async fn ended(
         &self,
         sessions: Vec<(SessionId, String)>,

@@ -256,10 +256,7 @@ fn least_squares(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseE
 /// Checks that the assignor does not change a plan that is already as balanced as the marks allow.
 /// The check makes this plan with the seats in reverse order. So the plan can differ from the
 /// assignor's plan for the group itself.
-fn balanced_plans_do_not_change(
-    assignor: &dyn Assignor,
-    group: &Group,
-) -> Result<(), TestCaseError> {
+fn balanced_plans_stay(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let last = group.seats.len() - 1;
     let turned = |plan: Plan| -> Plan { plan.into_iter().map(|at| Some(last - at?)).collect() };
     let holders = group.shares.iter().map(|share| share.holder).collect();
@@ -364,8 +361,8 @@ proptest! {
     fn a_balanced_plan_does_not_change(
         small in SMALL.weighted().marked().draw(), large in LARGE.weighted().marked().draw(),
     ) {
-        balanced_plans_do_not_change(&StickyAssignor, &small)?;
-        balanced_plans_do_not_change(&StickyAssignor, &large)?;
+        balanced_plans_stay(&StickyAssignor, &small)?;
+        balanced_plans_stay(&StickyAssignor, &large)?;
     }
 
     #[test]
