@@ -191,8 +191,12 @@ fn the_history_has_the_epochs_of_all_stores() {
     // An attempt that created its epoch at one store only.
     let key =
         |store: &str, epoch: u32| set.bench.path(store).join(format!("lock-{epoch:010}.json"));
-    let record = fs::read_to_string(key("a", 2)).expect("epoch 2").replace("resigned", "abandoned");
-    fs::write(key("a", 3), record).expect("epoch 3");
+    // A resignation is done once a majority is sealed.
+    let records = ["a", "b", "c"].map(|store| fs::read_to_string(key(store, 2)).expect("epoch 2"));
+    let sealed = records.iter().find(|record| record.contains("resigned")).expect("a seal");
+    fs::write(key("a", 2), sealed).expect("epoch 2");
+    fs::write(key("b", 2), sealed).expect("epoch 2");
+    fs::write(key("a", 3), sealed.replace("resigned", "abandoned")).expect("epoch 3");
     fs::remove_file(key("c", 2)).expect("epoch 2");
     let history = set.run("history", &["--json"]);
     let lines = history.json_lines();
