@@ -66,6 +66,20 @@ async fn depose_waits_for_a_slow_store_if_another_lost_its_marker() {
     assert_eq!(ends(&scene, 7).await, ["", "deposed", "deposed"]);
 }
 
+/// A note at store 2 names a greater generation of store 1, so the old contents there do not count.
+#[tokio::test(start_paused = true)]
+async fn regression_depose_waits_for_a_slow_store_if_another_has_old_contents() {
+    let scene = Scene::with_set(3).await;
+    scene.leads(7, &[0, 1, 2]).await;
+    let keys = scene.keys(0).await;
+    let marker = keys.iter().find_map(|key| key.strip_suffix("-1of3-0000000001.json")).unwrap();
+    scene.put(1, &format!("{marker}-note-1-0000000002.json"), &unsealed(1)).await;
+    scene.stores[2].on(Call::List).always().fault(Fault::Slow(millis(1_500)));
+    let deposed = depose(&scene.operator(), false).await.unwrap();
+    assert!(matches!(deposed, Deposed::Sealed { .. }), "{deposed:?}");
+    assert_eq!(ends(&scene, 7).await, ["-", "deposed", "deposed"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_majority_of_seals_suffices() {
     for dead in [false, true] {
