@@ -53,8 +53,7 @@ impl Election {
 
     /// Creates the markers of a new set, and raises its epoch floor: the tokens of its leaders are
     /// above `epoch`. An operator calls this method after the loss of a majority of another set's
-    /// stores, so that guarded resources accept the next leaders. It also changes the number of
-    /// stores.
+    /// stores, so that guarded resources accept the next leaders, or to change the number of stores.
     ///
     /// **First stop all processes of the old set.** `epoch` must be at least the greatest token that
     /// any guarded resource has seen. The first leader of the new set waits for `wait`, at most 24 h:

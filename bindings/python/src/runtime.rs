@@ -67,8 +67,8 @@ fn is_forked() -> bool {
     RUNTIME.get().is_some_and(|(_, pid)| *pid != std::process::id())
 }
 
-/// A value of this process. A forked child neither uses nor drops the value, because a thread of
-/// the parent may have held a lock of it at the fork.
+/// A value of this process. A forked child does not use or drop the value, because a thread of the
+/// parent may have held a lock of it at the fork.
 pub struct Local<T>(Option<T>);
 
 impl<T> Local<T> {

@@ -93,8 +93,8 @@ pub fn parse(line: &[OsString]) -> Result<Args, Refused> {
         .map_err(|error| explain(with_variables(error, line), line))
 }
 
-/// Replaces the usage in the error, because clap lists as required each flag whose variable is set.
-/// Adds the name of its variable to a missing flag.
+/// Replaces the usage in the error: clap lists a flag as required although its variable is set. Adds
+/// the name of its variable to a missing flag.
 fn with_variables(mut error: clap::Error, line: &[OsString]) -> clap::Error {
     if error.get(ContextKind::Usage).is_none() {
         return error;

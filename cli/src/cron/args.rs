@@ -59,7 +59,7 @@ pub struct CronArgs {
     #[arg(long, value_name = "N", requires = "once_per")]
     #[arg(help_heading = "Command", hide_short_help = true)]
     pub retries: Option<u32>,
-    /// Maximum time by which this host's clock is ahead of the store's, at most 24h [default: 1m]
+    /// Maximum time that this host's clock may be ahead of the store's, at most 24h [default: 1m]
     ///
     /// CMD does not run if the clock is further ahead.
     #[arg(long, value_name = "DURATION", value_parser = duration_up_to(DAY), requires = "once_per")]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-/// Bounds for the time by which the store's clock is ahead of the local clock, in seconds. They are
-/// computed from one answer: the store reads its clock after the request is sent and before the
+/// Bounds of the difference of the store's clock and the local clock, in seconds, computed from one
+/// answer. The store reads its clock after the request is sent and before the
 /// answer is received. If the date has whole seconds, it may be up to one second too old.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sighting {
@@ -17,7 +17,7 @@ pub struct Sighting {
 /// The difference of the store's clock and the local clock, computed from all answers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Skew {
-    /// Time by which the store's clock is ahead of the local clock, in seconds.
+    /// The store's clock minus the local clock, in seconds.
     pub ahead: f64,
     /// Maximum error of `ahead` in either direction, in seconds.
     pub within: f64,

@@ -60,7 +60,7 @@ struct Latency {
 
 #[derive(Debug, Clone, Serialize)]
 struct Clock {
-    /// Time by which the store's clock is ahead of the local clock, in milliseconds.
+    /// The store's clock minus the local clock, in milliseconds.
     ahead_ms: f64,
     within_ms: f64,
     answers: usize,

@@ -174,7 +174,7 @@ fn retries_run_on_other_hosts_and_never_overlap() {
 /// After the job has failed on one host, this host waits for two poll intervals, which are two
 /// minutes in this test. Another host may make the next attempt during this time.
 #[test]
-fn another_host_may_retry_before_the_host_whose_attempt_failed() {
+fn after_a_failed_attempt_another_host_may_retry_first() {
     let scene = Scene::new(TENURE);
     let slow: &[&str] = &["--retries", "1", "--validity", "60s", "--poll", "60s"];
     let mut failed = scene.script("a", &[LONG, slow].concat(), "exit 9");

@@ -29,7 +29,7 @@ fn replay(target: &str, check: fn(&[u8])) {
     assert!(inputs.len() >= 10 || !folder().exists(), "the corpus is too small");
 }
 
-/// Writes each input to a file of its own, as cargo-fuzz needs it.
+/// Writes each input to its own file, as cargo-fuzz needs it.
 #[test]
 #[ignore = "writes files: cargo test --test protocol unpack_the_corpus -- --ignored"]
 fn unpack_the_corpus() {

@@ -157,10 +157,10 @@ class UnavailableError(TenureError):
     """The store cannot be reached or fails.
 
     >>> import tenure
-    >>> raise tenure.UnavailableError("writing orders/state: timeout", may_have_happened=True)
+    >>> raise tenure.UnavailableError("writing orders/a: timeout", may_have_happened=True)
     Traceback (most recent call last):
     ...
-    tenure._errors.UnavailableError: writing orders/state: timeout. The request may have taken effect...
+    tenure._errors.UnavailableError: writing orders/a: timeout. The request may have taken effect...
     """
 
     remedy = "Try again."

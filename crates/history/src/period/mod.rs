@@ -23,7 +23,7 @@ pub struct PeriodRules {
     pub tolerance: Option<Duration>,
     /// Maximum number of attempts in a period, not counting the first attempt.
     pub retries: u32,
-    /// Maximum time by which this host's clock may be ahead of other clocks.
+    /// Maximum time that this host's clock may be ahead of other clocks.
     pub clock_ahead_max: Duration,
 }
 

@@ -52,7 +52,7 @@ pub(crate) async fn init(across: &AcrossContext, floor: Option<EpochFloor>) -> R
         Plan::Write { set, missing } => (set, missing),
         Plan::Several(error) => return Err(error),
     };
-    has_these_stores(across, set, &missing).await?;
+    refuse_other_stores(across, set, &missing).await?;
     if let Some(EpochFloor { epoch, wait }) = floor {
         try_join_all(across.stores.iter().map(|cx| refuse_held(cx, epoch))).await?;
         let stores = missing.iter().map(|store| &across.stores[*store]);
@@ -171,7 +171,7 @@ fn plan(view: &View<'_>, fresh: SetId, floor: Option<Epoch>) -> Result<Plan, Err
 
 /// Refuses to complete a set that was created for other stores. Two majorities, one of the old list
 /// and one of the new list, may share no store.
-async fn has_these_stores(
+async fn refuse_other_stores(
     across: &AcrossContext,
     set: SetId,
     missing: &[usize],
