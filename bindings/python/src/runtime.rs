@@ -1,7 +1,7 @@
 //! The Tokio runtime of the process, its threads, and the end of the process.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak, mpsc};
 use std::thread::{ThreadId, available_parallelism};
 use std::time::Duration;
@@ -165,8 +165,8 @@ pub fn remember(lead: &Arc<Lead>) {
 pub struct Caller {
     thread: &'static str,
     calls: OnceLock<Mutex<mpsc::Sender<Call>>>,
-    /// Locked during a call.
-    running: Mutex<()>,
+    /// True during a call.
+    running: AtomicBool,
 }
 
 type Call = Box<dyn FnOnce(Python<'_>) + Send>;
@@ -178,7 +178,7 @@ pub static LOGGER: Caller = Caller::new("tenure-log");
 
 impl Caller {
     const fn new(thread: &'static str) -> Caller {
-        Caller { thread, calls: OnceLock::new(), running: Mutex::new(()) }
+        Caller { thread, calls: OnceLock::new(), running: AtomicBool::new(false) }
     }
 
     pub fn call(&'static self, call: impl FnOnce(Python<'_>) + Send + 'static) {
@@ -187,19 +187,43 @@ impl Caller {
         }
         let calls = self.calls.get_or_init(|| {
             let (sender, receiver) = mpsc::channel::<Call>();
-            let serve = move || {
-                for call in receiver {
-                    let _running = locked(&self.running);
-                    if !is_closed() {
-                        Python::try_attach(call);
-                    }
-                }
-            };
+            let serve = move || self.serve(receiver);
             // If the system refuses the thread, no callback is called.
             let _ = std::thread::Builder::new().name(self.thread.to_owned()).spawn(serve);
             Mutex::new(sender)
         });
         let _ = locked(calls).send(Box::new(call));
+    }
+
+    /// Runs the calls. The thread stays attached: a thread that attaches takes a lock of CPython, and
+    /// before Python 3.12 a fork copies this lock, so the child would wait for ever.
+    fn serve(&self, mut calls: mpsc::Receiver<Call>) {
+        self.running.store(true, Ordering::SeqCst);
+        if !is_closed() {
+            Python::try_attach(|py| {
+                loop {
+                    self.running.store(false, Ordering::SeqCst);
+                    let call = py.detach(|| self.next(&mut calls));
+                    call(py);
+                }
+            });
+        }
+        self.running.store(false, Ordering::SeqCst);
+    }
+
+    /// Waits for the next call. Does not return after the end of the interpreter, because the thread
+    /// must not take the GIL then.
+    fn next(&self, calls: &mut mpsc::Receiver<Call>) -> Call {
+        if let Ok(call) = calls.recv() {
+            self.running.store(true, Ordering::SeqCst);
+            if !is_closed() {
+                return call;
+            }
+            self.running.store(false, Ordering::SeqCst);
+        }
+        loop {
+            std::thread::park();
+        }
     }
 }
 
@@ -236,7 +260,7 @@ pub fn shutdown(py: Python<'_>, seconds: f64) {
 async fn end() {
     let callers = async {
         for caller in [&WAKER, &LOGGER] {
-            while caller.running.try_lock().is_err() {
+            while caller.running.load(Ordering::SeqCst) {
                 pause(STEP).await;
             }
         }
