@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::StreamExt as _;
+use futures::future::join_all;
 use futures::stream;
 use tenure::internals::{EpochObjects, wall_clock};
 use tenure::{Epoch, Error, Layout, Store};
@@ -25,7 +26,7 @@ const MAX_LIMIT: usize = 100_000;
 /// and writes nothing.
 ///
 /// ```
-/// # use std::sync::Arc;
+/// # use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// # use tenure::store::MemoryStore;
 /// # use tenure_history::Reader;
 /// # async fn example() -> Result<(), tenure::Error> {
@@ -64,10 +65,20 @@ struct Reading {
     unread: Vec<String>,
 }
 
-/// The objects of one store, and its oldest epoch.
+/// The objects of one store, its oldest epoch, and the requests for them.
 struct StoreRead {
     oldest: Option<Epoch>,
     objects: StoreObjects,
+    left_out: u64,
+    now: Option<DateTime<Utc>>,
+    requests: u64,
+}
+
+/// The number of objects that were read, their total number, and the function that gets both.
+struct Progress<F> {
+    done: u64,
+    total: u64,
+    report: F,
 }
 
 impl Reader {
@@ -120,7 +131,8 @@ impl Reader {
     ///
     /// Costs one LIST for each 1,000 keys under the prefix (at least one), and one GET for each
     /// epoch that the reader reads. With [`Layout::SingleObject`] it costs one GET. At most 16 GETs
-    /// run concurrently. Across stores, each store costs this.
+    /// run concurrently. Across stores, each store costs this. All stores are read at the same
+    /// time.
     ///
     /// # Errors
     /// - [`Unavailable`](tenure::ErrorKind::Unavailable): a request failed, or took over 30 s.
@@ -149,19 +161,24 @@ impl Reader {
         }
     }
 
-    async fn epoch_files(&self, mut progress: impl FnMut(u64, u64)) -> Result<History, Error> {
-        let mut history = Reading::default();
-        let mut stores = Vec::new();
-        let mut failed = None;
-        for objects in &self.objects {
-            stores.push(match self.objects_of(objects, &mut history, &mut progress).await {
-                Ok(read) => Some(read),
-                Err(error) => {
-                    history.unread.push(error.to_string());
-                    failed = Some(error);
-                    None
+    async fn epoch_files(&self, report: impl FnMut(u64, u64)) -> Result<History, Error> {
+        let progress = Mutex::new(Progress { done: 0, total: 0, report });
+        let reads = self.objects.iter().map(|objects| self.objects_of(objects, &progress));
+        let (mut reading, mut stores, mut failed) = (Reading::default(), Vec::new(), None);
+        for read in join_all(reads).await {
+            match read {
+                Ok(read) => {
+                    reading.left_out = reading.left_out.max(read.left_out);
+                    reading.now = reading.now.max(read.now);
+                    reading.requests += read.requests;
+                    stores.push(Some(read));
                 }
-            });
+                Err(error) => {
+                    reading.unread.push(error.to_string());
+                    failed = Some(error);
+                    stores.push(None);
+                }
+            }
         }
         let majority = self.objects.len() / 2 + 1;
         if let Some(error) = failed.filter(|_| stores.iter().flatten().count() < majority) {
@@ -173,7 +190,7 @@ impl Reader {
         let (found, states) = across::merge(stores);
         let epochs: Vec<Epoch> = found.iter().map(|found| found.epoch).collect();
         let holes = holes(first, &epochs);
-        let mut history = self.history(found, holes, history);
+        let mut history = self.history(found, holes, reading);
         if across {
             across::add(&mut history.spans, states);
         }
@@ -181,31 +198,31 @@ impl Reader {
     }
 
     /// Lists and reads the objects of one store.
-    async fn objects_of(
+    async fn objects_of<F: FnMut(u64, u64)>(
         &self,
         objects: &EpochObjects,
-        history: &mut Reading,
-        progress: &mut impl FnMut(u64, u64),
+        progress: &Mutex<Progress<F>>,
     ) -> Result<StoreRead, Error> {
-        let Listing { first, newest, left_out, now, requests } = self.list(objects).await?;
-        let count = newest.len() as u64;
+        let Listing { first, newest, left_out, mut now, mut requests } = self.list(objects).await?;
+        lock(progress).total += newest.len() as u64;
         let listed_at = now.unwrap_or_else(wall_clock);
         let oldest_read = newest.front().map(|(epoch, _)| *epoch);
         let mut reads = stream::iter(newest)
             .map(|(epoch, age)| object(objects, epoch, age, listed_at))
             .buffered(AT_ONCE);
-        let (mut found, mut done) = (Vec::new(), 0);
-        history.now = history.now.max(now);
+        let mut found = Vec::new();
         while let Some(read) = reads.next().await {
             let (object, served_at) = read?;
-            done += 1;
-            history.now = history.now.max(served_at);
+            requests += 1;
+            now = now.max(served_at);
             found.extend(object);
-            progress(done, count);
+            let mut progress = lock(progress);
+            progress.done += 1;
+            let (done, total) = (progress.done, progress.total);
+            (progress.report)(done, total);
         }
-        history.requests += requests + done;
-        history.left_out = history.left_out.max(left_out);
-        Ok(StoreRead { oldest: first, objects: StoreObjects { found, first: oldest_read } })
+        let objects = StoreObjects { found, first: oldest_read };
+        Ok(StoreRead { oldest: first, objects, left_out, now, requests })
     }
 
     async fn list(&self, objects: &EpochObjects) -> Result<Listing, Error> {
@@ -258,6 +275,11 @@ impl Reader {
         let (layout, now) = (self.layout, now.at);
         History { layout, spans, holes, left_out, now, now_within, requests, unread }
     }
+}
+
+/// Locks the progress. A panic of the caller's function leaves its numbers intact.
+fn lock<F>(progress: &Mutex<Progress<F>>) -> MutexGuard<'_, Progress<F>> {
+    progress.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reads an epoch object. Returns `None` if the compactor deleted the object after the listing.

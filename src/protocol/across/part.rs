@@ -115,7 +115,6 @@ pub(super) enum Own {
 
 impl Doing {
     /// Returns a search for the newest epoch of a store that has shown this epoch.
-    #[allow(dead_code)]
     pub(super) fn find(known: Option<Epoch>) -> Doing {
         Doing::Find { search: Search::new(known), marker: None }
     }
