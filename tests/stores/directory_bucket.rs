@@ -28,9 +28,13 @@ fn start() -> (S3Server, Arc<S3Store>) {
     (server, store)
 }
 
+/// Returns an election whose requests may be slow.
 fn election(store: &Arc<S3Store>, prefix: &str, name: &str) -> Election {
-    let election = Election::builder(store.clone(), prefix).name(name);
-    let election = election.validity(Duration::from_secs(2));
+    election_with(store, prefix, (name, Duration::from_secs(60)))
+}
+
+fn election_with(store: &Arc<S3Store>, prefix: &str, of: (&str, Duration)) -> Election {
+    let election = Election::builder(store.clone(), prefix).name(of.0).validity(of.1);
     election.poll_interval(Duration::from_millis(200)).build().expect("the settings are valid")
 }
 
@@ -105,13 +109,16 @@ async fn storj_is_detected_by_the_first_listing() {
 #[tokio::test]
 async fn a_lapsed_leader_is_succeeded() {
     let (server, store) = start();
-    let first = server.store(DIRECTORY_BUCKET);
-    let leadership = election(&Arc::new(first), "app", "a").campaign().await.expect("elected");
+    let validity = Duration::from_secs(2);
+    let first = Arc::new(server.store(DIRECTORY_BUCKET));
+    let first = election_with(&first, "app", ("a", validity));
+    let leadership = first.campaign().await.expect("elected");
     server.fault(ServerFault::SlowDown).on(Op::Put).key_contains("lock-0000000001").after(1);
     let lost = within(DEADLINE, leadership.lost()).await;
     lost.expect("the lease ends");
     server.clear_faults();
-    let second = within(DEADLINE, election(&store, "app", "b").campaign()).await;
+    let second = election_with(&store, "app", ("b", validity));
+    let second = within(DEADLINE, second.campaign()).await;
     assert_eq!(second.expect("in time").expect("elected").epoch().get(), 2);
 }
 
