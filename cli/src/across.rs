@@ -31,10 +31,12 @@ enum AcrossVerb {
     /// Show the marker, the newest epoch and the fault of each store
     #[command(after_long_help = RECORD_CODES)]
     Status(AcrossArg),
-    /// Replace a store that was lost or wiped. --store names the new store in its place
+    /// Replace a store that was lost or wiped. --store gives the new store in the position of the
+    /// old one
     #[command(after_long_help = RECORD_CODES)]
     Replace(ReplaceArgs),
-    /// Move a store while its old contents can be reached. --store names the new store in its place
+    /// Move a store while its old contents can be reached. --store gives the new store in the
+    /// position of the old one
     #[command(after_long_help = RECORD_CODES)]
     Move(MoveArgs),
 }
@@ -57,12 +59,12 @@ struct InitArgs {
     at: AcrossArg,
     /// Epoch to continue above, if a majority of an older set was lost.
     ///
-    /// It is at least the greatest token that any guarded resource has seen. First stop all
-    /// processes of the old set.
+    /// The epoch must be at least the greatest token that any guarded resource has seen. First stop
+    /// all processes of the old set.
     #[arg(long, value_name = "EPOCH")]
     epoch: Option<Epoch>,
-    /// Wait of the first leader above --epoch, at most 24h: the longest validity of old candidates
-    /// that may still run
+    /// Time that the first leader above --epoch waits, at most 24h: the longest validity of old
+    /// candidates that may still run
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     #[arg(requires = "epoch")]
     wait: Duration,
@@ -77,7 +79,7 @@ struct NewStoreArgs {
     number: usize,
     /// Longest validity of all candidates, at most 24h.
     ///
-    /// The last leader may count for this time on a lease in the old contents.
+    /// For this time, the last leader may rely on a lease in the old contents.
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(DAY))]
     #[arg(env = "TENURE_VALIDITY", default_value = "30s")]
     validity: Duration,
@@ -163,7 +165,7 @@ impl NewStoreArgs {
         let number = self.number;
         let floor = epoch.map_or_else(String::new, |epoch| format!(", from epoch {epoch}"));
         let line = format!(
-            "store {number} counts with generation {generation}{floor}. Let the leader resign \
+            "store {number} has generation {generation}{floor}. Let the leader resign \
              soon: only the next leader uses the new store"
         );
         let report = serde_json::json!({

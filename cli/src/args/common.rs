@@ -25,9 +25,10 @@ pub struct StoreArg {
     /// from the usual environment variables and files of the service (AWS_PROFILE,
     /// AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …).
     ///
-    /// Options have precedence: s3:// and dynamodb:// take ?region=…&endpoint=…&profile=…, az://
-    /// takes account and endpoint, gs:// takes endpoint. s3:// also takes sse=AES256 or sse=aws:kms,
-    /// kms-key-id=KEY, bucket-key=true, expected-bucket-owner=ACCOUNT; file:// takes ?share=group.
+    /// Options in the URL have precedence: s3:// and dynamodb:// take
+    /// ?region=…&endpoint=…&profile=…, az:// takes account and endpoint, gs:// takes endpoint.
+    /// s3:// also takes sse=AES256 or sse=aws:kms, kms-key-id=KEY, bucket-key=true,
+    /// expected-bucket-owner=ACCOUNT; file:// takes ?share=group.
     ///
     /// Give the flag 3 or 5 times for an election across stores, always in the same order and with
     /// the same prefix. The variable takes several URLs with spaces between them.
@@ -41,7 +42,7 @@ pub struct StoreArg {
 }
 
 impl StoreArg {
-    /// Returns the stores, or the reason why they are no stores of one election.
+    /// Returns the stores, or the reason why they cannot belong to one election.
     pub fn urls(&self) -> Result<StoreUrls, Failure> {
         let urls = StoreUrls::joined(&self.given)?;
         if urls.are_several() && self.layout == LayoutArg::SingleObject {

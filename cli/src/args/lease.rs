@@ -59,7 +59,7 @@ pub struct LeaseArgs {
     #[arg(long, value_name = "RATIO", default_value_t = 0.01)]
     #[arg(env = "TENURE_CLOCK_DRIFT_MAX", help_heading = "Advanced", hide_short_help = true)]
     pub clock_drift_max: f64,
-    /// Skip the check at the start that the store honours conditional requests.
+    /// Skip the initial check that the store honours conditional requests.
     ///
     /// The check sends 5 requests.
     #[arg(long, env = "TENURE_NO_CHECK", help_heading = "Advanced", hide_short_help = true)]
@@ -80,7 +80,7 @@ pub struct ElectionArgs {
     /// Maximum interval between polls, at most the validity.
     ///
     /// The interval grows up to this duration while the same leader leads. Candidates detect a
-    /// lapse or a resignation later by up to this duration.
+    /// lapse or a resignation up to this duration later.
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     #[arg(env = "TENURE_POLL_BACKOFF", help_heading = "Timing", hide_short_help = true)]
     pub poll_backoff: Option<Duration>,
@@ -98,7 +98,7 @@ pub struct ElectionArgs {
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     #[arg(env = "TENURE_PRIORITY_DELAY", help_heading = "Timing", hide_short_help = true)]
     pub priority_delay: Duration,
-    /// Take over immediately if the lease ended longer ago than this by the store's dates.
+    /// Take over immediately if, by the store's dates, the lease ended longer ago than this.
     ///
     /// The margin must be longer than 1s plus the greatest difference between the clocks of the
     /// store: at least 2s and at most 24h.
@@ -117,8 +117,9 @@ pub struct ElectionArgs {
 pub struct GraceArg {
     /// Time from SIGTERM to SIGKILL [default: a sixth of the validity]
     ///
-    /// CMD gets the signals when the lease is at risk or a partition must move. The grace is at
-    /// most 6.5s with a validity of 30s, which must also cover a renewal, its retry and the kill.
+    /// CMD gets the signals when the lease is at risk or a partition must move. With a validity of
+    /// 30s, the grace is at most 6.5s: the validity must also cover a renewal, its retry and the
+    /// kill.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     #[arg(env = "TENURE_GRACE", help_heading = "Command")]
     pub grace: Option<Duration>,
@@ -158,8 +159,8 @@ pub struct OwnArgs {
     /// Declare that no other living process has this name.
     ///
     /// At the start, this process ends the lease of a killed predecessor of the same name, and does
-    /// not wait for its lapse. It first waits until a guard with the same settings must have ended
-    /// the predecessor's CMD, so use the same --grace and --validity.
+    /// not wait for its lapse. It first waits as long as the predecessor's CMD may run under a
+    /// guard with the same settings, so use the same --grace and --validity.
     #[arg(long, requires = "name", env = "TENURE_UNIQUE_NAME", hide_short_help = true)]
     pub unique_name: bool,
     /// JSON that this candidate publishes while it leads, such as its address.

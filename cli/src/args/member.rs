@@ -21,9 +21,9 @@ pub struct MemberArgs {
     /// Declare that no other living process has this name.
     ///
     /// At the start, this member ends the session of its predecessor immediately, and gets the
-    /// predecessor's partitions. `group run` first waits until the CMDs of a killed predecessor
-    /// must have ended: use the same --grace. With `serve` the application must end its work before
-    /// this process starts.
+    /// predecessor's partitions. `group run` first waits as long as the CMDs of a killed
+    /// predecessor may run: use the same --grace. With `serve` the application must end its work
+    /// before this process starts.
     #[arg(long, requires = "name", env = "TENURE_UNIQUE_NAME", hide_short_help = true)]
     unique_name: bool,
     /// Time for which the partitions stay reserved for this name after this member has left.
@@ -39,7 +39,8 @@ pub struct MemberArgs {
     /// Share of the partitions, relative to the weights of other members [default: 1]
     #[arg(long, value_name = "NUMBER", env = "TENURE_WEIGHT", hide_short_help = true)]
     weight: Option<u32>,
-    /// Wait of the coordinator for further members before it assigns partitions [default: 1s]
+    /// Time that the coordinator waits for further members before it assigns partitions [default:
+    /// 1s]
     ///
     /// A rollout then causes one rebalance. At most 1h.
     #[arg(long, value_name = "DURATION", value_parser = duration)]

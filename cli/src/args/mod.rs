@@ -73,8 +73,8 @@ pub enum Verb {
     /// Wait until the election is held or vacant
     #[command(after_long_help = AFTER_WAIT)]
     Wait(WaitArgs),
-    /// List each epoch with its leader and end, the time the election was vacant, and the periods
-    /// of a job
+    /// List each epoch with its leader and its end, the times without a leader, and the periods of
+    /// a job
     #[command(after_long_help = RECORD_CODES)]
     History(HistoryArgs),
     /// Seal the current epoch, so that its leader loses the leadership
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_need_a_unit_and_a_length() {
+    fn durations_need_a_unit_and_some_may_be_zero() {
         let watch = |poll| parse(&["watch", "--store", "s3://b/p", "--poll", poll]);
         for wrong in ["30", "0s", "-1s", "fast", ""] {
             assert!(watch(wrong).is_err(), "--poll {wrong:?}");

@@ -118,7 +118,7 @@ fn with_variables(mut error: clap::Error, line: &[OsString]) -> clap::Error {
     error
 }
 
-/// Returns the name of the variable that the flag in an error has if it is a setting.
+/// Returns the name of the variable of the flag in an error, if the flag is a setting.
 fn variable_of(arg: &str) -> String {
     let flag = arg.split([' ', '=', '[']).next().unwrap_or_default();
     format!("{START}{}", flag.trim_start_matches('-').replace('-', "_").to_uppercase())
@@ -158,7 +158,8 @@ fn with_effective_variable(arg: Arg) -> Arg {
         }
         (ArgAction::SetTrue, Some(value)) if is_off(&value) => arg.env(None::<&str>),
         (ArgAction::SetTrue, _) => arg.value_parser(BoolishValueParser::new()),
-        // The parser of `--store` splits its value. A default value would not satisfy the flag.
+        // The parser of `--store` splits its value. A default value would not satisfy this required
+        // flag.
         (ArgAction::Append, Some(_)) if arg.is_required_set() => arg,
         (ArgAction::Append, Some(values)) => {
             let values = values.to_string_lossy();

@@ -52,13 +52,13 @@ pub struct CostArgs {
     pub observers: u32,
     /// Length of the lease, at most 24h.
     ///
-    /// The leader renews it three times in this time.
+    /// The leader renews the lease three times in this time.
     #[arg(long, value_name = "DURATION", default_value = DEFAULT_VALIDITY_TEXT.as_str())]
     #[arg(value_parser = positive_up_to(DAY), env = "TENURE_VALIDITY")]
     pub validity: Duration,
     /// Poll interval, at most the validity [default: a sixth of the validity]
     ///
-    /// Followers, observers and members poll at this interval. The default of observers is from 1s
+    /// Followers, observers and members poll at this interval. The default for observers is from 1s
     /// to 1m.
     #[arg(long, value_name = "DURATION", value_parser = positive_duration, env = "TENURE_POLL")]
     pub poll: Option<Duration>,

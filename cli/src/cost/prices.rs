@@ -50,10 +50,11 @@ impl Prices {
 /// Returns the built-in price lists, without free tiers. docs/reference/stores.md has their
 /// sources.
 pub fn built_in() -> Vec<Prices> {
-    serde_json::from_str(include_str!("prices.json")).expect("a test reads the built-in lists")
+    serde_json::from_str(include_str!("prices.json"))
+        .expect("a test checks that the built-in lists are valid")
 }
 
-/// Returns the built-in price list of the service that this place belongs to.
+/// Returns the built-in price list of the service that holds this store.
 pub fn of(place: &Place) -> Option<Prices> {
     let Place::In { service, name, .. } = place else { return None };
     let list = if name.ends_with("--x-s3") { "S3 Express" } else { service.prices };
@@ -68,7 +69,9 @@ pub fn from_file(path: &Path) -> Result<Vec<Prices>, Failure> {
         serde_json::from_str(&text).map_err(|error| failure(error.to_string()))?;
     let negative = |it: &Prices| [it.write, it.list, it.read, it.delete].iter().any(|it| *it < 0.0);
     if lists.is_empty() || lists.iter().any(negative) {
-        return Err(failure("it needs a price list, and no price may be negative".to_owned()));
+        return Err(failure(
+            "the file needs at least one price list, and no price may be negative".to_owned(),
+        ));
     }
     Ok(lists)
 }

@@ -95,13 +95,13 @@ fn election(args: &CostArgs, events: &Events) -> Vec<Row> {
     // With epoch files, the winner and a restarted candidate list the epochs. The winner seals the
     // old epoch, creates the new epoch, and confirms it.
     // Across stores, candidates also list each store after they have seen the seal (Q2), and then
-    // read the new epoch. The leader polls no next epoch.
+    // read the new epoch. The leader never polls the next epoch.
     let (winner, other, confirms) = match (args.layout, args.stores) {
         (LayoutArg::SingleObject, _) => (WRITE, [0.0, 0.0, 2.0, 0.0, 0.0], 0.0),
         (LayoutArg::EpochFiles, 1) => ([2.0, 2.0, 1.0, 0.0, 0.0], [0.0, 0.0, 2.0, 0.0, 0.0], 1.0),
         (LayoutArg::EpochFiles, _) => ([2.0, 3.0, 1.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0, 0.0], 0.0),
     };
-    // After each death of the leader, no process leads for the length of a validity.
+    // After each death of the leader, the election has no leader for one validity.
     let led = (1.0 - events.changes / events.validities).max(0.0);
     let mut rows = vec![
         ("leader", Some(1.0), led * events.renewals, WRITE),

@@ -19,7 +19,8 @@ pub struct CronArgs {
     ///
     /// --try is --wait 0. Exit with 76 if another candidate leads, with 69 if the store has not
     /// answered in this time, and with 69 or 77 if the last request has failed. At most 365d. If
-    /// the time ends while this process is being elected, no process leads for up to the validity.
+    /// the time ends while this process is being elected, the election has no leader for up to the
+    /// validity.
     #[arg(long, value_name = "DURATION", value_parser = duration_up_to(YEAR))]
     #[arg(conflicts_with = "forever", group = "bounded")]
     wait: Option<Duration>,

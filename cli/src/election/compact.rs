@@ -37,7 +37,7 @@ pub struct CompactArgs {
     pub keep: u64,
     /// Delete only objects of at least this age by the store's clock: at most 36525d.
     ///
-    /// An age above 0s is raised to at least the validity plus 1s. With less than 1h, a delayed
+    /// An age above 0s counts as at least the validity plus 1s. With less than 1h, a delayed
     /// request may create a deleted epoch again.
     #[arg(long, value_name = "DURATION", default_value = "1h", env = "TENURE_MIN_AGE")]
     #[arg(value_parser = duration_up_to(CENTURY))]
@@ -106,7 +106,7 @@ pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
                 match compact_once(compaction, &mut signals, &args).await {
                     Ok(0) => {}
                     Ok(code) => return Ok(code),
-                    // The other stores of the election are compacted all the same.
+                    // This function still compacts the other stores of the election.
                     Err(failed) if compactions.len() > 1 => {
                         complain_of(&failed);
                         failure = Some(failed);

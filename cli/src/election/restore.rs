@@ -24,7 +24,7 @@ pub struct RestoreArgs {
     /// With a lower epoch, resources refuse the tokens of the next leaders, or tokens repeat.
     #[arg(long, value_name = "EPOCH")]
     pub epoch: Epoch,
-    /// Wait of the next leader, because a leader from before the deletion may still run.
+    /// Time that the next leader waits, because a leader from before the deletion may still run.
     ///
     /// Pass the validity of that leader, at most 24h. Must be above 0s if lock.json cannot be read.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
@@ -95,7 +95,7 @@ fn why_not(refused: &Restored, epoch: Epoch, asked: Duration, caution: &str) -> 
         Restored::Exists(leader) => {
             let waited = match asked {
                 Duration::ZERO => String::new(),
-                _ => format!(" and may not have waited {compact}"),
+                _ => format!(" (which may not have waited {compact})"),
             };
             format!(
                 "epoch {} exists, granted to {}{waited}, so epochs already continue above \

@@ -150,7 +150,8 @@ impl LastEpoch {
         Some(LastEpoch { epoch: leader.epoch.get(), candidate: leader.candidate, ended, sealed_by })
     }
 
-    /// Returns a text for people that says why the election is vacant: how this epoch has ended.
+    /// Returns a text for people that says how this epoch has ended, and so why the election is
+    /// vacant.
     fn reason(&self) -> String {
         let LastEpoch { epoch, candidate, ended, sealed_by } = self;
         let name = candidate.as_deref().map_or("somebody without a name".to_owned(), plain);

@@ -227,7 +227,8 @@ struct GroupRestoreArgs {
     /// With a lower epoch, resources refuse the tokens of the next owners, or tokens repeat.
     #[arg(long, value_name = "EPOCH")]
     epoch: Epoch,
-    /// Minimum wait, because members from before the deletion may still run.
+    /// Minimum time that this command waits, because members from before the deletion may still
+    /// run.
     ///
     /// Pass their longest validity, at most 1h. Must be above 0s if a session cannot be read.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]

@@ -123,7 +123,7 @@ fn prices_come_from_a_file() {
         (&*help[start..end].replace("list", "lists"), "unknown field `lists`, expected one of"),
         (r#"[{"name":"x"}]"#, "missing field `write`"),
         ("", "EOF"),
-        ("[]", "it needs a price list"),
+        ("[]", "the file needs at least one price list"),
         (&help[start..end].replace("\"write\": ", "\"write\": -"), "no price may be negative"),
     ] {
         std::fs::write(&file, text).expect("a file");

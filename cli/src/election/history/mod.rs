@@ -123,8 +123,8 @@ pub fn refuse_both_on_stdout(json: bool, svg: Option<&Path>) -> Result<(), Failu
     if both { Err(Failure::new(exit::USAGE, why)) } else { Ok(()) }
 }
 
-/// Writes the drawing, if a file for it is given. Then prints the table, or, if `json` is true, the
-/// JSON of each of `lines` and of `summary`. If the drawing goes to stdout, prints nothing else.
+/// Writes the drawing, if a file for it is given. Then prints the table, or, if `json` is true,
+/// `lines` and `summary` as JSON. If the drawing goes to stdout, prints nothing else.
 pub fn show(
     (json, svg): (bool, Option<&Path>),
     drawing: impl FnOnce() -> Drawing,

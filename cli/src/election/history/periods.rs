@@ -50,9 +50,9 @@ pub fn is_running(record: &PeriodRecord, history: &History) -> bool {
     newest.is_some_and(|span| span.epoch.get() == record.epoch)
 }
 
-/// Returns for each epoch whether the record shows that its host made no attempt. No epoch after
-/// the newest attempt had an attempt. If the record has all attempts of a period, it also shows the
-/// epochs without an attempt since the last attempt of the previous period.
+/// Returns, for each epoch, whether the record shows that its host made no attempt. An epoch that
+/// has ended and is newer than the newest attempt had none. If the record has all attempts of a
+/// period, it also shows which epochs since the last attempt of the previous period had none.
 pub fn without_attempt(record: &PeriodRecord, history: &History) -> Vec<bool> {
     let spans = &history.spans;
     let mut without = vec![false; spans.len()];
@@ -77,7 +77,7 @@ pub fn without_attempt(record: &PeriodRecord, history: &History) -> Vec<bool> {
     without
 }
 
-/// Returns the place of the epoch in which an attempt began: the newest epoch of the same host that
+/// Returns the index of the epoch in which an attempt began: the newest epoch of the same host that
 /// began before the attempt. Both times come from the host's clock.
 fn epoch_of(host: &str, started: DateTime<Utc>, spans: &[LeadershipSpan]) -> Option<usize> {
     let ms = |at: DateTime<Utc>| at.timestamp_millis();

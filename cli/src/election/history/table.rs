@@ -182,8 +182,8 @@ pub fn holes(holes: &[RangeInclusive<Epoch>], kind: &str, why: &str) -> String {
     }
 }
 
-/// Formats a duration and its bounds. Omits the lower bound if the bounds differ by as much as the
-/// duration.
+/// Formats a duration and its bounds. Omits the lower bound if the difference of the bounds is at
+/// least the duration.
 pub fn extent(Extent { about, at_least, at_most, .. }: Extent) -> String {
     let total = seconds(about);
     match at_most.saturating_sub(at_least) {

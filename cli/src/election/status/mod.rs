@@ -38,7 +38,7 @@ pub struct StatusArgs {
     pub field: Option<String>,
     /// Exit with 1 if the election is vacant.
     ///
-    /// The election is vacant without an epoch, or if the newest epoch is sealed or has lapsed by
+    /// The election is vacant if it has no epoch, or if the newest epoch is sealed or has lapsed by
     /// the store's clock.
     #[arg(long)]
     pub exit_code: bool,
