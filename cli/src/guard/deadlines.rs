@@ -58,8 +58,8 @@ impl DeadlineTimer {
         self.deadlines = deadlines;
     }
 
-    /// Brings the end of CMD forward, because the lease is not renewed any more. CMD gets SIGTERM
-    /// now, and SIGKILL after the grace or at the deadline, whichever is earlier.
+    /// Ends CMD earlier, because the lease is not renewed any more. CMD gets SIGTERM now, and
+    /// SIGKILL after the grace or at the deadline, whichever is earlier.
     pub fn end_now(&mut self, now: Moment) {
         self.deadlines = self.deadlines.brought_forward(now);
     }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_at_risk_does_not_repeat_sigterm() {
+    fn sigterm_is_not_repeated_if_its_renewed_deadline_has_passed() {
         let mut timer = timer(1_000, 2_000);
         assert_eq!(timer.due(at(1_500)), Some(Due::Term));
         timer.set(Deadlines { term_at: at(1_200), kill_at: at(2_200) });
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_clock_at_the_deadline_decides() {
+    fn one_clock_at_the_deadline_is_enough() {
         let wall_jumped = Moment::new(ms(0), ms(0), ms(DAY + 2_000));
         assert_eq!(timer(1_000, 2_000).due(wall_jumped), Some(Due::Kill));
         let wall_set_back = Moment::new(ms(2_000), ms(2_000), ms(0));
@@ -175,7 +175,7 @@ mod tests {
     /// If the wall clock does not limit the lease, both deadlines have the latest possible time of
     /// that clock.
     #[test]
-    fn an_early_end_keeps_the_grace_without_a_wall_clock_deadline() {
+    fn an_early_end_keeps_the_grace_if_the_wall_clock_has_no_deadline() {
         let never = |at: Moment| Moment::new(at.boot, at.raw, Duration::MAX);
         let deadlines = Deadlines { term_at: never(at(10_000)), kill_at: never(at(12_000)) };
         let mut timer = DeadlineTimer::new(deadlines);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_can_be_brought_forward() {
+    fn an_earlier_deadline_makes_sigterm_due() {
         let mut timer = timer(10_000, 20_000);
         assert_eq!(timer.due(at(0)), None);
         timer.set(Deadlines { term_at: at(0), kill_at: at(20_000) });

@@ -199,7 +199,7 @@ mod proc {
         }
 
         #[test]
-        fn a_zombie_lives_only_with_other_threads() {
+        fn a_zombie_counts_as_living_only_if_it_has_other_threads() {
             let [pid, parent, group] = [42, 7, 41].map(Pid::from_raw);
             for (state, threads) in [("S", 1), ("D", 3), ("Z", 2)] {
                 assert_eq!(parsed(state, threads), Some(Living { pid, parent, group }));

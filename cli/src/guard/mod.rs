@@ -157,8 +157,8 @@ impl Group {
     }
 
     /// Waits until no process of CMD is left, or until this process cannot find out any more which
-    /// processes of CMD are left. Returns the end of CMD. The caller may resign the leadership only
-    /// after [`Left::Nothing`].
+    /// processes of CMD are left. Returns how CMD has ended, and which processes may be left. The
+    /// caller may resign the leadership only after [`Left::Nothing`].
     pub async fn gone(&self) -> (GroupEnd, Left) {
         self.phase_with(|phase| match phase {
             CmdPhase::Gone(end, left) => Some((end, left)),
@@ -173,7 +173,7 @@ impl Group {
         phase
             .ok()
             .and_then(|phase| find(*phase))
-            .expect("the supervisor runs until CMD is gone, as long as this Group is held")
+            .expect("while this Group exists, the supervisor runs until CMD is gone")
     }
 }
 

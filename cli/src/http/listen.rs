@@ -10,7 +10,7 @@ use tracing::info;
 use super::{Server, Serving, SocketFile, address, start_unix};
 use crate::exit::{self, Failure};
 
-/// The place at which a server listens: the value of `--listen`.
+/// The address or the socket file at which a server listens: the value of `--listen`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
     Tcp(SocketAddr),
@@ -47,8 +47,8 @@ pub enum ServingAt {
 }
 
 impl Server {
-    /// Listens at this place, and logs the address. `content` is the name of the served content in
-    /// the log.
+    /// Listens at this address or socket file, and logs it. `content` is the name of the served
+    /// content in the log.
     pub async fn listen(self, at: &Listen, content: &str) -> Result<ServingAt, Failure> {
         let (serving, shown) = match at {
             Listen::Tcp(address) => self.start(*address).map(|serving| {

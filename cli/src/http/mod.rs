@@ -108,9 +108,9 @@ pub enum Answer {
     Whole(Reply),
     /// Lines of server-sent events. The server sends each line when the stream yields it. The
     /// stream must wake its task at least every [`CONNECTION_LIMIT`]. The server closes the
-    /// connection if the peer does not read. If [`MOST_STREAMS`] streams are already open, the
-    /// second field decides. If it is `None`, the server closes the oldest stream. If it is a text,
-    /// the peer gets only this text.
+    /// connection if the peer does not read. The second field applies if [`MOST_STREAMS`] streams
+    /// are already open. If it is `None`, the server closes the oldest stream. If it is a text, the
+    /// peer gets only this text.
     Events(BoxStream<'static, String>, Option<String>),
 }
 

@@ -286,7 +286,7 @@ where
                 let fields = extensions.get::<FormattedFields<N>>().map_or("", |f| f.as_str());
                 write!(writer, "{fields}: ")?;
             }
-            // The process or the served span has only one group.
+            // Such a span belongs to one group, so the text does not repeat the group.
             let has_group = spans().any(|span| [GROUP_SPAN, SERVED_SPAN].contains(&span.name()));
             let omitted = match (is_of_group, has_group) {
                 (false, _) => &OMITTED[..1],

@@ -40,7 +40,7 @@ pub fn print(lines: &str) -> Result<StdoutReader, Failure> {
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Returns within 100 ms after the last reader of stdout has left, as in `tenure watch | head -1`.
-/// Never returns unless stdout is a pipe or a socket.
+/// Waits forever if stdout is neither a pipe nor a socket.
 pub async fn reader_left() {
     let kind = fstat(io::stdout()).map(|file| SFlag::from_bits_truncate(file.st_mode));
     let is = |one: SFlag| kind.is_ok_and(|kind| kind & SFlag::S_IFMT == one);

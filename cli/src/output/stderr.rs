@@ -1,5 +1,5 @@
-//! Writes to stderr on a separate thread. If the reader of stderr stops reading, this thread
-//! blocks, and renewals and kills are not delayed.
+//! Writes to stderr on a separate thread. If the reader of stderr stops reading, only this thread
+//! blocks: renewals and kills are not delayed.
 
 use std::io::{self, Write as _};
 use std::sync::OnceLock;

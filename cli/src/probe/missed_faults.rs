@@ -31,7 +31,7 @@ pub fn no_fault_seen(races: u32) -> String {
         // The text shows at most 0.99, because 1.00 would suggest that the races certainly miss the
         // fault.
         let missed = format!("{:.2}", missed.min(0.99));
-        let of = format!("one that shows in 1 of {one_in} races with probability {missed}");
+        let of = format!("one that shows in 1 of {one_in} races (probability {missed})");
         if one_in == ONE_IN[0] { of.replacen("one that", "a fault that", 1) } else { of }
     });
     format!(
@@ -53,6 +53,6 @@ mod tests {
         near(missed(100, 300), 0.049);
         near(missed(1_000, 0), 1.0);
         let said = no_fault_seen(30);
-        assert!(said.contains("1 of 10 races with probability 0.04, one that"), "{said}");
+        assert!(said.contains("1 of 10 races (probability 0.04), one that"), "{said}");
     }
 }

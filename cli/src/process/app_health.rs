@@ -323,7 +323,7 @@ mod tests {
     /// Before the fix, if the system refused a new thread, the check of a URL panicked and ended
     /// `tenure run`.
     #[test]
-    fn regression_a_system_without_threads_fails_the_check() {
+    fn regression_the_check_fails_if_no_thread_can_be_started() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             // No system can create a thread with a stack of this size.
@@ -340,7 +340,7 @@ mod tests {
     /// Before the fix, the check silently ignored a user and a password in the URL, and a
     /// partition's name could change the host.
     #[test]
-    fn regression_a_url_without_effect_is_refused() {
+    fn regression_a_url_with_a_user_or_a_partition_as_host_is_refused() {
         for (wrong, why) in [
             ("http://anna@localhost/", "a user or a password"),
             ("http://:secret@localhost/", "a user or a password"),

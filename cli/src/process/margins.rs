@@ -58,8 +58,8 @@ impl Margins {
         ))
     }
 
-    /// Returns the moments at which CMD gets SIGTERM and SIGKILL if the lease ends at `lease_end`,
-    /// without a further renewal.
+    /// Returns the moments at which CMD gets SIGTERM and SIGKILL if the lease is not renewed again
+    /// and ends at `lease_end`.
     pub fn deadlines(self, lease_end: Moment) -> Deadlines {
         let kill_at = lease_end.minus(self.kill_margin);
         Deadlines { term_at: kill_at.minus(self.grace), kill_at }

@@ -45,9 +45,9 @@ pub struct Bound {
 }
 
 /// Waits for `campaign`, which campaigns or does the work before a campaign. Returns its outcome if
-/// it completes within the bound. If the bound passes first, fails if the last request has failed
-/// or the store has never answered. If neither is true, returns `Break` with the exit code `busy`.
-/// An epoch that the campaign was writing when the bound passed lapses within a validity.
+/// it completes within the bound. If the bound passes first, returns an error if the last request
+/// has failed or the store has never answered, and otherwise `Break` with the exit code `busy`. An
+/// epoch that the campaign was writing when the bound passed lapses within a validity.
 pub async fn wait_at_most<T>(
     bound: Bound,
     election: &Election,
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_wait_for_the_lease_is_exact() {
+    async fn the_wait_ends_exactly_at_its_limit() {
         let world = World::new();
         let leader = world.node("a").build().expect("settings that fit");
         let leadership = elect(&leader).await;
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_store_without_answers_is_not_busy() {
+    async fn a_silent_or_failing_store_is_unavailable_and_not_busy() {
         let world = World::new();
         let store = Arc::new(tenure::store::MemoryStore::new());
         let election = Election::builder(store, "p").build().expect("settings that fit");

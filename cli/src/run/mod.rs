@@ -216,8 +216,8 @@ fn job(
     })
 }
 
-/// Campaigns and leads until one leadership decides the exit code. `waited` is the time that passed
-/// before the first campaign, and counts toward the bound of this campaign.
+/// Campaigns and leads until the outcome of a leadership determines the exit code. `waited` is the
+/// time that passed before the first campaign, and counts toward the bound of this campaign.
 async fn lead_until_done(
     args: &RunArgs,
     job: &Job,

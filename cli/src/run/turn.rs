@@ -1,5 +1,5 @@
-//! Decides with `--once-per` whether this host runs CMD in the period, and computes the pauses
-//! between two campaigns.
+//! With `--once-per`, decides whether this host runs CMD in the period. Computes the pauses between
+//! two campaigns.
 
 use std::ops::ControlFlow;
 use std::time::Duration;

@@ -20,7 +20,8 @@ use crate::process::app_health::AppHealth;
 
 /// The OpenAPI description of the sidecar's HTTP API.
 const OPENAPI: &str = include_str!("../../openapi.json");
-/// Maximum length of a request body in bytes. A body with the longest data of a record is shorter.
+/// Maximum length of a request body in bytes. A body with the longest data that a record can
+/// contain is shorter.
 pub const MOST_BODY: usize = 64 * 1024;
 
 /// The HTTP API of a sidecar: its access rules, the application's health, the elections and the

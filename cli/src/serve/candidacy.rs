@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_leadership_ends_for_good_before_its_lease() {
+    async fn a_leadership_that_ended_before_its_lease_stays_ended() {
         let world = World::new();
         let (candidacy, leadership) = leading(&world, "a").await;
         let lease = leadership.lease();

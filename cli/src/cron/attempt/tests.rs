@@ -126,9 +126,8 @@ async fn a_new_process_takes_over_from_a_dead_leader() {
     }
 }
 
-/// The leader names the successor `c` in its seal, and `c` does not run. Another process first
-/// waits for `c`. Its attempt must last longer than this wait, because it could not succeed
-/// otherwise.
+/// The leader names the successor `c` in its seal, and `c` does not run. Another process waits for
+/// `c` before it can be elected, so its attempt must last longer than this wait.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_waits_after_a_seal() {
     let scene = Scene::new(Dates::Right);

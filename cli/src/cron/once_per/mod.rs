@@ -18,7 +18,8 @@ use crate::output::print::{in_ms, in_seconds, plain};
 use crate::process::signals::Signals;
 use crate::process::timer::pause;
 
-/// Maximum length of the object in bytes: a line, and the record.
+/// Maximum length in bytes of the object, which contains the line of a fenced object and the
+/// record.
 const MAX_LEN: usize = 1_024 + MOST_LEN;
 /// Maximum time for the check of the store's clock. The start of CMD waits for this check.
 const CLOCK_WITHIN: Duration = Duration::from_secs(10);
@@ -291,7 +292,7 @@ impl Turn {
                 biased;
                 loss = leadership.lost() => break loss.to_string(),
                 signal = hurried(signals, signal) => {
-                    break format!("{signal} asked to end");
+                    break format!("{signal} ended the retries");
                 }
                 written = self.writer.write(body) => match written {
                     Ok(()) => {
@@ -344,7 +345,7 @@ impl Turn {
 }
 
 /// Waits for a signal, and returns it after one more second ([`HURRIED`]), in which a write may
-/// still end. If `earlier` is given, waits only for this second.
+/// still end. If a signal `earlier` has already arrived, waits only for this second.
 async fn hurried(signals: &mut Signals, earlier: Option<Signal>) -> Signal {
     let signal = match earlier {
         Some(signal) => signal,

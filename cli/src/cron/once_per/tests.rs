@@ -128,25 +128,25 @@ async fn an_attempt_without_an_end_counts() {
 }
 
 #[tokio::test]
-async fn only_the_newest_turn_records_an_end() {
+async fn only_the_newest_attempt_records_an_end() {
     let store = MemoryStore::new();
     let election = Election::builder(Arc::new(store.clone()), "p").build().expect("defaults");
     let leadership = election.campaign().await.expect("a store in memory");
     let mut signals = Signals::listen(&[]).expect("none of them");
     let mut first = turn(&host(&store, 1, "a"), leadership.epoch().get()).await;
     let mut second = turn(&host(&store, 1, "b"), leadership.epoch().get() + 1).await;
-    let late = first.end(0, &leadership, &mut signals).await.expect_err("it is stale");
+    let late = first.end(0, &leadership, &mut signals).await.expect_err("the attempt is stale");
     assert_eq!(late.code, 75);
     assert!(late.why.contains("not recorded") && late.why.contains("may run again"));
     assert!(!read(&store).await.expect("a record").is_completed());
-    second.end(0, &leadership, &mut signals).await.expect("it is the newest");
+    second.end(0, &leadership, &mut signals).await.expect("the second attempt is the newest");
     assert!(read(&store).await.expect("a record").is_completed());
 }
 
 /// A host without a valid lease does not change the record, even if no other host has claimed the
 /// record.
 #[tokio::test]
-async fn a_lost_lease_completes_no_period() {
+async fn a_host_that_lost_its_lease_completes_no_period() {
     let store = MemoryStore::new();
     let election = Election::builder(Arc::new(store.clone()), "p").build().expect("defaults");
     let leadership = election.campaign().await.expect("a store in memory");

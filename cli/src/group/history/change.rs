@@ -180,8 +180,8 @@ impl AssignmentChange {
         }
     }
 
-    /// Keeps only the changes of the partition with this name. Drops all changes of members, except
-    /// the end of the partition's owner.
+    /// Keeps only the changes of the partition with this name. Drops all joins and departures of
+    /// members, except the departure of an owner that lost this partition.
     pub fn keep_only(&mut self, name: &str) {
         self.partitions.retain(|it| it.name == name);
         self.joined.clear();

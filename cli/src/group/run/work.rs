@@ -142,8 +142,8 @@ async fn cancelled(partition: &Partition) {
 /// Supervises one guard: sends it the signals for CMD, and new deadlines after a renewal or a
 /// revocation.
 struct WorkWatch<'a> {
-    /// Checks the health of CMD, and completes with the reason to stop CMD. After a request to end
-    /// CMD, never completes.
+    /// Checks the health of CMD, and completes with the reason to stop CMD. Never completes after
+    /// this process has asked CMD to end.
     app: BoxFuture<'a, String>,
     /// The reason to stop CMD, after a check has found CMD unhealthy.
     unhealthy: Option<String>,
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regression_the_death_of_the_guard_is_the_reason_of_an_unhealthy_cmd() {
+    fn regression_a_dead_guard_is_the_reason_even_if_cmd_is_unhealthy() {
         let unhealthy = || Some("no sign of health".to_owned());
         for (stop, why) in [(Stop::Unguarded, "guard has died"), (Stop::Terminated, "no sign of")] {
             let end = GroupEnd { status: ExitStatus::default(), stop: Some(stop) };

@@ -110,11 +110,11 @@ mod tests {
         let mut count = 0;
         while next() {
             count += 1;
-            assert!(count < 100, "signs of life without an end");
+            assert!(count < 100, "the hung task sends no further sign of life");
         }
-        assert!(count > 0, "no sign of life before the task hung");
+        assert!(count > 0, "the task sends signs of life before it hangs");
         drop(release);
         assert!(hung.join().expect("no panic").is_err());
-        assert!(next(), "the end is announced");
+        assert!(next(), "the end of the task is reported");
     }
 }
