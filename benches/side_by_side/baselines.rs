@@ -34,15 +34,15 @@ pub enum Post {
     /// extends its lease with an unconditional PUT. A follower computes the end of a lease from
     /// `LastModified` and its own clock. A leader does not poll.
     Morling {
-        /// Time that a follower adds to the validity. Without it, two candidates could lead at the
-        /// same time for up to a second, because the store's dates have whole seconds. The scheme
-        /// of the blog post adds no time.
+        /// Time that a follower adds to the validity. Without this time, two candidates could lead
+        /// at the same time for up to a second, because the store's dates have whole seconds. The
+        /// scheme of the blog post adds no time.
         rounding: Duration,
     },
     /// *Leader election with S3 and If-Match* (2025). The scheme has one object with `expires_at`
     /// and a `token`. A poll reads the object, and a candidate overwrites it with `If-Match`. A
     /// reader compares `expires_at` with its wall clock. In the blog post, a leader does not renew
-    /// its lease. In this implementation it does, and a renewal keeps the token.
+    /// its lease. In this implementation, a leader renews its lease and keeps the token.
     SingleObject,
 }
 
@@ -128,7 +128,7 @@ impl Candidate {
         let (token, put) = match found {
             GetOutcome::Found(object) => {
                 let data: Value =
-                    serde_json::from_slice(&object.body).expect("a candidate wrote the object");
+                    serde_json::from_slice(&object.body).expect("candidates write JSON");
                 if self.wall().as_secs_f64() <= data["expires_at"].as_f64().expect("a number") {
                     return Ok(None);
                 }
@@ -144,8 +144,7 @@ impl Candidate {
         })
     }
 
-    /// Returns the body of the object, as in the blog post about If-Match. The body contains this
-    /// token.
+    /// Returns a body with this token, in the format of the blog post about If-Match.
     fn single(&self, token: u64) -> bytes::Bytes {
         let expires_at = (self.wall() + VALIDITY).as_secs_f64();
         json!({ "expires_at": expires_at, "token": token }).to_string().into()

@@ -83,7 +83,7 @@ impl std::iter::Sum for Counts {
 pub struct Bucket {
     pub objects: MemoryStore,
     service: Service,
-    /// Time that each request of this client takes on its way to another region and back.
+    /// Round-trip time between the regions, which each request of this client takes in addition.
     away: Duration,
     state: Arc<Mutex<State>>,
 }
@@ -131,7 +131,7 @@ impl Bucket {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no step under the lock panics")
+        self.state.lock().expect("no holder of this lock panics")
     }
 
     /// Counts a request. Draws a random time, runs `call` after half of this time, and returns its
@@ -163,7 +163,8 @@ impl Bucket {
         self.away + median.mul_f64((sigma * radius * (TAU * rng.f64()).cos()).exp())
     }
 
-    /// Sends a write. The store applies it although its client may no longer wait.
+    /// Sends a write. The store applies the write even if its client no longer waits for the
+    /// response.
     async fn write(
         &self,
         call: impl Future<Output = Result<PutOutcome, StoreError>> + Send + 'static,

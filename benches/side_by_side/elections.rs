@@ -35,8 +35,8 @@ const IF_MATCH: Scheme = Scheme::Other(Post::SingleObject);
 #[derive(Clone)]
 pub struct Site {
     pub services: Vec<Service>,
-    /// Time that a request to another region takes longer. Each store and each candidate is in
-    /// another region.
+    /// Additional duration of a request to another region. Each store is in a separate
+    /// region, and each candidate is in the region of one store.
     pub away: Duration,
     pub validity: Duration,
 }
@@ -176,7 +176,7 @@ fn crash(site: &Site, scheme: Scheme, seed: u64) -> (f64, f64) {
         assert!(scene.leads.is_empty(), "another candidate leads before the crash");
         tasks[first].abort();
         let crashed = Instant::now();
-        // The last renewal may be under way.
+        // Waits until the store has applied a renewal that was under way.
         sleep(site.validity / 10).await;
         let left = (scene.written() + site.validity).saturating_duration_since(crashed);
         scene.leads.recv().await.expect("another candidate leads");
@@ -202,7 +202,7 @@ pub fn failover(size: &Size) {
     };
     let tenure = measure("tenure", TENURE);
     let morling = measure("Morling as posted", MORLING);
-    measure("Morling without a second for rounded dates", MORLING_TOO_EARLY);
+    measure("Morling, no second for rounded dates", MORLING_TOO_EARLY);
     measure("single object with If-Match", IF_MATCH);
     check("p50 relative to Morling as posted", tenure.0, morling.0);
     check("p99 relative to Morling as posted", tenure.1, morling.1);

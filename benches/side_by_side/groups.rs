@@ -124,8 +124,8 @@ impl Scene {
     }
 }
 
-/// Returns the number of requests of a group in ten minutes in which no member joins or leaves.
-/// Each member sends one LIST in this time.
+/// Returns the number of requests that a group sends in ten minutes while no member joins or
+/// leaves. Each member sends one LIST in this time.
 fn group_requests(partitions: u32) -> Counts {
     paused().block_on(async move {
         let scene = Scene::settled(partitions, 1).await;
@@ -279,7 +279,7 @@ fn kept(partitions: u32) -> i64 {
             kept = Some((scene, task));
         });
     });
-    let (scene, _) = kept.expect("the block sets the value");
+    let (scene, _) = kept.expect("the closure sets `kept`");
     let list = scene.bucket.objects.list("app/", "", 1_000);
     let page = runtime.block_on(list).expect("memory has no faults");
     info.bytes_current - page.entries.iter().map(|entry| entry.size as i64).sum::<i64>()

@@ -78,13 +78,13 @@ pub fn takeovers(size: &Size) {
     for away in [0, 80, 150] {
         for stores in [1, 3, 5] {
             let seconds = crashes(&across(stores, away), TENURE, size.deaths);
-            let name = format!("{stores} stores, {away} ms to others");
+            let name = format!("{stores} stores, {away} ms between regions");
             row(&name, &seconds.map(|seconds| format!("{seconds:.2}")));
         }
     }
 }
 
-/// Returns the least time that was left of the lease in an hour, in seconds.
+/// Watches a leader for an hour, and returns the shortest remaining time of its lease in seconds.
 fn least_left(site: &Site) -> f64 {
     paused().block_on(async {
         let scene = Scene::new(site, 1).await;
@@ -115,8 +115,8 @@ fn cpu() -> Duration {
     time.into()
 }
 
-/// Prints the work of a leader for each round of renewals, and its memory. Includes the simulated
-/// stores, and no HTTP client.
+/// Prints the work of a leader for each round of renewals, and its memory. The numbers include the
+/// simulated stores, but no HTTP client.
 pub fn resources(_: &Size) {
     const ROUNDS: u32 = 10_000;
     head("a leader", &["allocations", "CPU, µs", "KiB"]);
