@@ -1,5 +1,5 @@
-//! The keys of one check, and the requests of the check to the store. A failed request ends the
-//! check.
+//! The keys of one check, and the requests that the check sends to the store. A failed request ends
+//! the check.
 
 use std::fmt;
 use std::sync::Arc;

@@ -25,7 +25,7 @@ pub(super) async fn lists_what_was_written(scope: CheckScope<'_>) -> Checked {
         let listed = scope.list("lock-", "", 1_000);
         let (replaced, listed) = futures::future::join(replaced, listed).await;
         etag = replaced?;
-        expect_eq!(listed?, written, "lists no object that is replaced during the listing");
+        expect_eq!(listed?, written, "omits an object that is replaced during the listing");
     }
     if scope.can.exact_sizes {
         let entries = scope.list_from("lock-", "", 1_000).await?;

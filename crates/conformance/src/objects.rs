@@ -113,7 +113,11 @@ pub(super) async fn reads_no_more_than_asked(scope: CheckScope<'_>) -> Checked {
     for max_len in [10, 11, 1_000_000] {
         match scope.get("a", None, max_len).await? {
             GetOutcome::Found(object) => {
-                expect_eq!(object.body, "0123456789", "reads up to {max_len} bytes");
+                expect_eq!(
+                    object.body,
+                    "0123456789",
+                    "returns a wrong body for a limit of {max_len}"
+                );
             }
             other => {
                 return broken(format!(
@@ -125,7 +129,7 @@ pub(super) async fn reads_no_more_than_asked(scope: CheckScope<'_>) -> Checked {
     for max_len in [0, 1, 9] {
         let outcome = scope.get("a", None, max_len).await?;
         let expected = GetOutcome::TooLarge { etag: etag.clone(), len: 10 };
-        expect_eq!(outcome, expected, "reads up to {max_len} bytes");
+        expect_eq!(outcome, expected, "reads an object of 10 bytes with a limit of {max_len}");
     }
     Ok(())
 }
@@ -152,9 +156,9 @@ pub(super) async fn keeps_odd_bodies(scope: CheckScope<'_>) -> Checked {
     for (i, body) in bodies.into_iter().enumerate() {
         let name = format!("{i}");
         scope.created(&name, body.to_vec()).await?;
-        expect_eq!(scope.found(&name).await?.body, body, "changes body {i} of a create");
+        expect_eq!(scope.found(&name).await?.body, body, "changes body {i} in a create");
         etag = scope.replaced("changing", body.to_vec(), &etag).await?;
-        expect_eq!(scope.found("changing").await?.body, body, "changes body {i} of a replace");
+        expect_eq!(scope.found("changing").await?.body, body, "changes body {i} in a replace");
     }
     Ok(())
 }
@@ -187,7 +191,7 @@ pub(super) async fn deletes_many(scope: CheckScope<'_>) -> Checked {
 }
 
 pub(super) async fn starts_anew_after_a_delete(scope: CheckScope<'_>) -> Checked {
-    const BEFORE: &str = "replaces a recreated object by its ETag before the deletion";
+    const BEFORE: &str = "accepts the ETag of a deleted object for a replace";
     let old = scope.created("a", "old").await?;
     scope.delete(&["a"]).await?;
     scope.missing(&scope.replace("a", "x", &old).await?, BEFORE)?;

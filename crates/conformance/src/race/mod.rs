@@ -72,7 +72,7 @@ pub struct Races {
     listings: bool,
     /// Length of the long bodies, in bytes. `None` if the store accepts no long body.
     pub long: Option<usize>,
-    /// Duration of the fastest long write so far: the write that short writes have delayed least.
+    /// Duration of the fastest long write so far. Short writes delay the other long writes more.
     took: Duration,
     /// Delay of the next short writes, as a fraction of `took`.
     part: f64,
