@@ -11,8 +11,8 @@ use tenure::{Epoch, Error, ErrorKind, Process};
 
 use super::calls::Calls;
 
-/// A folder of objects with a generation for each epoch. Each generation has its own keys. Clones
-/// share the folder.
+/// A folder that has one generation of objects for each epoch. Each generation has its own keys.
+/// Clones share the folder.
 ///
 /// **Guarantees.** A late write of a former leader, even an unconditional PUT, reaches only an
 /// older generation. Readers ignore it, because they use the [`newest`](Generations::newest)

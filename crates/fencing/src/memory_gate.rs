@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_newer_token_waits_until_the_older_has_left() {
+    async fn a_greater_token_waits_until_lower_permits_are_dropped() {
         let gate = Gate::new();
         let old = gate.enter(e(1)).await.unwrap();
         let beside = gate.enter(e(1)).await.unwrap();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_waiting_token_is_refused_after_a_greater_one() {
+    async fn a_waiting_token_is_refused_if_a_greater_one_arrives() {
         let gate = Gate::new();
         let old = gate.enter(e(1)).await.unwrap();
         let mut second = Box::pin(gate.enter(e(2)));

@@ -304,7 +304,7 @@ impl DurableGate {
     }
 }
 
-/// Returns true if a retry may succeed although no operator has repaired the object of the gate.
+/// Returns true if a retry may succeed before an operator repairs the gate's object.
 pub(super) fn may_pass(error: &FencingError) -> bool {
     matches!(error, FencingError::Failed(error) if error.kind() == ErrorKind::Unavailable)
 }

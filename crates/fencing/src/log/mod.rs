@@ -36,7 +36,7 @@ pub use writer::LogWriter;
 ///   along the log.
 /// - An append that returned `Ok` is in the log at its number. The log has no entry of another
 ///   writer between this entry and the newest entry that the writer knew before the append.
-/// - For each number, a reader returns the first object that was created at that number, or no
+/// - For each number, a read returns the first object that was created at that number, or no
 ///   object.
 ///
 /// **Limits.** The data of a reader may be outdated when the reader uses them. A trim needs no

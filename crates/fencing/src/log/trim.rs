@@ -54,8 +54,8 @@ impl FencedLog {
                 return Err(self.gone_within(claim).into());
             }
         }
-        // The marker is raised before the first deletion, so that no reader returns a deleted
-        // number.
+        // The marker is raised before the first deletion, so that no reader looks for a deleted
+        // entry.
         self.mark(|marker| marker.raised(sweep.cut())).await?;
         if !sweep.is_empty() {
             self.delete(&sweep).await?;

@@ -306,7 +306,7 @@ impl LogWriter {
 }
 
 fn lags_behind() -> StoreError {
-    let why = "each read missed an object that refused a create; check whether reads of this \
-               store lag behind its writes";
+    let why = "each create was refused, but no read found an object at its number; check whether \
+               reads of this store lag behind its writes";
     StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why)
 }

@@ -189,7 +189,7 @@ fn a_writer_passes_only_fences_of_lower_epochs() {
 }
 
 #[test]
-fn an_own_object_is_read_back() {
+fn a_writer_that_reads_its_own_object_has_created_it() {
     let mut writer = open();
     writer.append(nonce(21));
     writer.handle(LogAnswer::Unknown, nonce(0));
@@ -223,7 +223,7 @@ fn the_floor_shows_whether_a_refused_append_may_have_taken_effect() {
 /// A trim may have deleted the object of the append, so only the end of the log shows the
 /// successor.
 #[test]
-fn the_end_shows_the_successor_after_an_unknown_append() {
+fn the_end_shows_the_successor_after_an_append_of_unknown_effect() {
     let ended = |end: Header| {
         let mut writer = refused(claim(1, 19, 4, 3), 6);
         writer.handle(listed(Some((5, 9))), nonce(0));
@@ -287,7 +287,7 @@ fn a_trim_keeps_claims_and_the_newest_entry() {
     let mut sweep = Sweep::new(100, 12, &claim(3, 1, 8, 11), marker).unwrap();
     assert_eq!((sweep.from(), sweep.cut()), (4, 11));
     assert_eq!(sweep.next_claim(), Some(12));
-    assert!(!sweep.deletes(5), "the claims are unknown");
+    assert!(!sweep.deletes(5), "no claim has been read yet");
     assert!(sweep.handle_claim(&claim(3, 1, 8, 11)));
     assert!(sweep.handle_claim(&claim(2, 1, 2, 7)));
     assert_eq!(sweep.next_claim(), None, "an earlier trim deleted the entries up to 3");

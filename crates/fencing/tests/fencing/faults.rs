@@ -205,7 +205,7 @@ async fn an_inconsistent_trim_marker_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_write_takes_no_effect_after_the_next_write() {
+async fn a_late_write_takes_no_effect_after_the_next_write() {
     let (faults, store) = faulty();
     let object = object_of(&store);
     let mut writer = object.open(e(1)).await.unwrap();
@@ -252,8 +252,8 @@ async fn an_unknown_append_is_finished_before_the_next() {
     assert_eq!(bodies, ["one", "two", "three", "four"]);
 }
 
-/// The first attempt has an unknown effect, and the later attempts have no effect. The error of the
-/// last attempt shows no unknown effect, but the append may have taken effect.
+/// The first attempt has an unknown effect, and the later attempts have no effect. So the append
+/// may have taken effect, although the error of the last attempt reports no effect.
 #[tokio::test(start_paused = true)]
 async fn an_append_with_one_unknown_attempt_may_have_happened() {
     let (faults, store) = faulty();

@@ -43,8 +43,8 @@ impl Layer for Stale {
     }
 }
 
-/// If the reads of a store lagged behind, `open` once sent 10,000 requests without a pause, and did
-/// not end.
+/// Before the fix, if the reads of a store lagged behind, `open` sent 10,000 requests without a
+/// pause, and did not end.
 #[tokio::test(start_paused = true)]
 async fn regression_reads_that_lag_behind_end_in_an_error() {
     let store = Arc::new(Layered(Stale { inner: MemoryStore::new(), calls: AtomicUsize::new(0) }));

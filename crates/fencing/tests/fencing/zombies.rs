@@ -16,8 +16,8 @@ fn faulty() -> (FaultStore, Arc<dyn Store>, Arc<dyn Store>) {
     (store.clone(), Arc::new(store.clone()), Arc::clone(store.inner()))
 }
 
-/// The zombie gives up its write without a response. The write arrives at the store after the write
-/// of the successor.
+/// The zombie receives no response, and gives up its write. The write arrives at the store after
+/// the write of the successor.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_arrives_after_its_writer_gave_up_is_refused() {
     let (faults, slow, fast) = faulty();

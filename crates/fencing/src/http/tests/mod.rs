@@ -128,7 +128,7 @@ where
     resource.written()
 }
 
-/// A service that delays its first request before the write.
+/// A service that delays the write of its first request.
 #[derive(Clone)]
 struct Held {
     resource: Resource,
