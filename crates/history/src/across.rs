@@ -11,7 +11,7 @@ use super::{LeadershipSpan, StoreEpoch};
 #[derive(Debug, Default)]
 pub(super) struct StoreObjects {
     pub(super) found: Vec<Found>,
-    /// The oldest epoch that was read. `None` if the store has none.
+    /// The oldest epoch that was read. `None` if the store has no epoch object.
     pub(super) first: Option<Epoch>,
 }
 

@@ -91,7 +91,7 @@ pub struct History {
     pub now_within: Duration,
     /// Number of requests that [`Reader`] sent.
     pub requests: u64,
-    /// The error of each store of an election across stores that could not be read.
+    /// For an election across stores, the error of each store that could not be read.
     pub unread: Vec<String>,
 }
 
@@ -120,8 +120,8 @@ pub struct LeadershipSpan {
     pub forced_by: Option<String>,
     /// Reason that an operator gave for the end of the epoch.
     pub reason: Option<String>,
-    /// Duration of the lease without a renewal. `None` if the lease never expires, or if the record
-    /// does not contain the duration.
+    /// Duration of the lease after each renewal. `None` if the lease never expires, or if the
+    /// record does not contain the duration.
     pub validity: Option<Duration>,
     /// Counter that every write increments.
     pub heartbeat: u64,

@@ -131,8 +131,8 @@ impl Reader {
     ///
     /// Costs one LIST for each 1,000 keys under the prefix (at least one), and one GET for each
     /// epoch that the reader reads. With [`Layout::SingleObject`] it costs one GET. At most 16 GETs
-    /// run concurrently. Across stores, each store costs this. All stores are read at the same
-    /// time.
+    /// run concurrently. For an election across stores, each store costs this number of requests.
+    /// All stores are read at the same time.
     ///
     /// # Errors
     /// - [`Unavailable`](tenure::ErrorKind::Unavailable): a request failed, or took over 30 s.

@@ -87,7 +87,7 @@ fn a_resignation_is_dated_by_the_store() {
 }
 
 #[test]
-fn the_stores_date_corrects_a_wrong_clock() {
+fn the_date_of_a_write_corrects_a_wrong_clock() {
     for ahead in [-7_200.0, 7_200.0] {
         let history =
             history(vec![resigned(1, 0.0, 9.0, 0.0), resigned(2, 10.0, 50.0, ahead)], 60.0);
@@ -99,7 +99,7 @@ fn the_stores_date_corrects_a_wrong_clock() {
 }
 
 #[test]
-fn a_begin_is_between_the_previous_seal_and_the_last_write() {
+fn a_start_is_between_the_previous_seal_and_the_last_write() {
     // By the leader's clock, 30 s passed from its election to its last renewal. By the store's
     // clock, the epoch was sealed at 85 s.
     for (ahead, begin) in [(0.0, 12.0), (-500.0, 10.0), (500.0, 55.0)] {
@@ -116,7 +116,7 @@ fn a_begin_is_between_the_previous_seal_and_the_last_write() {
 }
 
 #[test]
-fn a_dead_leader_led_until_its_last_renewal_or_its_lease_end() {
+fn a_dead_leader_stopped_between_its_last_renewal_and_its_lease_end() {
     let history = history(vec![lapsed(1, 0.0, 40.0, 72.0), held(2, 73.0, 80.0)], 90.0);
     let span = &history.spans[0];
     assert_eq!(when(&span.until), [Some(70.0), Some(40.0), Some(70.0)]);
@@ -213,7 +213,7 @@ fn epochs_without_a_seal_are_superseded() {
 }
 
 #[test]
-fn holes_are_reported_and_are_not_gaps() {
+fn missing_epochs_are_reported_and_are_not_gaps() {
     let found =
         vec![resigned(91, 0.0, 10.0, 0.0), resigned(95, 60.0, 70.0, 0.0), held(96, 71.0, 75.0)];
     let history = history(found, 80.0);

@@ -65,7 +65,7 @@ impl Extent {
 
 impl Totals {
     /// Returns the fraction of the known time that had no leader, from 0 to 1. The known time is
-    /// the total time without [`unknown`](Totals::unknown). Returns `None` if no time is known.
+    /// the total time minus [`unknown`](Totals::unknown). Returns `None` if no time is known.
     #[must_use]
     pub fn vacant_share(&self) -> Option<f64> {
         let known = self.time.saturating_sub(self.unknown.about);

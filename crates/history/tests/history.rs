@@ -89,7 +89,7 @@ async fn a_history_matches_the_election() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn depositions_differ_from_seals_without_a_reason() {
+async fn depositions_differ_from_seals_with_an_unknown_reason() {
     let world = World::new();
     let a = world.leader("a").await;
     wait(secs(30)).await;
@@ -163,7 +163,7 @@ async fn a_read_costs_one_list_per_page_and_one_get_per_epoch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_epoch_compacted_during_the_read_is_a_hole() {
+async fn an_epoch_compacted_during_the_read_counts_as_missing() {
     let world = World::new();
     for _ in 0..3 {
         world.leader("a").await.resign().await.unwrap();

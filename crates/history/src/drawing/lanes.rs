@@ -17,8 +17,8 @@ pub(super) struct Lane<'a> {
     pub(super) intervals: Vec<&'a Interval>,
 }
 
-/// Returns a lane for each name. The lane with the earliest interval comes first, or with
-/// [`Subject::Owners`] the lane of the first interval in `intervals`. If there are more names than
+/// Returns a lane for each name. The lane with the earliest interval comes first. With
+/// [`Subject::Owners`], the lanes appear in the order of `intervals`. If there are more names than
 /// the maximum number of lanes, the names with the least total time share the last lane.
 pub(super) fn lanes(intervals: &[Interval], subject: Subject) -> Vec<Lane<'_>> {
     let mut sorted: Vec<&Interval> = intervals.iter().collect();

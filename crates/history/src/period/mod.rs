@@ -45,7 +45,7 @@ pub enum Decision {
     Skip(SkipReason),
 }
 
-/// Reason to skip a period without running CMD.
+/// Reason for which a leader does not run CMD in a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SkipReason {
     Completed,

@@ -21,7 +21,7 @@ pub struct PeriodRecord {
     /// Number of attempts begun in this period.
     pub attempts: u32,
     /// The newest attempts of this period before the last attempt, in ascending order. An older
-    /// version drops them.
+    /// version of `tenure` omits them from the records that it writes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier_attempts: Vec<EarlierAttempt>,
     /// Name of the candidate that made the last attempt.

@@ -124,7 +124,7 @@ fn a_period_is_skipped_only_beyond_its_tolerance() {
 /// The rules compare only the starts of periods. So a period of another length follows if it starts
 /// later.
 #[test]
-fn another_period_or_offset_continues_the_record() {
+fn a_record_continues_with_another_length_or_offset() {
     let day = PeriodRules { period: s(24 * HOUR), ..hourly() };
     let now = s(5 * 24 * HOUR + 7 * HOUR + 5);
     let done = begun(&hourly(), now, 1).ended(0, now);
@@ -138,7 +138,7 @@ fn another_period_or_offset_continues_the_record() {
 }
 
 #[test]
-fn a_clock_ahead_of_the_stores_is_refused_beyond_the_bound() {
+fn a_clock_too_far_ahead_of_the_store_is_refused() {
     let rules = hourly();
     let now = s(100 * HOUR);
     // A clock may be ahead by `clock_ahead_max` plus one second, because dates have a resolution of
@@ -207,7 +207,7 @@ fn three_hosts_with_skewed_clocks_keep_the_guarantees() {
             };
             let last = starts.last_key_value().map(|(start, _)| *start);
             assert!(last <= Some(own.start), "seed {seed}: an earlier period after a later one");
-            assert!(!completed.contains_key(&own.start), "seed {seed}: after its completion");
+            assert!(!completed.contains_key(&own.start), "seed {seed}: again after a success");
             let early = own.start.saturating_sub(s(now));
             assert!(early <= rules.clock_ahead_max, "seed {seed}: {early:?} early");
             record = Some(PeriodRecord::begin(record.as_ref(), own, attempt, ("a", epoch), wall));
