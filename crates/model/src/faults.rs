@@ -28,7 +28,8 @@ pub enum Fault {
     DeleteSession,
     /// An operator restores the election or the group.
     Restore,
-    /// For minutes, the requests for one object, or the requests of one process, have a fault.
+    /// For some minutes, a fault affects the requests for one object, or the requests of one
+    /// process.
     Trouble,
 }
 

@@ -1,6 +1,7 @@
 //! Checks pages of listings, both from stores that list their keys in order and from stores that do
 //! not. Each page is converted to an [`EpochsOfPage`], and a [`Search`] or a [`Compaction`]
-//! receives the epochs of the page. A driver and a compactor do the same.
+//! receives the epochs of the page. The driver and the compactor of the library convert pages in
+//! the same way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;

@@ -61,7 +61,8 @@ impl Common {
         self.only.is_empty() || self.only.contains(&checker)
     }
 
-    /// Records the first violation of an active checker. Returns whether this is the first.
+    /// Records the first violation of an active checker. Returns true if no violation was recorded
+    /// before.
     pub fn fail(&mut self, checker: &'static str, what: String) -> bool {
         let is_first = self.violation.is_none() && self.is_active(checker);
         if is_first {

@@ -13,7 +13,7 @@ const SHOWN_LINES: usize = 150;
 
 /// The plan of one run.
 pub trait Plan: Clone + fmt::Debug + Send + Sync {
-    /// The part of the system that is broken on purpose. By default, nothing is.
+    /// The part of the system that is broken on purpose. By default, no part is broken.
     type Broken: Copy + Default + fmt::Debug + Sync;
     /// A drawing of a failed run.
     type Drawing: fmt::Debug + Send;
@@ -30,7 +30,7 @@ pub trait Plan: Clone + fmt::Debug + Send + Sync {
 
     fn run(self) -> Outcome<Self>;
 
-    /// Saves the drawing of a failed run. Returns a text that says where.
+    /// Saves the drawing of a failed run. Returns a text that names the file.
     fn save(_outcome: &Outcome<Self>) -> String {
         String::new()
     }
@@ -117,7 +117,7 @@ pub fn has_one_timeline<P: Plan>(seeds: u64, plan: impl Fn(P) -> P + Sync) {
 }
 
 /// Defines a test for each broken variant. The function `caught` of the caller asserts that one of
-/// the given checkers reports it within this number of seeds.
+/// the given checkers reports a violation within the given number of seeds.
 #[macro_export]
 macro_rules! broken_variants {
     ($($(#[$attribute:meta])* $name:ident: $broken:ident $(($within:expr, $by:expr))+;)*) => {$(

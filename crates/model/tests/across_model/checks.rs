@@ -36,14 +36,14 @@ impl Game {
 
     /// Returns whether each majority of the stores can elect a process that starts now, if all
     /// other processes have stopped. In a walk, each other process must also be electable in this
-    /// way. A replacement that is under way is not checked.
+    /// way. During a replacement, returns true.
     pub fn is_live(&self, world: &World) -> bool {
         if world.replacing.is_some()
             || world.sites[..self.setting.stores].iter().any(|site| site.generation == 0)
         {
             return true;
         }
-        // The model has no further epochs.
+        // Too few epochs of the model are left for these elections.
         if world.sites.iter().any(|site| usize::from(site.bounds().1) + 3 > SLOTS) {
             return true;
         }

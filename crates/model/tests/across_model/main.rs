@@ -55,14 +55,15 @@ fn a_leader_lapses() {
     explore(Setting { led: true, sometimes: vec!["two grants"], ..setting });
 }
 
-/// An answer arrives after actions of the process and of others.
+/// An answer may arrive after further actions of its process and of other processes.
 #[test]
 fn answers_are_late() {
     let setting = Setting::new("late answers", Budget { late: bound(1, 2), ..NONE });
     explore(Setting { last_epoch: 1, ..setting });
 }
 
-/// The timeless invariants hold if timers end before the leases that they follow.
+/// The invariants that do not depend on clocks hold even if timers end before the leases that they
+/// follow.
 #[test]
 fn clocks_are_wrong() {
     let budget = Budget { renewals: 1, gives_up: 1, ..NONE };

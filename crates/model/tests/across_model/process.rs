@@ -23,7 +23,8 @@ pub struct Process {
     pub first_list: Option<Number>,
     /// The requests with an answer in transit.
     pub mail: [Option<(AcrossRequest, AcrossInput)>; MAX_STORES],
-    /// The leases that end with the wait for a deposed epoch (E9), by nonce and heartbeat.
+    /// The leases that must have ended after the wait for a deposed epoch (E9), by nonce and
+    /// heartbeat.
     pub waited: [Vec<(NonceNumber, u8)>; MAX_STORES],
     /// True if the process reaches the old contents of a moved store.
     pub stale: bool,
@@ -105,7 +106,7 @@ impl Process {
             match self.machine.step(store) {
                 AcrossStep::Request(next) if next == *request => continue,
                 AcrossStep::Request(_) => {}
-                // An answer that does not fit changes nothing.
+                // While the machine waits, an answer changes nothing.
                 AcrossStep::Wait(_) => {
                     let mut machine = self.machine.clone();
                     assert_eq!(machine.handle(answer.clone()), None);

@@ -100,7 +100,7 @@ impl Game {
             }
             Action::Move(store, stale) => self.moves(world, store, stale),
             Action::Replace => self.replace(world)?,
-            _ => unreachable!("a process takes this action"),
+            _ => unreachable!("all other actions belong to a process"),
         }
         Some(())
     }

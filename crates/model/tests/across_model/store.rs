@@ -201,7 +201,8 @@ impl Site {
         }
     }
 
-    /// Returns the whole page after `after`, or its first key without the marker.
+    /// Returns the page after `after`. If `whole` is false, returns only its first key, and no
+    /// marker.
     pub fn list(&self, after: &After, whole: bool) -> (Listing, Option<Marker>) {
         let After::Number(after) = after else { unreachable!("the model has no foreign keys") };
         let mut epochs =

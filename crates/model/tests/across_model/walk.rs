@@ -1,6 +1,6 @@
 //! Random walks with greater bounds than an exhaustive run: a dozen epochs, five stores, many
-//! faults, and reads that are delayed too. Each seed is one walk. The first seed is drawn. `SEED=7`
-//! runs only the walk of seed 7, and `SEEDS=7..9` two walks.
+//! faults, and reads that are delayed too. Each seed is one walk. The first seed is random.
+//! `SEED=7` runs only the walk of seed 7, and `SEEDS=7..9` runs two walks.
 
 use tenure_model::seeds::{chosen, run_all};
 
@@ -11,7 +11,7 @@ use super::world::{Action, Due, Game, Serving, World};
 
 const STEPS: usize = 400;
 
-/// Budget of the faults. A walk does not exhaust the budget of most faults.
+/// Budget of the faults. Most faults have a budget that no walk exhausts.
 const FAULTS: Budget = Budget {
     gives_up: u8::MAX,
     late: u8::MAX,

@@ -90,7 +90,7 @@ pub enum Serving {
     Twice,
     /// The answer stays in transit.
     Late,
-    /// The page of a listing is not the last one.
+    /// The store answers a LIST with a page that is not the last one.
     ShortPage,
 }
 
@@ -291,7 +291,7 @@ impl Game {
         world
     }
 
-    /// Lists the possible actions. A state that breaks an invariant has none.
+    /// Lists the possible actions. A state that breaks an invariant has no possible action.
     pub fn possible(&self, world: &World, actions: &mut Vec<Action>) {
         if self.is_broken(world) {
             return;

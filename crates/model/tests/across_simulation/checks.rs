@@ -157,7 +157,7 @@ fn leader(world: &World) -> Option<(Who, u64)> {
 }
 
 /// Checks that a process leads in time after the last fault, and that it stays the leader. Returns
-/// the time until the last grant, and its bound.
+/// the time from the last fault to the last grant, and its bound.
 pub async fn calm(world: &Arc<World>) -> Option<Recovery> {
     let (began, validity) = (now(), world.plan.longest_validity());
     world.note(Who(0), || "CALM".to_owned());
@@ -171,7 +171,7 @@ pub async fn calm(world: &Arc<World>) -> Option<Recovery> {
     sleep(validity * 3).await;
     let second = leader(world);
     if second != Some(first) {
-        world.fail("stability", format!("{first:?} led, and now {second:?}, without a fault"));
+        world.fail("stability", format!("{second:?} leads instead of {first:?}, without a fault"));
     }
     let seen = world.state().book.observed;
     if seen != Some(first.1) {
@@ -180,8 +180,8 @@ pub async fn calm(world: &Arc<World>) -> Option<Recovery> {
     Some(Recovery { took: last.saturating_sub(began), bound })
 }
 
-/// Returns the bound on the time until a process leads. The bound is the sum of a lease or the wait
-/// at new contents, the wait after a failed attempt, and some pauses and polls.
+/// Returns the bound on the time until a process leads. The bound covers a lease (or the wait at
+/// new contents), the wait after a failed attempt, and some pauses and polls.
 fn bound(world: &World) -> Duration {
     let plan = &world.plan;
     plan.longest_validity().mul_f64(1.0 + plan.drift) * 4 + Duration::from_secs(5)

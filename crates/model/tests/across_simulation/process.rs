@@ -83,7 +83,7 @@ pub fn start_on(world: &Arc<World>, number: usize, clock: &Arc<SimClock>) -> Who
         .poll_interval(knobs.poll)
         .resign_on_drop(knobs.resign_on_drop)
         .build()
-        .expect("the knobs lie within their bounds");
+        .expect("the settings are valid");
     spawn(world, who, 0, live(Arc::clone(world), who, election, knobs));
     who
 }
@@ -160,7 +160,7 @@ pub fn start_observer(world: &Arc<World>) -> Who {
             match observation {
                 Ok(Observation::Leader(leader)) => checks::observed(&its_world, who, &leader),
                 Ok(_) => its_world.state().book.observed = None,
-                // The stores did not count for this observer, for example during a replacement.
+                // Too few stores counted for this observer, for example during a replacement.
                 Err(_) => {
                     its_world.count("observers refused");
                     its_world.rest(its_world.plan.validity).await;

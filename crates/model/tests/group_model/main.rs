@@ -117,7 +117,7 @@ fn requests_are_lost_late_or_applied_twice() {
 }
 
 #[test]
-fn leases_end_with_two_coordinators() {
+fn leases_end_while_two_members_coordinate() {
     let budget = Budget { ends: 1, ahead: 1, lost: 1, ..CALM };
     let sometimes = vec!["GS1", "GS1 after a loss"];
     explore("leases that end", Group { sometimes, ..group(2, 2, 4, budget) });

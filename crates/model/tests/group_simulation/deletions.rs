@@ -22,7 +22,7 @@ enum Deletion {
     Prefix,
 }
 
-/// Deletes assignments as another program would. Deletes nothing unless a remaining object or the
+/// Deletes assignments as another program would. Deletes them only if a remaining object or the
 /// memory of a member will show the deletion (rules D1 to D12 of docs/design/groups.md). The broken
 /// variant `DeletedUnseen` omits this condition. No process starts during the deletion.
 pub async fn delete_assignments(world: &Arc<World>, slots: &mut [Slot]) {

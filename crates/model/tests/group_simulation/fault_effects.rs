@@ -198,7 +198,7 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
     if moved.len() > most {
         return world.fail("moves", format!("a join moved partitions {moved:?}, more than {most}"));
     }
-    world.count("joins in the calm");
+    world.count("joins in the calm phase");
     if !restarted(world, &mut slots).await {
         return;
     }
@@ -233,7 +233,7 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
         if !dies && had && now() - began > soon + plan.validity / 2 {
             return world.fail("GS2", format!("a leave took {:?}", now() - began));
         }
-        world.count(if dies { "deaths in the calm" } else { "leaves in the calm" });
+        world.count(if dies { "deaths in the calm phase" } else { "leaves in the calm phase" });
     }
 }
 
@@ -288,7 +288,7 @@ async fn restarted(world: &Arc<World>, slots: &mut [Slot]) -> bool {
         world.fail("moves", what);
         return false;
     }
-    world.count("restarts in the calm");
+    world.count("restarts in the calm phase");
     true
 }
 
@@ -298,8 +298,8 @@ fn moved(before: &BTreeMap<u32, Who>, world: &World) -> Vec<(u32, Who)> {
     moved.map(|(number, who)| (*number, *who)).collect()
 }
 
-/// Makes the session of the live member `stays` unreadable. The other members must not wait until
-/// they can read it.
+/// Makes the session of the live member `stays` unreadable. The other members must make progress
+/// although they cannot read this session.
 fn unread(world: &World, stays: &Slot) -> Option<u64> {
     let mut state = world.state();
     if world.plan.faults.trouble == 0 {

@@ -34,8 +34,8 @@ pub struct Course {
     pub spoiled: Option<WriteCourse>,
 }
 
-/// An entry for a request in `State::under_way`. The entry exists as long as the request may still
-/// take effect.
+/// An entry in `State::under_way`, for one request. The entry exists as long as the request may
+/// still take effect.
 struct UnderWay(Arc<World>, u64);
 
 impl UnderWay {
@@ -279,8 +279,8 @@ fn apply(world: &Arc<World>, who: Who, request: &Request) -> Reply {
     reply
 }
 
-/// Returns the request of a process that omits rule D1: if the request seals a session, its body
-/// lacks the session's data, which contain the greatest assignment that the member has seen.
+/// Returns the request of a process that breaks rule D1. If the request seals a session, its body
+/// lacks the session's data, and so the greatest assignment that the member has seen.
 fn without_the_greatest_assignment(request: &Request) -> Request {
     let mut request = request.clone();
     if let Request::Replace { bytes, .. } = &mut request

@@ -229,5 +229,5 @@ fn broken_refusal_without_a_read_of_the_floor_is_caught() {
     let log = Log { always: vec!["refused"], ..log };
     // The search is depth first, because the shortest path is long.
     let checker = log.checker().spawn_dfs().join();
-    assert!(checker.discovery("refused").is_some(), "no refused entry is in the log");
+    assert!(checker.discovery("refused").is_some(), "the checker finds no violation");
 }

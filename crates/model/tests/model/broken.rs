@@ -93,7 +93,7 @@ fn broken_sdk_retry_that_turns_a_success_into_412_is_caught() {
 }
 
 #[test]
-fn broken_candidate_that_trusts_the_name_is_caught() {
+fn broken_candidate_that_recognises_its_object_by_name_is_caught() {
     caught(broken("trusting the name", Broken::TrustsName, Budget::NONE), &["I1"]);
 }
 

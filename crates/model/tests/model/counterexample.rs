@@ -40,10 +40,10 @@ impl Game {
             }
             Action::Compacts(which, page) => format!("compactor {which} lists: {page:?} page"),
             Action::Depose(epoch, false) => format!("the operator deposes {epoch}"),
-            Action::Depose(epoch, true) => format!("the operator forces {epoch}"),
-            Action::PeerDecides => "Morling's peer finds the newest expired".to_owned(),
+            Action::Depose(epoch, true) => format!("the operator deposes {epoch} by force"),
+            Action::PeerDecides => "Morling's peer finds the newest epoch expired".to_owned(),
             Action::PeerCreates => "Morling's peer creates".to_owned(),
-            Action::PeerTouches(epoch) => format!("Morling's peer touches {epoch}"),
+            Action::PeerTouches(epoch) => format!("Morling's peer rewrites {epoch}"),
         }
     }
 

@@ -51,7 +51,7 @@ fn an_overlap_is_drawn_with_two_leaders() {
 }
 
 #[test]
-fn a_long_overlap_is_a_band() {
+fn a_long_overlap_is_drawn_as_a_band() {
     let outcome = failure(Broken::TokenKept);
     let drawing = outcome.drawing.as_ref().expect("a failure is drawn");
     let several = drawing.bands.iter().filter(|band| band.kind == BandKind::Several);

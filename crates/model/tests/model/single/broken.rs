@@ -28,7 +28,7 @@ fn single_broken_takeover_without_if_match_is_caught() {
 }
 
 #[test]
-fn single_broken_takeover_without_if_match_over_a_renewal_is_caught() {
+fn single_broken_takeover_that_overwrites_a_renewal_is_caught() {
     let faults = Budget { gives_up: 1, ..Budget::CALM };
     caught("no If-Match, late", SingleBroken::NoIfMatch, faults, &["I3"]);
 }
@@ -41,7 +41,7 @@ fn single_broken_renewal_that_reuses_the_body_is_caught() {
 }
 
 #[test]
-fn single_broken_candidate_that_trusts_the_name_is_caught() {
+fn single_broken_candidate_that_recognises_its_object_by_name_is_caught() {
     caught("trusting the name", SingleBroken::TrustsName, Budget::NONE, &["I1"]);
 }
 

@@ -59,7 +59,7 @@ impl Checker for SealedOnlyWhenDead {
                 }
                 Err(format!(
                     "{} seals the foreign epoch {} of {:?}, which was unchanged for {longest:?} \
-                     of {lapse:?} at most",
+                     and not for {lapse:?}",
                     write.who, write.epoch, write.body.validity
                 ))
             }

@@ -28,8 +28,8 @@ impl Checker for GrantedOnce {
     }
 }
 
-/// I2: epoch E is granted only while no greater epoch object exists. So grants increase in real
-/// time, and the epochs of a process never decrease.
+/// I2: epoch E is granted only while no greater epoch object exists. So the granted epochs increase
+/// in real time, and the epochs of a process never decrease.
 #[derive(Debug, Default)]
 pub struct GrantedAsNewest {
     /// Granted epochs. The key is the step at which the store evaluated the LIST that confirmed the

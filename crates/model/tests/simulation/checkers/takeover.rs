@@ -1,7 +1,7 @@
 //! After the seal of the previous epoch, a successor with a takeover delay waits for at least this
-//! delay before it sends its create. After a resignation, it need not wait. If the epoch is not
-//! sealed, or the holder may not know of the seal, the delay starts at the end of the holder's
-//! lease.
+//! delay before it sends its create. After a resignation, the successor need not wait. If the epoch
+//! is not sealed, or the holder may not know of the seal, the delay starts at the end of the
+//! holder's lease.
 //!
 //! A successor starts this delay when it sees the seal, or when its timer for the lease ends. In
 //! both cases the seal has taken effect, or the lease has ended, before the successor starts the
