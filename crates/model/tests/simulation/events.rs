@@ -42,7 +42,7 @@ const HAPPENED: [&str; 47] = [
     "slow answers",
     "runs given up",
     "runs with a min_age of 0",
-    "runs with one name for two",
+    "runs with two processes of one name",
     "slow requests",
     "stops anywhere",
     "stops at a request",

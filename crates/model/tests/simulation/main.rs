@@ -58,8 +58,8 @@ fn broken_lease_that_counts_from_the_answer_is_caught() {
 }
 
 tenure_model::broken_variants! {
-    // The checkers catch errors in leases and waits. Because of these errors, two processes lead at
-    // the same time, or a process leads for too long.
+    // These variants have errors in leases and waits, so that two processes lead at the same time,
+    // or a process leads for too long.
     broken_timer_that_counts_from_the_request_is_caught: TimerFromRequest (100, ["I8"]);
     broken_clock_that_stops_in_suspend_is_caught: ClockStopsInSuspend (20, ["I7"]) (20, ["I8"]);
     broken_renewal_that_ignores_a_refusal_is_caught: RefusalIgnored (20, ["I7"]) (20, ["I8"]);
@@ -68,7 +68,7 @@ tenure_model::broken_variants! {
     broken_use_of_a_torn_listing_is_caught: TornListing (100, ["I2"]);
     broken_clock_that_has_no_raw_source_is_caught: RawRepeatsBoot (100, ["I8"]);
 
-    // Every other checker can fail.
+    // Each of the other checkers catches one of the following variants.
     broken_application_that_keeps_a_dropped_leadership_is_caught: DroppedButKept (20, ["dropped"]);
     broken_constant_dates_are_caught: DatesStand (20, ["foreign"]);
     broken_leader_that_abandons_reads_is_caught: ReadsGivenUp (50, ["kept"]);

@@ -122,7 +122,7 @@ fn count_settings(world: &World) {
         ("steady runs", plan.steady),
         ("runs with an operator who restores", plan.restores),
         ("runs with a min_age of 0", plan.compactors.iter().any(|knobs| knobs.min_age.is_zero())),
-        ("runs with one name for two", twins > 1),
+        ("runs with two processes of one name", twins > 1),
     ];
     settings.iter().filter(|(_, is)| *is).for_each(|(what, _)| world.count(what));
 }

@@ -25,7 +25,7 @@ pub fn join_operator(world: &Arc<World>) -> Who {
     who
 }
 
-/// Lets the operator depose the holder of the newest epoch through the library. If the holder is
+/// Lets the operator call the library to depose the holder of the newest epoch. If the holder is
 /// dead, the seal has the reason `lapsed`.
 pub fn depose(world: &Arc<World>, operator: Who) {
     let store = SimStore::new(world, operator);
