@@ -1,5 +1,5 @@
 //! The rules that a finished run must satisfy. For each rule, a test gives the checker an invented
-//! story that breaks the rule.
+//! run that breaks the rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,11 +15,11 @@ use crate::watch::{Seen, Watch};
 pub const ENOUGH_RENEWALS: usize = 5;
 /// Time in which a guard must kill its child after the test has continued the suspended guard.
 const GUARD_WAKES_NS: u64 = 500_000_000;
-/// Time from the first kill of a guard's child to the end of the lease.
+/// Time before the end of the lease at which a guard begins to kill its child.
 const KILL_MARGIN_NS: u64 = 200_000_000;
 
-/// The observations and logs of one run of the chaos test. The checker compares this story with its
-/// rules.
+/// The observations and logs of one run of the chaos test. The checker compares these records with
+/// its rules.
 pub struct Story {
     lives: Vec<Life>,
     manifest: Vec<(u64, Entry)>,

@@ -1,4 +1,4 @@
-//! Tests the checker of chaos runs with a correct story, and with stories that break its rules.
+//! Tests the checker of chaos runs with a correct run, and with runs that break its rules.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn life(epoch: u64, from_s: u64, until_s: u64) -> Life {
     Life { epoch, lines, signs, guard_stopped: None, granted, resigned_ns: None }
 }
 
-/// A story of three consecutive epochs that satisfies all rules of the checker.
+/// Returns a run of three consecutive epochs that satisfies all rules of the checker.
 fn story() -> Story {
     Story {
         lives: vec![life(1, 10, 12), life(2, 20, 22), life(3, 30, 32)],
@@ -38,11 +38,11 @@ fn story() -> Story {
 }
 
 fn why(story: &Story) -> String {
-    story.check().expect_err("the story breaks a rule")
+    story.check().expect_err("the run breaks a rule")
 }
 
 #[test]
-fn a_story_that_is_too_short_is_refused() {
+fn a_run_that_is_too_short_is_refused() {
     assert!(why(&story()).starts_with("the run is too short"), "{}", why(&story()));
 }
 
@@ -94,7 +94,7 @@ fn broken_guard_that_kills_a_child_too_late_is_caught() {
 }
 
 #[test]
-fn a_stopped_guard_excuses_its_child_until_it_continues() {
+fn a_child_may_outlive_its_lease_only_while_its_guard_is_suspended() {
     let mut story = story();
     story.lives[1].signs.push((25 * SECOND, 23 * SECOND));
     story.lives[1].guard_stopped = Some(Seen { from_ns: 24 * SECOND, until_ns: 25 * SECOND });
@@ -127,7 +127,7 @@ fn broken_guard_that_resigns_while_a_child_lives_is_caught() {
 #[test]
 fn broken_order_of_grants_is_caught() {
     let mut story = story();
-    // In this story, epoch 2 was granted before epoch 1.
+    // In this run, epoch 2 was granted before epoch 1.
     story.lives[0].granted = Some(Seen { from_ns: 3, until_ns: 4 });
     story.lives[1].granted = Some(Seen { from_ns: 1, until_ns: 2 });
     assert!(why(&story).contains("no order explains"), "{}", why(&story));

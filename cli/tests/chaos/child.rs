@@ -185,7 +185,7 @@ impl Writer {
 
 /// Awaits a call of the store and returns its answer. If the call fails or times out, pauses and
 /// returns `None`.
-#[allow(clippy::disallowed_methods, reason = "real servers take real time")]
+#[allow(clippy::disallowed_methods, reason = "the time limit is for real servers")]
 pub async fn answer<T>(
     call: impl Future<Output = Result<T, tenure::store::StoreError>>,
 ) -> Option<T> {
@@ -198,12 +198,12 @@ pub async fn answer<T>(
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "a process of its own")]
+#[allow(clippy::disallowed_methods, reason = "a child process needs real time")]
 pub async fn pause(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-#[allow(clippy::disallowed_methods, reason = "a process of its own")]
+#[allow(clippy::disallowed_methods, reason = "a child process needs real time")]
 pub fn nap(time: Duration) {
     std::thread::sleep(time);
 }

@@ -70,8 +70,8 @@ pub enum Deed {
     StopLeader,
     KillChild,
     StopChild,
-    /// Pauses the leader, its guard and its child. The child continues [`ZOMBIE_NS`] before its
-    /// guard.
+    /// Pauses the leader, its guard and its child. The test continues the child, and [`ZOMBIE_NS`]
+    /// later its guard.
     PauseLeaderGuardAndChild,
     KillFollower,
     StopFollower,

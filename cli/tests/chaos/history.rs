@@ -125,7 +125,7 @@ fn check_piece(before: Guarded, calls: &[Call]) -> Result<Guarded, String> {
         };
     }
     let Some(order) = tester.serialized_history() else {
-        return Err(format!("no order explains, from {before:?} on:\n{calls:#?}"));
+        return Err(format!("no order explains these calls after {before:?}:\n{calls:#?}"));
     };
     let mut state = before;
     for (op, _) in order {
@@ -160,7 +160,7 @@ mod tests {
         check(history.clone()).expect("a valid order exists");
         history[4].from_ns = 31;
         history[4].until_ns = 33;
-        check(history).expect_err("a renewal after the next grant");
+        check(history).expect_err("a renewal after the next grant is invalid");
     }
 
     #[test]
@@ -173,7 +173,7 @@ mod tests {
         let said = check(history.clone()).expect("a valid order exists");
         assert!(said.contains("in 4 pieces"), "{said}");
         history.push(call(Op::Grant(1), Ret::Granted, 9_000, 9_001));
-        check(history).expect_err("a second grant of an epoch in a later piece");
+        check(history).expect_err("a second grant of an epoch is invalid");
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
             call(Op::Append(2), Ret::Appended(1), 30, 35),
             call(Op::Append(1), Ret::Appended(2), 36, 39),
         ]);
-        check(history).expect_err("an append of a lower epoch");
+        check(history).expect_err("an append of a lower epoch is invalid");
     }
 
     #[test]
@@ -194,30 +194,30 @@ mod tests {
             call(Op::Append(1), Ret::Appended(1), 32, 50),
             call(Op::Claim(2), Ret::Claimed, 40, 45),
         ]);
-        check(history.clone()).expect("an append before the claim");
+        check(history.clone()).expect("an append before the claim is valid");
         history.push(call(Op::Append(1), Ret::Appended(2), 51, 52));
-        check(history).expect_err("an append after the claim");
+        check(history).expect_err("an append after the claim is invalid");
     }
 
     #[test]
     fn broken_append_before_the_grant_is_caught() {
         let mut history = grants(1);
         history.push(call(Op::Append(1), Ret::Appended(1), 1, 2));
-        check(history).expect_err("an append before the grant");
+        check(history).expect_err("an append before the grant is invalid");
     }
 
     #[test]
     fn broken_grant_after_a_greater_epoch_is_caught() {
         let mut history = grants(2);
         history.push(call(Op::Grant(1), Ret::Granted, 40, 41));
-        check(history).expect_err("a grant after a greater epoch");
+        check(history).expect_err("a grant after a greater epoch is invalid");
     }
 
     #[test]
     fn broken_renewal_of_a_superseded_epoch_is_caught() {
         let mut history = grants(2);
         history.push(call(Op::Renew(1), Ret::Renewed, 40, 50));
-        check(history).expect_err("two leaders");
+        check(history).expect_err("a renewal of a superseded epoch is invalid");
     }
 
     #[test]
@@ -227,13 +227,13 @@ mod tests {
             call(Op::Append(1), Ret::Appended(1), 30, 31),
             call(Op::Append(2), Ret::Appended(1), 32, 33),
         ]);
-        check(history).expect_err("an acknowledged entry is missing");
+        check(history).expect_err("a lost append is invalid");
     }
 
     #[test]
     fn broken_refusal_without_a_greater_epoch_is_caught() {
         let mut history = grants(1);
         history.push(call(Op::Append(1), Ret::Refused, 30, 31));
-        check(history).expect_err("a refusal without another writer");
+        check(history).expect_err("a refusal without a greater epoch is invalid");
     }
 }

@@ -15,7 +15,7 @@ use crate::child::{nap, now_ns};
 use crate::process::{Process, TENURE};
 use crate::rampage::SECOND_NS;
 
-/// Time for which the leader does without a server, longer than its validity.
+/// Time for which a server is down. It is longer than the leader's validity.
 const PAUSE: Duration = Duration::from_millis(3_500);
 
 /// A server that scripts/lib.sh has started. It keeps its contents in memory.
@@ -100,7 +100,7 @@ impl Set {
     }
 
     fn create_table(&self) {
-        eventually("the server of the table answers", || {
+        eventually("the DynamoDB server answers", || {
             let mut command = Command::new(TENURE);
             let output = command.args(["table", "create", "--store", &self.stores[2]]).output();
             output.expect("the command runs").status.success()
@@ -143,7 +143,7 @@ impl Set {
         ["a", "b"].iter().position(|it| *it == name.trim()).expect("a leader")
     }
 
-    /// The leader of this epoch still works.
+    /// Asserts that the leader of this epoch still works.
     fn leads_on(&self, epoch: u64, event: &str) {
         let from = wall_ns();
         eventually(&format!("the leader works: {event}"), || self.last().1 > from);
@@ -164,7 +164,7 @@ impl Set {
         let next = self.next_after(epoch);
         eventually("the old leader exits", || self.candidates[leader].reap().is_some());
         self.run(leader);
-        eventually("the next leader holds all stores", || self.is_whole(next));
+        eventually("each store has the epoch of the next leader", || self.is_whole(next));
         next
     }
 }
@@ -200,7 +200,7 @@ fn an_election_across_real_servers_survives_each_of_them() {
             nap(PAUSE);
             set.leads_on(epoch, "a server is stopped");
             set.servers[server].signal(Signal::SIGCONT);
-            eventually("the leader holds all stores", || set.is_whole(epoch));
+            eventually("each store has the epoch of the leader", || set.is_whole(epoch));
         }
         // The table is lost with its server, so the store needs a replacement.
         set.servers[2].signal(Signal::SIGKILL);
@@ -228,7 +228,7 @@ fn an_election_across_real_servers_survives_each_of_them() {
     set.servers[..2].iter().for_each(|server| server.signal(Signal::SIGSTOP));
     nap(VALIDITY + PAUSE);
     let worked = Duration::from_nanos(set.last().1.saturating_sub(stopped_ns));
-    assert!(worked < VALIDITY, "work without a majority lasted {worked:?}");
+    assert!(worked < VALIDITY, "CMD worked for {worked:?} without a majority");
     set.servers[..2].iter().for_each(|server| server.signal(Signal::SIGCONT));
     set.next_after(epoch);
 }

@@ -113,7 +113,10 @@ impl Watch {
             return;
         }
         if expired(&epoch.record) && !expired(&record) {
-            self.wrong.push(format!("{number} was unsealed: {:?}, {record:?}", epoch.record));
+            self.wrong.push(format!(
+                "the seal of epoch {number} was reverted: {:?}, {record:?}",
+                epoch.record
+            ));
         }
         let beats = |record: &Value| record["heartbeat"].as_u64().unwrap_or_default();
         let writes = beats(&record).saturating_sub(beats(&epoch.record));
@@ -135,9 +138,9 @@ fn is_resigned(record: &Value) -> bool {
 }
 
 impl Epoch {
-    /// Returns an upper bound on the end of the leader's lease at the time `at_ns`. The leader
-    /// counts the validity from the time when it sent its last successful write. The bound counts
-    /// the validity from the end of the interval in which this write took effect.
+    /// Returns an upper bound on the end of the lease that the leader has at the time `at_ns`. The
+    /// leader counts the validity from the time when it sent its last successful write. The bound
+    /// counts the validity from the end of the interval in which this write took effect.
     pub fn lease_end(&self, at_ns: u64, validity_ns: u64) -> u64 {
         let mut effective = self.renewed.iter().filter(|seen| seen.from_ns <= at_ns);
         let last = effective.next_back().unwrap_or(&self.made);
@@ -171,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seal_hides_no_renewal() {
+    fn a_renewal_between_a_poll_and_a_seal_is_counted() {
         let sealed = |beats| format!(r#"{{"expired":true,"nonce":"a","heartbeat":{beats}}}"#);
         assert_eq!(noted(&[MADE, &sealed(2)]).epochs[&1].renewed.len(), 0);
         assert_eq!(noted(&[MADE, &sealed(3)]).epochs[&1].renewed.len(), 1);

@@ -101,7 +101,7 @@ impl Backend {
             (Kind::Environment(proxies), Harm::CutAfter) => {
                 let (proxy, times) = (rng.usize(..proxies.len()), rng.usize(1..9));
                 proxies[proxy].cut_after(times);
-                return Some(format!("{times} of gateway {proxy}"));
+                return Some(format!("{times} answers of gateway {proxy}"));
             }
             (Kind::Server(server), _) => server,
             _ => return None,
@@ -120,7 +120,7 @@ impl Backend {
             Harm::ApplyAgain => (ServerFault::ApplyAgain(late), Op::Put),
             _ => (ServerFault::TruncatedBody, Op::Get),
         };
-        let (key, most) = rng.choice(self.faulted).expect("some requests meet faults");
+        let (key, most) = rng.choice(self.faulted).expect("`faulted` is not empty");
         let times = rng.usize(1..=*most);
         let said = format!("{fault:?} for {times} {op:?} {key}");
         server.fault(fault).on(op).key_contains(key).times(times);

@@ -1,5 +1,5 @@
-//! The store that all processes of a run share. It is the S3 server of the tests with its faults, a
-//! directory, or a server that the environment names.
+//! The store that all processes of a run share. It is a directory, the S3 server of the tests, or a
+//! server that the environment names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -160,7 +160,8 @@ impl Backend {
         env
     }
 
-    /// Returns the prefix of the election's or the group's keys. It is empty in a directory.
+    /// Returns the prefix of the election's or the group's keys. In a directory, the prefix is
+    /// empty.
     pub fn home(&self) -> String {
         match &self.kind {
             Kind::Dir(_) => String::new(),
@@ -185,7 +186,7 @@ impl Backend {
         }
     }
 
-    /// Returns the epochs above this one that have an object.
+    /// Returns the numbers of all epoch objects above `epoch`.
     pub fn epochs_after(&self, epoch: u64) -> Result<Vec<u64>, ()> {
         let after = self.epoch_key(epoch);
         let start = after.len() - "0000000001.json".len();

@@ -133,7 +133,7 @@ fn settle(backend: &mut Backend, members: &mut Members) -> Seen {
     recovery
 }
 
-/// Returns whether an append to each partition's log was acknowledged after this moment.
+/// Returns whether each partition's log got an append that was acknowledged after this moment.
 fn all_written_to(members: &Members, from_ns: u64) -> bool {
     let lines = members.lines();
     let appended = lines.iter().flatten().filter_map(|line| match line {

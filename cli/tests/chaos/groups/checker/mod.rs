@@ -1,5 +1,5 @@
 //! The rules that a finished run must satisfy. For each rule, a test gives the checker an invented
-//! story that breaks the rule.
+//! run that breaks the rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub const ENOUGH_ASSIGNMENTS: usize = 8;
 pub const ENOUGH_TOKENS: usize = 2;
 pub const ENOUGH_APPENDS: usize = 5;
 
-/// The observations and logs of one run with a group. The checker compares this story with its
+/// The observations and logs of one run with a group. The checker compares these records with its
 /// rules.
 pub struct Story {
     /// Log lines of each worker process.
@@ -184,8 +184,8 @@ impl Story {
         let (fewest_tokens, fewest_appends) = fewest(self.lines());
         for (event, count, least) in [
             ("assignments", self.made.len(), ENOUGH_ASSIGNMENTS),
-            ("tokens that wrote, in one partition", fewest_tokens, ENOUGH_TOKENS),
-            ("appends, in one partition", fewest_appends, ENOUGH_APPENDS),
+            ("tokens with entries in one partition", fewest_tokens, ENOUGH_TOKENS),
+            ("appends in one partition", fewest_appends, ENOUGH_APPENDS),
         ] {
             if count < least {
                 return Err(format!("the run is too short for a check: {count} {event}"));
@@ -201,7 +201,7 @@ impl Story {
         let entries = entries.filter(|it| matches!(it.kind, Kind::Entry(_))).count();
         let stalled = self.stalls.iter().map(|(from, until)| until - from).max().unwrap_or(0);
         format!(
-            "{} assignments, {} compacted and {} sessions; {} grants, {} worked under; {entries} \
+            "{} assignments, {} compacted and {} sessions; {} grants, {} of them used; {entries} \
              entries, {} acknowledged, {} to {} in a partition; {} zombies fenced off; each \
              partition was last owned at least {} ms before its next owner began; recovered in {} \
              ms; the machine stalled {} times, for {} ms at most; {calls} calls are linearizable",
@@ -246,8 +246,9 @@ fn object(name: &str, body: &Bytes) -> Object {
         claims_after: Option<u64>,
         fence_after: Option<u64>,
     }
-    let end = body.iter().position(|byte| *byte == b'\n').expect("an object is a line and a body");
-    let header: Header = serde_json::from_slice(&body[..end]).expect("the line of an object");
+    let end = body.iter().position(|byte| *byte == b'\n').expect("an object begins with a line");
+    let header: Header =
+        serde_json::from_slice(&body[..end]).expect("the first line of an object is its header");
     let kind = match (header.claims_after, header.fence_after) {
         (None, None) => {
             Kind::Entry(serde_json::from_slice(&body[end + 1..]).expect("an entry of a worker"))

@@ -1,5 +1,4 @@
-//! Tests the checker of runs with a group, with a correct story and with stories that break its
-//! rules.
+//! Tests the checker of runs with a group, with a correct run and with runs that break its rules.
 
 use super::*;
 use crate::history::Op;
@@ -36,7 +35,7 @@ fn appended(number: u64, token: u64, sequence: u64) -> Object {
     Object { number, token, kind: Kind::Entry(entry(token, sequence)) }
 }
 
-/// A story of three consecutive owners of a partition that satisfies all rules of the checker.
+/// Returns a run with three consecutive owners of a partition that satisfies all rules.
 fn story() -> Story {
     let seen = |token| Seen { from_ns: token * 10 * SECOND - 2, until_ns: token * 10 * SECOND - 1 };
     let log =
@@ -59,7 +58,7 @@ fn log(story: &mut Story) -> &mut Vec<Object> {
 }
 
 fn why(story: &Story) -> String {
-    story.check().expect_err("the story breaks a rule")
+    story.check().expect_err("the run breaks a rule")
 }
 
 fn refuses(story: &Story, part: &str) {
@@ -69,7 +68,7 @@ fn refuses(story: &Story, part: &str) {
 const WELL: &str = "the run is too short";
 
 #[test]
-fn a_story_that_is_too_short_is_refused() {
+fn a_run_that_is_too_short_is_refused() {
     refuses(&story(), WELL);
 }
 
@@ -121,7 +120,7 @@ fn broken_worker_that_writes_into_another_log_is_caught() {
 }
 
 #[test]
-fn fences_may_lie_ahead_of_the_end() {
+fn fences_may_have_numbers_above_the_end_of_the_log() {
     let mut story = story();
     log(&mut story).push(Object { number: 9, token: 3, kind: Kind::Fence });
     refuses(&story, WELL);
@@ -170,8 +169,8 @@ fn broken_member_that_owns_together_with_the_next_owner_is_caught() {
 fn broken_append_after_a_greater_claim_is_caught() {
     let mut story = story();
     // The append of the second owner has a lower number than the claim of the third owner. First
-    // the two calls overlap, so the append may precede the claim, and the story is correct. Then
-    // the test moves the claim before the call of the append, and no order is possible.
+    // the two calls overlap, so the append may precede the claim, and the run is correct. Then the
+    // test moves the claim before the call of the append, and no order is possible.
     story.workers[1][3] = Line::Calls(20 * SECOND + 3, entry(2, 1));
     story.workers[1][4] = Line::Appended(29 * SECOND, entry(2, 1), 4);
     refuses(&story, WELL);
