@@ -75,7 +75,7 @@ fn a_set_is_created_once_and_elects() {
 
 /// Before the fix, d got the marker of c. Then a majority with c and one with d shared no store.
 #[test]
-fn regression_init_completes_no_set_of_other_stores() {
+fn regression_init_refuses_stores_that_differ_from_the_set() {
     let set = Set::with_markers();
     for stores in [["a", "b", "d"], ["a", "d", "e"]] {
         let init = set.run_on(stores, "across init", &[]);
@@ -91,7 +91,7 @@ fn regression_init_completes_no_set_of_other_stores() {
 
 /// Before the fix, `status` reported the record of a job as unreadable if the first store failed.
 #[test]
-fn regression_status_of_a_set_reads_no_job() {
+fn regression_status_of_a_set_does_not_read_the_record_of_a_job() {
     let set = Set::with_markers();
     fs::write(set.bench.path("a").join("once-per.json"), "{").expect("a file");
     set.leads("1");

@@ -234,7 +234,7 @@ mod on_s3 {
     }
 
     #[test]
-    fn a_directory_bucket_passes_at_its_own_prices() {
+    fn a_directory_bucket_passes_and_has_separate_prices() {
         let server = S3Server::start_directory_bucket();
         let url = format!("s3://{DIRECTORY_BUCKET}/app");
         let mut command = command(&["probe", "--store", &url, "--rounds", "3", "--json"]);

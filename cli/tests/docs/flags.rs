@@ -23,8 +23,8 @@ static HELP: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
 /// Pages that may name removed flags and verbs.
 const HISTORY: [&str; 1] = ["CHANGELOG.md"];
 
-/// Options of `cargo` and of its test programs. A page may name them without `cargo`, and the check
-/// then does not look for a verb of `tenure` that has them.
+/// Options of `cargo` and of its test programs. A page may name them without `cargo`. The check
+/// does not look for them in the help of `tenure`.
 const CARGO_OPTIONS: [&str; 10] = [
     "--all-features",
     "--example",

@@ -49,7 +49,9 @@ enum Before {
 
 /// Returns the root folder of the repository.
 pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the command is a member")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the package is in a folder of the repository")
 }
 
 /// Returns all Markdown pages of the repository.

@@ -79,8 +79,8 @@ fn rust(page: &Page, block: &Block) -> Result<(), String> {
         .chain(crates)
         .map(|package| package.join("src/lib.rs"));
     let included = fronts.any(|front| {
-        let text = fs::read_to_string(&front).expect("a library has a root");
-        let package = front.parent().and_then(Path::parent).expect("a package has a folder");
+        let text = fs::read_to_string(&front).expect("each package has src/lib.rs");
+        let package = front.parent().and_then(Path::parent).expect("the path ends with src/lib.rs");
         let own = root().join(&page.path).strip_prefix(package).ok().map(Path::to_path_buf);
         let own = own.map(|own| format!("include_str!(\"../{}\")", own.display()));
         let page = format!("include_str!(\"../../../{}\")", page.path.display());

@@ -120,7 +120,7 @@ fn each_partition_has_its_own_check() {
 }
 
 #[test]
-fn a_heartbeat_needs_serve() {
+fn heartbeats_without_serve_and_short_deadlines_are_refused() {
     let scene = Scene::new(TENURE);
     for (options, words) in [
         (["--app-health", "heartbeat", "--app-health-deadline", "3s"], "needs `serve`"),

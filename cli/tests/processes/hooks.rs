@@ -162,7 +162,7 @@ fn the_epoch_file_is_removed_when_cmd_gets_sigterm_before_the_lease_ends() {
 }
 
 #[test]
-fn the_epoch_file_is_removed_with_the_guard() {
+fn the_epoch_file_is_removed_if_the_guard_is_killed() {
     for tenure_too in [false, true] {
         let scene = Scene::new(TENURE);
         let options = ["--epoch-file", "epoch", "--validity", "10m"];

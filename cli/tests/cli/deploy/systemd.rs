@@ -239,7 +239,8 @@ fn each_unit_is_hardened() {
     }
 }
 
-/// Returns the command line of a systemd unit. `/etc/tenure/NAME.run` is a script in the scene.
+/// Returns the command line of a systemd unit. A script in the folder of the test replaces
+/// `/etc/tenure/NAME.run`.
 fn command_of(unit: &str, scene: &Scene, options: &[&str]) -> Command {
     let program = scene.path("name.run");
     fs::write(&program, "#!/bin/sh\necho CMD $((40 + 2)) >>ran\n$WAIT\n").expect("a file");

@@ -29,7 +29,7 @@ fn write(bench: &Bench, epoch: u64, written: DateTime<Utc>, body: &str) {
     bench.epoch(epoch, body);
     let path = bench.path("store").join(format!("lock-{epoch:010}.json"));
     let file = File::options().write(true).open(path).expect("the object exists");
-    file.set_modified(written.into()).expect("a file system with dates");
+    file.set_modified(written.into()).expect("the file system stores dates");
 }
 
 /// Writes a sealed epoch. `at` has the times of the election, of the last renewal and of the seal,
@@ -82,7 +82,7 @@ fn the_table_shows_leaders_and_gaps() {
             "95 dora ~2026-11-20 12:05:20 1m 20s resigned",
         ]
     );
-    // The last gap of the story lasts until now, so its length is not fixed.
+    // The last gap lasts until now, so its length is not fixed.
     assert!(lines[8].contains("(vacant)") && lines[8].ends_with("  until now"), "{}", lines[8]);
     let rest = lines[9..].join("\n");
     assert!(rest.starts_with("~  an estimate; --json prints its bounds\n…  shortened;"), "{rest}");
@@ -212,7 +212,7 @@ fn the_picture_is_xml_and_shows_the_leaders() {
     let file = bench.path("history.svg");
     let options = ["--svg", file.to_str().expect("UTF-8")];
     assert_eq!(bench.run("history", &options).code, 0);
-    let svg = fs::read_to_string(&file).expect("the drawing has this element");
+    let svg = fs::read_to_string(&file).expect("the command has written the drawing");
     let document = Document::parse(&svg).expect("XML");
     let titles: Vec<&str> = document.descendants().filter_map(|node| node.text()).collect();
     for told in [

@@ -92,7 +92,7 @@ fn the_partitions_of_a_deposed_member_move_after_its_lease() {
     for field in [r#""ended": "deposed""#, r#""sealed_by": "operator""#] {
         assert!(body.contains(field), "{field} is not in {body}");
     }
-    eventually("the coordinator waits for the session, and removes it", || {
+    eventually("the coordinator removes the session after its lapse", || {
         // The coordinator waits for the whole validity of 20 s, and each poll starts a process. So
         // pause between the polls, to start fewer processes.
         pause(200);
@@ -170,7 +170,7 @@ fn regression_the_name_of_a_dead_and_a_live_member_is_ambiguous() {
 }
 
 #[test]
-fn an_unclear_member_is_not_deposed() {
+fn an_ambiguous_or_unknown_member_is_not_deposed() {
     let scene = Scene::new();
     let url = scene.bench.url();
     scene.group("depose", &["w1"]).fails(73, &["no group at", &url]);

@@ -142,7 +142,7 @@ fn status_shows_members_and_partitions() {
     let said = scene.run("status", &["--partitions"]);
     let first = &session[..8];
     let age = said.out.split("  live   ").nth(1).and_then(|text| text.split("  ").next());
-    let age = age.expect("the age of the session");
+    let age = age.expect("the status shows the age of the session");
     let expected = format!(
         "epoch      {epoch}\n\
          partitions 3; all are owned\n\

@@ -292,7 +292,7 @@ fn regression_the_epochs_without_an_attempt_are_marked() {
     let first = json!([{
         "candidate": "d", "started_at": "2026-01-01T01:03:02Z", "exit_code": 1,
     }]);
-    // If the first of two attempts is unknown, epoch 3 or 4 may have had it.
+    // If the record omits the first of two attempts, epoch 3 or 4 may have made this attempt.
     for (attempts, earlier, marked) in
         [(1, json!([]), &[3, 4, 6][..]), (2, json!([]), &[6]), (2, first, &[4, 6])]
     {
@@ -393,5 +393,5 @@ fn regression_the_period_is_reported_before_the_wait_for_a_predecessor() {
     assert_eq!(run.code, 0, "{run:?}");
     let waits = run.err.lines().find(|line| line.contains("a predecessor with this name"));
     let waits = waits.and_then(|line| line.split(' ').next()).expect("the run waits");
-    assert!(run.out.trim() <= waits, "the period of {} was named after {waits}", run.out);
+    assert!(run.out.trim() <= waits, "period {} began after the wait of {waits}", run.out);
 }

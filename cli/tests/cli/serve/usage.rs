@@ -71,7 +71,7 @@ fn regression_partitions_without_a_group_are_refused() {
 }
 
 #[test]
-fn options_of_groups_need_a_group_and_agree() {
+fn options_of_groups_need_a_group_and_valid_values() {
     for option in ["--partitions=0..4", "--unique-name", "--leave-for=1s", "--data=1"] {
         let name = option.split('=').next().expect("a flag");
         refused(&[option, "--name", "a"], &[name, "needs a --group"]);

@@ -45,7 +45,7 @@ mod gcs {
     }
 
     #[test]
-    fn the_variable_of_emulators_is_read() {
+    fn the_variable_storage_emulator_host_selects_the_server() {
         let server = GcsServer::start();
         let host = server.endpoint().replace("http://", "");
         let mut env = vec![("STORAGE_EMULATOR_HOST", host), ("NO_PROXY", "127.0.0.1".to_owned())];

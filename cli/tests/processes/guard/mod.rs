@@ -64,7 +64,7 @@ fn guard_of(leader: u32) -> u32 {
 }
 
 fn pid(number: u32) -> Pid {
-    Pid::from_raw(i32::try_from(number).expect("process numbers are small"))
+    Pid::from_raw(i32::try_from(number).expect("a process ID fits into an i32"))
 }
 
 /// A command that ignores SIGTERM, with a child that also ignores SIGTERM. The command writes the

@@ -195,7 +195,7 @@ pub fn signal(process: u32, signal: Signal) {
 }
 
 pub fn pid(number: u32) -> Pid {
-    Pid::from_raw(i32::try_from(number).expect("process numbers are small"))
+    Pid::from_raw(i32::try_from(number).expect("a process ID fits into an i32"))
 }
 
 pub fn deadlines(term_at: Moment, kill_at: Moment) -> String {

@@ -17,7 +17,7 @@ use tenure_testkit::command::{eventually, in_ms, now, number_in, runs, state};
 const HOUR: u64 = 3_600_000;
 
 #[test]
-fn the_whole_process_group_dies_at_kill_at_and_not_before() {
+fn the_whole_process_group_dies_at_its_deadline_and_not_before() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let mut guard = Guard::over(STUBBORN, &file);
@@ -33,7 +33,7 @@ fn the_whole_process_group_dies_at_kill_at_and_not_before() {
 }
 
 #[test]
-fn the_guard_waits_for_the_later_lease() {
+fn a_renewal_moves_the_deadline_of_the_guard() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let mut guard = Guard::over(STUBBORN, &file);

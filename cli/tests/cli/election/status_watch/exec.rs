@@ -64,7 +64,7 @@ fn data_that_exceeds_the_environment_is_only_in_the_json() {
 }
 
 #[test]
-fn cmd_runs_once_at_a_time_and_for_the_newest_change() {
+fn only_one_cmd_runs_at_a_time_and_then_one_for_the_newest_change() {
     let bench = Bench::new();
     let command = "echo \"begins $TENURE_STATE $TENURE_EPOCH\" >>\"$DIR/log\"
         until test -e \"$DIR/go\"; do sleep 0.05; done

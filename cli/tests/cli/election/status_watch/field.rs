@@ -65,7 +65,7 @@ fn field_prints_only_the_value() {
     assert!(field(&bench, "age_ms").parse::<u64>().is_ok_and(|age| age < 30_000));
     bench.epoch(3, SEALED);
     assert_eq!((field(&bench, "ended"), field(&bench, "data")), ("lapsed".into(), "".into()));
-    assert_eq!(field(&bench, "leader"), "", "the last candidate leads no more");
+    assert_eq!(field(&bench, "leader"), "", "a sealed epoch has no leader");
     // `--field` and `--exit-code` work together.
     let said = bench.run("status", &["--field", "candidate", "--exit-code"]);
     assert_eq!((said.code, said.out.as_str()), (1, "a\n"));

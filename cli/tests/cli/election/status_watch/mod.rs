@@ -23,7 +23,7 @@ const SEALED: &str = r#"{"expired":true,"validity_ms":30000,"format":1,"candidat
 /// (docs/design/protocol.md). The record has only the two fields that the post describes.
 const FOREIGN: &str = r#"{"expired":false,"validity_ms":60000}"#;
 
-/// Returns the status without its age, and the age.
+/// Returns the status, and separately its `age_ms`, which differs in each run.
 fn status(bench: &Bench) -> (Value, Option<u64>) {
     let mut status = bench.json("status", &["--json"]);
     let age = status["age_ms"].take().as_u64();
@@ -143,7 +143,7 @@ fn an_unreadable_object_exits_with_70_and_names_the_key() {
 }
 
 #[test]
-fn the_last_epoch_exits_with_70() {
+fn run_exits_with_70_if_no_greater_epoch_is_possible() {
     let bench = Bench::new();
     bench.epoch(9_999_999_999, SEALED);
     bench.run("run", &["--", "echo", "elected"]).fails(70, &["lock-9999999999.json", "prefix"]);

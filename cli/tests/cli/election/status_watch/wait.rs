@@ -8,7 +8,7 @@ use super::{HELD, SEALED};
 use crate::bench::{Bench, said, spawn, tenure};
 
 #[test]
-fn a_state_that_is_reached_ends_the_wait() {
+fn wait_returns_immediately_if_the_election_has_the_state() {
     let bench = Bench::new();
     let vacant = bench.run("wait", &["--for", "vacant"]);
     assert!(vacant.code == 0 && vacant.out.ends_with("vacant\n"), "{vacant:?}");
@@ -18,7 +18,7 @@ fn a_state_that_is_reached_ends_the_wait() {
 }
 
 #[test]
-fn a_wait_ends_at_the_change() {
+fn wait_returns_when_the_state_changes() {
     let bench = Bench::new();
     bench.epoch(1, HELD);
     let url = bench.url();
@@ -27,7 +27,7 @@ fn a_wait_ends_at_the_change() {
     bench.epoch(1, SEALED);
     let vacant = said(output(child));
     assert_eq!(vacant.code, 0, "{vacant:?}");
-    assert_eq!(vacant.out.lines().count(), 1, "only the state that is reached: {vacant:?}");
+    assert_eq!(vacant.out.lines().count(), 1, "only the requested state is printed: {vacant:?}");
     assert!(vacant.out.contains("epoch 1 of a lapsed"), "{vacant:?}");
 }
 

@@ -91,7 +91,7 @@ impl Layer for Beside {
 async fn stops_an_older_writer(policy: &Policy) -> bool {
     let server = S3Server::start().await;
     let older = FencedObject::new(store(&server, "older", &[&Policy::everything()]), "state.json");
-    let older = older.open(Epoch::FIRST).await.expect("the claim is the first");
+    let older = older.open(Epoch::FIRST).await.expect("no other writer has claimed the object");
     let older = Arc::new(Mutex::new((older, 0)));
     let beside = Beside { store: store(&server, "writer", &[policy]), older };
     let object = FencedObject::new(Arc::new(Layered(beside.clone())), "state.json");
@@ -169,7 +169,7 @@ async fn the_writer_of_a_log_needs_exactly_its_policy() {
 }
 
 #[tokio::test]
-async fn folders_of_generations_need_listing_only() {
+async fn folders_of_generations_need_only_the_permission_to_list() {
     let server = S3Server::start().await;
     server.put_raw("data/epoch-0000000007/part", "");
     let lists = policy(OBJECT).only("s3:ListBucket");
