@@ -3,7 +3,7 @@
 //! If the newest assignment names a member whose session is missing, a coordinator waits as long as
 //! the session may be valid, because the member may be alive (R1). So the compactor keeps the
 //! sessions that the newest assignment names. It reads this assignment after the sessions. It also
-//! keeps sessions that have seen a greater assignment, as evidence that it was deleted (D7).
+//! keeps sessions that have seen a greater assignment, as evidence of its deletion (D7).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -31,7 +31,7 @@ const AT_ONCE: usize = 16;
 ///
 /// First it deletes superseded assignments, as a [`Compactor`] deletes epochs. Then it deletes each
 /// session that has ended, is older than the least age ([`min_age`](CompactorBuilder::min_age)) and
-/// is not named by the newest assignment. Unless this age is 0, sessions without a date stay.
+/// is not named by the newest assignment. If this age is above 0, sessions without a date stay.
 ///
 /// Cost: the requests of a [`Compactor`], a LIST for every 1,000 sessions, and a GET for each
 /// session older than the least age. After each LIST that shows ended sessions, the run sends one

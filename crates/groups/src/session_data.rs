@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn releases_that_do_not_fit_wait() {
+    fn only_releases_that_fit_into_the_room_are_written() {
         let releases: Vec<_> = (0..5_000).map(|number| release(number * 2, 5, 0)).collect();
         let (value, count) = encode(&releases, &data(&[]), &NOTHING, 10_000);
         assert!(written(&value) <= 10_000 && count > 100, "{count}");

@@ -22,8 +22,8 @@ pub const MAX_VALIDITY: Duration = Duration::from_secs(3_600);
 const FORMAT: u64 = RESTORING;
 /// Format number of assignments, except during a restore.
 const USUAL: u64 = 1;
-/// Format number of the assignment during a restore (D9). It differs, because earlier versions must
-/// not plan from this assignment.
+/// Format number of the assignment during a restore (D9). It differs from `USUAL`, because earlier
+/// versions must not plan from this assignment.
 const RESTORING: u64 = 2;
 
 /// An assignment, and the fields that this version does not know.

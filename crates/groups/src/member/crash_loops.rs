@@ -35,10 +35,10 @@ pub(super) struct CrashLoops {
     /// coordinator added the member.
     members: BTreeMap<Session, (Arc<str>, Option<Moment>)>,
     names: BTreeMap<Arc<str>, Relapsed>,
-    /// Number of calls of [`note`](Self::note) that recorded the first relapse of a name. Without
-    /// this number, a process with its process id in its name would never wait, because each
-    /// restart has a new name. The time is the last time of such a call, or of a wait that this
-    /// number caused.
+    /// Number of calls of [`note`](Self::note) that recorded the first relapse of a name, and the
+    /// time of the last such call, or of the last wait that this number caused. Without this
+    /// number, a process with its process id in its name would never wait, because each restart has
+    /// a new name.
     new_names: Option<Relapsed>,
     /// Time at which this coordinator first saw each joining session.
     waiting: BTreeMap<Session, Moment>,

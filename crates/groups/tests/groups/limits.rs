@@ -77,8 +77,8 @@ impl Assignor for Named {
     }
 }
 
-/// Before the fix, the settings accepted an assignor with an invalid name. Its member wrote
-/// assignments that no process could read.
+/// Before the fix, the settings accepted an assignor with an invalid name. A member with this
+/// assignor wrote assignments that no process could read.
 #[tokio::test(start_paused = true)]
 async fn regression_the_name_of_an_assignor_is_checked() {
     for name in [String::new(), "x".repeat(257), "a\nb".to_owned()] {

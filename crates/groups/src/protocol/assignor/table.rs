@@ -74,8 +74,8 @@ pub(super) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// Returns a table in which each share is at its holder. Shares without a permitted holder
-    /// wait.
+    /// Returns a table in which each share is at its holder. Shares without a permitted holder have
+    /// no seat yet.
     pub(super) fn new(seats: &'a [Seat<'a>], shares: &'a [Share<'a>]) -> Table<'a> {
         let mut by_name = BTreeMap::<_, Vec<_>>::new();
         for (index, seat) in seats.iter().enumerate() {
@@ -182,10 +182,10 @@ impl<'a> Table<'a> {
         found
     }
 
-    /// Gives each waiting share to the permitted seat with the most room.
+    /// Gives each share without a seat to the permitted seat with the most room.
     pub(super) fn fill(&mut self) {
         for share in std::mem::take(&mut self.waiting) {
-            let seat = self.roomiest(share).expect("at least one seat may have a waiting share");
+            let seat = self.roomiest(share).expect("at least one seat may have the share");
             self.put(share, seat);
         }
     }

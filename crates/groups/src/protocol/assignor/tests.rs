@@ -47,7 +47,7 @@ fn marked_shares_count_in_the_balance() {
 /// If marks give one seat more than its part, the other seats share the rest in proportion to their
 /// weights.
 #[test]
-fn marks_for_one_seat_leave_the_rest_shared_by_weight() {
+fn the_other_seats_share_the_unmarked_partitions_by_weight() {
     let pinned = Marks { pinned: Some("c".into()), ..FREE.clone() };
     let all: Vec<_> = [&pinned; 6].into_iter().chain([&FREE; 3]).map(share).collect();
     let placed = StickyAssignor.assign(&seats(&[1, 4, 1]), &all);

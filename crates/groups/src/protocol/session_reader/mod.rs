@@ -281,7 +281,7 @@ impl SessionReader {
                 self.in_doubt.insert(id);
                 id
             }
-            _ => unreachable!("only answers about one session are noted"),
+            _ => unreachable!("the caller passes only answers about one session"),
         }
     }
 

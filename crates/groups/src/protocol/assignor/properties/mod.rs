@@ -133,8 +133,8 @@ impl Group {
         self.shares.iter().zip(plan).filter(moved).count()
     }
 
-    /// Makes all permitted plans in which each share with a permitted seat has a seat. Returns
-    /// their lists of share counts by seat, each with the fewest moves of a plan with these counts.
+    /// Makes all permitted plans in which each share with a permitted seat has a seat. Returns, for
+    /// each list of share counts by seat, the fewest moves of a plan with these counts.
     fn all_plans(&self) -> BTreeMap<Vec<usize>, usize> {
         let mut plans = BTreeMap::from([(vec![0; self.seats.len()], 0)]);
         for (number, share) in self.shares.iter().enumerate() {
@@ -328,7 +328,7 @@ proptest! {
     }
 
     #[test]
-    fn no_balanced_plan_moves_fewer(
+    fn no_balanced_plan_moves_fewer_shares(
         equal in SMALL.draw(), weighted in SMALL.weighted().draw(),
     ) {
         fewest_moves(&StickyAssignor, &equal)?;
@@ -374,7 +374,7 @@ proptest! {
     }
 
     #[test]
-    fn a_join_moves_one_part_and_a_leave_only_its_own_shares(group in LARGE.draw()) {
+    fn a_join_or_a_leave_moves_only_shares_of_that_seat(group in LARGE.draw()) {
         join(&StickyAssignor, &group)?;
         leave(&StickyAssignor, &group)?;
     }
@@ -394,7 +394,7 @@ fn restless(assignor: &dyn Assignor, plans: u32) -> (u32, usize) {
 }
 
 #[test]
-fn few_plans_with_marks_move_one_share_more() {
+fn few_plans_with_marks_move_one_share_more_than_necessary() {
     let (plans, most) = restless(&StickyAssignor, 4_000);
     assert!(plans <= 20 && most <= 1, "{plans} of 4000 plans move up to {most} shares more");
 }
