@@ -125,7 +125,7 @@ start_server() {
         # A connection is tried first, because it is cheap: it starts no process.
         if (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null && "$server_is_up"; then
             rm -f "$log"
-            # A test can kill the server, and start it again.
+            # With this command, a test can start the server again after killing it.
             command_file=$servers/$name-$port.command
             printf '%q ' "$@" >"$command_file"
             export TENURE_TEST_SERVERS+=" $name,http://127.0.0.1:$port,$server_pid,$command_file"
@@ -174,7 +174,7 @@ parse_command() {
     command=("$@")
 }
 
-# Runs the command. The script ends with its exit code.
+# Runs the command, and ends the script with the exit code of the command.
 run_command() {
     local code=0
     "${command[@]}" || code=$?

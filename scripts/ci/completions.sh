@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Completes a verb, a flag and the value of a flag in bash, zsh and fish, with Tab at a terminal.
-# Fails if a shell completes one of them wrongly. Skips all three if zsh or fish is missing.
+# Fails if a shell completes one of them wrongly. Skips all three shells if zsh or fish is missing.
 #
 # TENURE=FILE is the command that prints the completions, target/debug/tenure by default.
 set -euo pipefail
@@ -39,7 +39,7 @@ python3 - "$work" <<'EOF'
 import os, pty, re, select, signal, sys, time
 
 work = sys.argv[1]
-DEADLINE = 120  # Seconds, more than a loaded machine needs.
+DEADLINE = 120  # In seconds: more than a loaded machine needs.
 # Each element contains a description, the typed keys, and the arguments that the command then gets.
 LINES = [
     ("a verb", "tenure stat\t\r", "status"),

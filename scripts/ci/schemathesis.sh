@@ -50,9 +50,9 @@ check() {
         --exclude-path-regex '/(events|sse)$' --phases examples,coverage,fuzzing \
         --max-examples "${EXAMPLES:-50}" --generation-database none --no-color "$@" \
         >"$work/said" 2>&1 ||
-        { cat "$work/said"; die "$name is not as cli/openapi.json says"; }
+        { cat "$work/said"; die "the replies of $name differ from cli/openapi.json"; }
     grep -E '[0-9]+ generated' "$work/said" || true
-    echo "$name: its replies are as described"
+    echo "the replies of $name match cli/openapi.json"
 }
 
 cd "$work"

@@ -49,11 +49,11 @@ start node node examples/sidecar/client.mjs
 start go "$work/client"
 clients=(python node go)
 for client in "${clients[@]}"; do wait_for "write with token 1$" "$work/$client-first"; done
-cat "$work"/*-second | grep . && die "a client wrote whose sidecar does not lead"
+cat "$work"/*-second | grep . && die "a client wrote although its sidecar does not lead"
 curl -sf -X POST "$first/resign" -d '{"pause_ms": 60000}' >/dev/null
 for client in "${clients[@]}"; do wait_for "write with token" "$work/$client-second"; done
 for client in "${clients[@]}"; do
-    ! grep -v "token 1$" "$work/$client-first" || die "$client wrote with an epoch of the other"
+    ! grep -v "token 1$" "$work/$client-first" || die "$client wrote with another sidecar's epoch"
     ! grep "token 1$" "$work/$client-second" || die "$client wrote with a resigned epoch"
     echo "$client: $(wc -l <"$work/$client-first") writes in the first epoch, then the other's"
 done

@@ -199,7 +199,7 @@ await until(
 );
 await page.fill("#find", "");
 
-// A paused partition is named with its mark once its owner has released it.
+// The page names a paused partition and its mark once the owner has released the partition.
 const mark = (verb) => spawnSync(tenure, ["group", verb, "--store", `${store}/shards`, "7"]);
 check(mark("pause").status === 0, "a partition is paused");
 await until("the paused partition is named", () =>

@@ -1,6 +1,7 @@
 #!/bin/sh
 # A backend of mdBook. Pages link to some files outside docs/. Copies these files to the folder
-# above the pages. mdBook ends links to Markdown in `.html`, so such a file also gets a plain page.
+# above the pages. mdBook changes `.md` at the end of a link to `.html`, so such a file also gets a
+# plain page.
 set -eu
 cat >/dev/null # the book, as JSON
 cd "$(dirname "$0")/../.."

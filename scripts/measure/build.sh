@@ -21,8 +21,8 @@ program() {
     cp Cargo.lock "$work/$1/Cargo.lock"
 }
 
-# The dependencies of the programs without tenure: `lean` with the features that tenure uses,
-# `usual` with the default features, and `both` for each of the two.
+# The dependencies of the two programs without tenure. `lean` has the features that tenure uses,
+# `usual` has the default features, and both programs have the dependencies in `both`.
 lean='aws-sdk-s3 = { version = "1.157", default-features = false, features = ["rt-tokio", "http-1x"] }
 aws-config = { version = "1.13", default-features = false, features = ["rt-tokio", "credentials-process", "sso"] }
 aws-smithy-http-client = { version = "1", default-features = false, features = ["rustls-ring", "rt-tokio"] }'

@@ -68,7 +68,7 @@ class Setting:
         print(f"{self.container}: {error!r}", file=sys.stderr)
 
     async def own(self):
-        """Gives each processor its share, because it steals at most one partition in a cycle."""
+        """Gives each processor its share, as a processor steals at most one partition in a cycle."""
         client, store = Client(self.partitions), self.store()
         await store._container_client.create_container()
         self.all = []

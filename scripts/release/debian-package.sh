@@ -146,7 +146,7 @@ dpkg-deb --root-owner-group -Z"${COMPRESSION:-xz}" --build "$work/package" "$pac
         dpkg --root="$work/root" --verify tenure
         if [[ -z $depends ]]; then chroot "$work/root" /usr/bin/tenure --version; fi
         dpkg --root="$work/root" --log=/dev/null -r tenure
-        [[ ! -e $work/root/usr/bin/tenure ]] || die "the package leaves its files behind"
+        [[ ! -e $work/root/usr/bin/tenure ]] || die "files are left after the removal"
     fi
     if command -v lintian >/dev/null; then
         # These tags do not apply: the static binary is deliberate, and the package is not part of

@@ -109,7 +109,7 @@ echo "without certificates: exit code $code: $said"
 cp ours.pem root/ours.pem
 certificate=(SSL_CERT_FILE=/ours.pem)
 said=$(in_scratch status --store s3://bucket/app --field state)
-echo "with those that SSL_CERT_FILE names: $said"
+echo "with the certificates that SSL_CERT_FILE names: $said"
 [[ $said == vacant ]]
 
 echo "files in the root: $(cd root && find . -type f | sort | tr '\n' ' ')"

@@ -22,7 +22,7 @@ has_musl() {
 }
 
 case ${LIBC:-} in
-musl) has_musl >&2 || die "there is no musl target: rustup target add $target, and musl-gcc" ;;
+musl) has_musl >&2 || die "the musl target (rustup target add $target) or musl-gcc is missing" ;;
 gnu) target=$host ;;
 '') has_musl >&2 || target=$host ;;
 *) die "LIBC is musl or gnu, not $LIBC" ;;

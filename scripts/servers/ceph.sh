@@ -28,7 +28,8 @@ keepers=()
 stop_cluster() {
     local code=$?
     trap - EXIT
-    # Only the keepers are killed: when a keeper dies, its daemon gets SIGKILL from the kernel.
+    # This kills only the processes of `keep`: when one dies, the kernel sends SIGKILL to its
+    # daemon.
     kill -KILL "${keepers[@]}" 2>/dev/null || true
     wait "${keepers[@]}" 2>/dev/null || true
     if [[ $code == 0 ]]; then rm -rf "$folder"; else echo "logs: $folder" >&2; fi
