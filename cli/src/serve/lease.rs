@@ -10,7 +10,7 @@ use crate::output::print::in_ms;
 pub struct ServeLeaseArgs {
     #[command(flatten)]
     pub election: ElectionArgs,
-    /// Time of the application from SIGTERM until the resignations [default: a sixth of the
+    /// Time that the application has from SIGTERM until the resignations [default: a sixth of the
     /// validity]
     ///
     /// The leaderships and the sessions are resigned at its end, at most 24h after SIGTERM.
@@ -32,9 +32,9 @@ impl ServeLeaseArgs {
         self.election.lease.look_every().saturating_mul(2)
     }
 
-    /// Returns the margin. A leadership is reported as ended this long before the end of its lease,
-    /// so that the application has this time to react. Fails if the validity is too short for a
-    /// renewal and its retry.
+    /// Returns the margin: the time between the reported end of a leadership and the end of its
+    /// lease, in which the application can react. Fails if the validity is too short for a renewal
+    /// and its retry.
     pub fn margin(&self) -> Result<Duration, String> {
         let validity = self.election.lease.validity;
         let margin = SHORTEST_MARGIN.max(validity / 20);

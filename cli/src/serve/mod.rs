@@ -70,9 +70,9 @@ pub struct ServeArgs {
     layout: LayoutArg,
     /// Address of the API: ADDRESS:PORT or unix:PATH.
     ///
-    /// The address is one of this machine. Only this user may connect to the socket unix:PATH. An
-    /// address that other machines can reach needs --access-key-file. With port 0 the system
-    /// chooses the port, and the log shows it.
+    /// The address is one of this machine. Only the user of this process may connect to the socket
+    /// unix:PATH. An address that other machines can reach needs --access-key-file. With port 0 the
+    /// system chooses the port, and the log shows it.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4040", help_heading = "API")]
     listen: Listen,
     #[command(flatten, next_help_heading = "API")]
@@ -238,7 +238,7 @@ async fn refuse_other_kinds(args: &ServeArgs, opened: &[OpenedStores]) -> Result
     let (elections, groups) = opened.split_at(args.elections.len());
     let elections = elections.iter().map(async |opened| match &*opened.stores {
         [store] => refuse_group(store, &opened.prefix, args.layout, "tenure serve --group").await,
-        // The marker of the set shows the kind of the prefix.
+        // The marker of a set already shows that the prefix has an election.
         _ => Ok(()),
     });
     let groups = groups.iter().map(async |opened| {

@@ -87,8 +87,8 @@ pub async fn open_all(all: &[&Named]) -> Result<Vec<OpenedStores>, Failure> {
         let mut one = OpenedStores { stores: Vec::new(), prefix: named.urls.prefix().to_owned() };
         for url in named.urls.urls() {
             let same = known.iter().find(|(place, _)| in_one_store(place, url.place()));
-            // `open` also checks the prefix. It refuses no prefix except an empty one, so only a
-            // URL without a prefix is passed to `open` again.
+            // `open` also checks the prefix. It refuses only an empty prefix, so only a URL without
+            // a prefix is passed to `open` again.
             let store = match same {
                 Some((_, store)) if !url.prefix().trim_matches('/').is_empty() => store.clone(),
                 _ => {

@@ -87,7 +87,7 @@ mod tests {
         ] {
             let url = store_url(text).expect(text);
             assert_eq!(*url.place(), Place::Dir { path, group: false }, "{text}");
-            assert_eq!(url.to_string().parse(), Ok(url), "CMD gets the same place for {text}");
+            assert_eq!(url.to_string().parse(), Ok(url), "CMD gets the same directory for {text}");
         }
     }
 

@@ -40,7 +40,7 @@ pub fn store_urls(text: &str) -> Result<StoreUrls, String> {
 }
 
 impl StoreUrls {
-    /// Joins the values of several flags `--store`. Refuses another number of stores than 1, 3 or
+    /// Joins the values of several flags `--store`. Refuses a number of stores other than 1, 3 or
     /// 5, and stores with different prefixes.
     pub fn joined(given: &[StoreUrls]) -> Result<StoreUrls, Failure> {
         let urls: Vec<StoreUrl> = given.iter().flat_map(|it| it.0.iter().cloned()).collect();
@@ -106,11 +106,11 @@ impl OpenedStores {
         &self.stores[0]
     }
 
-    /// Fails if the prefix of the only store has something else than an election in this layout.
+    /// Fails if the only store has something other than an election in this layout at the prefix.
     pub async fn refuse_all_else(&self, layout: LayoutArg, command: &str) -> Result<(), Failure> {
         match self.stores.len() {
             1 => refuse_all_else(self.first(), &self.prefix, layout, command).await,
-            // The marker of the set shows the kind of the prefix.
+            // The marker of a set already shows that the prefix has an election.
             _ => Ok(()),
         }
     }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn other_numbers_and_prefixes_are_refused() {
+    fn two_or_four_stores_and_different_prefixes_are_refused() {
         let of = |urls: &str| StoreUrls::joined(&[store_urls(urls).expect(urls)]);
         for (urls, why) in [
             ("s3://a/p s3://b/p", "not 2 times"),

@@ -125,7 +125,7 @@ impl Board {
         for (id, card) in cards.cards.iter().filter(|(_, card)| card.version > version) {
             let (id, json) = (json_line(id), &card.json);
             writeln!(text, "event: card\ndata: {{\"id\":{id},\"card\":{json}}}\n")
-                .expect("a string takes all text");
+                .expect("writing to a String cannot fail");
         }
         (text, cards.version)
     }

@@ -27,7 +27,7 @@ const EPOCHS: usize = 50;
 const SHOWN_DATA: usize = 2_000;
 /// Interval of the checks for changes that only the passage of time causes, such as a lapse.
 const LOOK: Duration = Duration::from_secs(1);
-/// Interval of the looks at each store of an election across stores: a LIST and a GET.
+/// Interval of the checks of each store of an election across stores, each with a LIST and a GET.
 const STORES_EVERY: Duration = Duration::from_secs(60);
 const RETRY_EVERY: Duration = Duration::from_secs(10);
 /// If two times differ by fewer milliseconds than this, the page treats them as equal, because

@@ -43,9 +43,9 @@ pub struct UiArgs {
     stores: Vec<StoreUrls>,
     /// Address of the page: ADDRESS:PORT or unix:PATH.
     ///
-    /// The address is one of this machine. Only this user may connect to the socket unix:PATH. An
-    /// address that other machines can reach needs --access-key-file. For port 0 the log shows the
-    /// port.
+    /// The address is one of this machine. Only the user of this process may connect to the socket
+    /// unix:PATH. An address that other machines can reach needs --access-key-file. For port 0 the
+    /// log shows the port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8420")]
     listen: Listen,
     #[command(flatten)]

@@ -158,7 +158,7 @@ async fn an_unreleased_partition_keeps_its_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_ends_for_good_before_its_lease() {
+async fn a_session_that_ended_before_its_lease_is_not_revived() {
     let world = World::new();
     let (a, b, way) = revoked_of_four(&world).await;
     let session = a.member.now().session.expect("a session").0;
@@ -212,7 +212,7 @@ async fn regression_a_lost_session_is_not_sealed_within_the_margin() {
     }
     way.heal();
     wait(MARGIN - millis(20)).await;
-    assert!(!is_sealed(&world, &session).await, "the application has the margin");
+    assert!(!is_sealed(&world, &session).await, "the session is not sealed within the margin");
     until("it owns all again", &[&a], || a.tokens().len() == 4).await;
     assert!(is_sealed(&world, &session).await);
 }
@@ -220,7 +220,7 @@ async fn regression_a_lost_session_is_not_sealed_within_the_margin() {
 /// After an order to leave, this process does not join again, even if the session ends for another
 /// reason.
 #[tokio::test(start_paused = true)]
-async fn regression_a_leaving_member_does_not_join_after_any_end() {
+async fn regression_a_leaving_member_stays_out_however_its_session_ends() {
     let world = World::new();
     let (a, b, way) = revoked_of_four(&world).await;
     let pause = Some(Duration::from_secs(3_600));
@@ -358,7 +358,7 @@ async fn events_are_sent_in_time() {
 
 /// The member has no running task, so only the polls of a stream find the end of the session.
 #[tokio::test(start_paused = true)]
-async fn a_stream_polls_without_a_task() {
+async fn a_stream_polls_even_if_no_task_runs() {
     let world = World::new();
     let (a, _b, _) = revoked_of_four(&world).await;
     let logs = follow_events(&world.clock, || events::events(&a.member)).await;
