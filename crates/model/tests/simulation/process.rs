@@ -105,7 +105,7 @@ fn election_at(store: Arc<Connection<SimStore>>, knobs: &Knobs) -> Election {
     if let Some(margin) = knobs.store_clock_margin {
         builder = builder.store_clock_margin(margin);
     }
-    builder.build().expect("the knobs lie within their bounds")
+    builder.build().expect("the settings are valid")
 }
 
 /// Starts a candidate with its application.
@@ -196,7 +196,7 @@ pub fn start_compactor(world: &Arc<World>, knobs: &CompactorKnobs) -> Who {
         .min_age(knobs.min_age)
         .request_timeout(world.plan.longest_validity())
         .build()
-        .expect("the knobs lie within their bounds");
+        .expect("the settings are valid");
     let (its_world, interval) = (Arc::clone(world), knobs.interval);
     spawn(world, who, 0, async move {
         loop {

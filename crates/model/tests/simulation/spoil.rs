@@ -72,7 +72,7 @@ impl SimStore {
     }
 
     /// Returns a page that took several requests to a store without order. Only a compactor may use
-    /// this page. For other processes the page has no key, although no store omits all keys.
+    /// this page. Other processes get a page without keys, which a real store would never return.
     fn torn(&self, mut page: Page) -> Page {
         let compacts = self.world.state().members[self.who.0].label.contains("compactor");
         if !compacts {

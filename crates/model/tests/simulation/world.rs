@@ -348,8 +348,8 @@ impl State {
         }
     }
 
-    /// Adds a line to the timeline, if the plan enables it. By default it does not, because the
-    /// formatting of the lines takes longer than the simulation.
+    /// Adds a line to the timeline, if the plan enables it. By default the timeline is off, because
+    /// formatting the lines takes longer than the simulation.
     pub fn line(&mut self, label: &str, event: &str) {
         if self.traced {
             let (seconds, millis) = (now().as_secs(), now().subsec_millis());
