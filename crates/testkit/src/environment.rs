@@ -80,8 +80,8 @@ pub fn server() -> (Arc<dyn Store>, Capabilities) {
     (Arc::new(store), Capabilities { missing_is_refused, ..Capabilities::default() })
 }
 
-/// One bucket behind several gateways. Each call uses the next gateway. If the call fails without
-/// an effect, it tries the next gateway.
+/// One bucket behind several gateways. Each call uses the next gateway. A call that fails without
+/// an effect is repeated at the next gateway.
 #[derive(Debug)]
 struct Gateways {
     gateways: Vec<S3Store>,

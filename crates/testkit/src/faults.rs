@@ -173,17 +173,17 @@ impl Faults {
 
     /// Returns the number of requests that met each kind of fault, by the name of the fault.
     pub fn met(&self) -> BTreeMap<String, usize> {
-        self.met.lock().expect("no step under the lock panics").clone()
+        self.met.lock().expect("no holder of this lock panics").clone()
     }
 
     fn count(&self, fault: &ServerFault) {
         let name = format!("{fault:?}");
         let name = name.split('(').next().unwrap_or_default().to_owned();
-        *self.met.lock().expect("no step under the lock panics").entry(name).or_default() += 1;
+        *self.met.lock().expect("no holder of this lock panics").entry(name).or_default() += 1;
     }
 
     fn rules(&self) -> std::sync::MutexGuard<'_, Vec<ArmedFault>> {
-        self.rules.lock().expect("no step under the lock panics")
+        self.rules.lock().expect("no holder of this lock panics")
     }
 }
 

@@ -161,7 +161,7 @@ impl<T> Default for Log<T> {
 
 impl<T> Log<T> {
     pub fn lock(&self) -> MutexGuard<'_, Vec<T>> {
-        self.0.lock().expect("no step under the lock panics")
+        self.0.lock().expect("no holder of this lock panics")
     }
 }
 
@@ -215,7 +215,7 @@ pub fn cut() -> io::Error {
 }
 
 #[cfg(any(feature = "s3", feature = "gcs"))]
-#[allow(clippy::disallowed_methods, reason = "the servers delay on real time")]
+#[allow(clippy::disallowed_methods, reason = "the servers delay requests in real time")]
 pub async fn pause(delay: std::time::Duration) {
     tokio::time::sleep(delay).await;
 }

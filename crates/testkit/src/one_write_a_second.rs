@@ -29,7 +29,7 @@ impl OneWriteASecond {
     #[allow(clippy::disallowed_methods, reason = "the limit is in Tokio's time")]
     fn allow(&self, key: &str) -> Result<(), StoreError> {
         let now = Instant::now();
-        let mut written = self.written.lock().expect("no step under the lock panics");
+        let mut written = self.written.lock().expect("no holder of this lock panics");
         let last = written.get(key).copied();
         if last.is_some_and(|last| now < last + Duration::from_secs(1)) {
             let (kind, why) = (StoreErrorKind::Transient, "429 SlowDown");

@@ -24,7 +24,7 @@
 //! ```
 #![allow(
     clippy::disallowed_methods,
-    reason = "this module reads and waits for paused time for all tests"
+    reason = "all tests read and await paused time by this module"
 )]
 
 use std::sync::{Arc, Mutex};

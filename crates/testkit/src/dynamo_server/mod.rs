@@ -201,7 +201,7 @@ impl DynamoServer {
 
 impl DynamoShared {
     fn state(&self) -> MutexGuard<'_, DynamoState> {
-        self.state.lock().expect("no step under the lock panics")
+        self.state.lock().expect("no holder of this lock panics")
     }
 
     fn carry_out(&self, operation: &str, request: &Value) -> Result<Value, DynamoRefusal> {

@@ -1,5 +1,5 @@
-//! The tables of the server, and the effect of each operation on them. Each request runs under one
-//! lock.
+//! The tables of the server, and the effect of each operation on them. One lock orders all
+//! requests.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::expressions::{Expressions, Item, Term, text};
 /// Differences between the server and DynamoDB.
 #[derive(Clone, Debug, Default)]
 pub struct DynamoQuirks {
-    /// A response to a refused condition does not contain the item, as in older emulators.
+    /// If a condition is false, the response does not contain the item, as in older emulators.
     pub hides_old_items: bool,
     /// Maximum number of items in a page.
     pub page_cap: Option<usize>,

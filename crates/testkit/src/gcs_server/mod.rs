@@ -168,7 +168,7 @@ impl GcsServer {
 
 impl GcsShared {
     fn state(&self) -> MutexGuard<'_, GcsState> {
-        self.state.lock().expect("no step under the lock panics")
+        self.state.lock().expect("no holder of this lock panics")
     }
 }
 

@@ -1,5 +1,5 @@
-//! A bucket in memory under one lock. It follows the documentation of Cloud Storage's XML API on
-//! generations, preconditions and listings.
+//! A bucket in memory, protected by one lock. It follows the documentation of Cloud Storage's XML
+//! API on generations, preconditions and listings.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -89,7 +89,7 @@ impl Sessions {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Session>> {
-        self.0.lock().expect("no step under the lock panics")
+        self.0.lock().expect("no holder of this lock panics")
     }
 }
 

@@ -82,7 +82,8 @@ pub struct S3Server {
 
 struct S3Shared {
     service: S3Service,
-    /// Serves directory buckets. The sessions replace its authentication.
+    /// Serves directory buckets. This service checks no signatures, because sessions authenticate
+    /// the requests.
     zonal: S3Service,
     sessions: Sessions,
     storage: Storage,
@@ -203,7 +204,7 @@ impl S3Server {
 
     /// Delays the effect of every later request. The delay is independent of the faults.
     pub fn latency(&self, latency: impl FnMut() -> Duration + Send + 'static) {
-        *self.shared.latency.lock().expect("no step under the lock panics") =
+        *self.shared.latency.lock().expect("no holder of this lock panics") =
             Some(Box::new(latency));
     }
 
@@ -318,7 +319,7 @@ pub fn config(endpoint: &str, access_key: &str, secret_key: &str) -> aws_sdk_s3:
 
 impl S3Shared {
     fn draw_latency(&self) -> Duration {
-        let mut latency = self.latency.lock().expect("no step under the lock panics");
+        let mut latency = self.latency.lock().expect("no holder of this lock panics");
         latency.as_mut().map_or(Duration::ZERO, |draw| draw())
     }
 }
@@ -354,7 +355,7 @@ impl Users {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, User>> {
-        self.0.lock().expect("no step under the lock panics")
+        self.0.lock().expect("no holder of this lock panics")
     }
 }
 

@@ -1,4 +1,4 @@
-//! Buckets in memory under one lock, with S3's semantics of conditions, ETags and listings.
+//! Buckets in memory, protected by one lock, with S3's semantics of conditions, ETags and listings.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -92,7 +92,7 @@ const KEY: &AsciiSet =
 
 impl Storage {
     pub fn lock(&self) -> MutexGuard<'_, S3State> {
-        self.0.lock().expect("no step under the lock panics")
+        self.0.lock().expect("no holder of this lock panics")
     }
 }
 
