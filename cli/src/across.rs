@@ -92,8 +92,8 @@ struct ReplaceArgs {
     /// Declare that no process reaches the old contents.
     ///
     /// The bucket is deleted, or its objects are deleted, or all credentials for it are revoked. If
-    /// a process still reached them, two processes could lead with the same epoch. If they can be
-    /// reached, use `move`.
+    /// a process still reached the old contents, two processes could lead with the same epoch. If
+    /// the old contents can be reached, use `move`.
     #[arg(long, required = true)]
     old_is_unreachable: bool,
 }
@@ -206,7 +206,7 @@ async fn status(at: &AcrossArg) -> Result<u8, Failure> {
     show(&election, at.json).await.map(|_| 0)
 }
 
-/// Prints the state of each store, and returns it.
+/// Prints and returns the state of the set and of each store.
 pub async fn show(election: &Election, json: bool) -> Result<StoreSet, Failure> {
     let set = election.store_set().await?;
     let (state, leader) = match &set.state {

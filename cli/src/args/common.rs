@@ -21,9 +21,9 @@ pub struct StoreArg {
     ///
     /// The forms are s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
     /// dynamodb://TABLE/PREFIX, and file:///PATH for the processes of one machine. A directory may
-    /// also be a path that begins with /, ./ or ../ or ends with /. Settings come
-    /// from the usual environment variables and files of the service (AWS_PROFILE,
-    /// AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …).
+    /// also be given as a path that begins with /, ./ or ../ or ends with /. Settings come from the
+    /// usual environment variables and files of the service (AWS_PROFILE, AWS_ENDPOINT_URL,
+    /// GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …).
     ///
     /// Options in the URL have precedence: s3:// and dynamodb:// take
     /// ?region=…&endpoint=…&profile=…, az:// takes account and endpoint, gs:// takes endpoint.

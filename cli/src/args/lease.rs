@@ -23,16 +23,16 @@ use crate::store::urls::builder;
 pub struct LeaseArgs {
     /// Name of this process [default: HOSTNAME-PID]
     ///
-    /// Candidates of an election may share a name, unless clients of `serve` compare it with their
-    /// own. A group pins and reserves partitions by name: give each member a name that does not
-    /// change at a restart.
+    /// Candidates of an election may share a name, unless clients of `serve` compare the leader's
+    /// name with their own. A group pins and reserves partitions by name: give each member a name
+    /// that does not change at a restart.
     #[arg(long, value_name = "NAME", value_parser = name, env = "TENURE_NAME", display_order = 1)]
     pub name: Option<String>,
     /// Length of the lease.
     ///
-    /// After this machine has died, others wait for at most this time. The length is at least 2s
-    /// with the default grace of `run` and `group run`, and 750ms with `serve`; at most 24h, and 1h
-    /// in a group.
+    /// After this machine has died, other processes wait for at most this time. The length is at
+    /// most 24h, and at most 1h in a group. The minimum is 2s with the default grace of `run` and
+    /// `group run`, and 750ms with `serve`.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
     #[arg(env = "TENURE_VALIDITY", help_heading = "Timing")]
     #[arg(visible_aliases = ["ttl", "lease-duration"])]
@@ -86,8 +86,8 @@ pub struct ElectionArgs {
     pub poll_backoff: Option<Duration>,
     /// Additional wait before a takeover from a leader that did not resign, at most 24h.
     ///
-    /// Set it for a resource that cannot refuse lower epochs. All candidates must use the same
-    /// duration.
+    /// Set this flag for a resource that cannot refuse lower epochs. All candidates must use the
+    /// same duration.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     #[arg(env = "TENURE_TAKEOVER_DELAY", help_heading = "Timing", hide_short_help = true)]
     pub takeover_delay: Duration,
@@ -101,13 +101,13 @@ pub struct ElectionArgs {
     /// Take over immediately if, by the store's dates, the lease ended longer ago than this.
     ///
     /// The margin must be longer than 1s plus the greatest difference between the clocks of the
-    /// store: at least 2s and at most 24h.
+    /// store's servers: at least 2s and at most 24h.
     #[arg(long, value_name = "DURATION", value_parser = positive_up_to(DAY))]
     #[arg(env = "TENURE_STORE_CLOCK_MARGIN", help_heading = "Advanced", hide_short_help = true)]
     pub store_clock_margin: Option<Duration>,
     /// Accept a renewal only after a LIST has shown no greater epoch.
     ///
-    /// A store behind a proxy that resends PUTs needs this. Each renewal costs one more LIST.
+    /// A store behind a proxy that resends PUTs needs this flag. Each renewal costs one more LIST.
     #[arg(long, env = "TENURE_VERIFY_RENEWALS", help_heading = "Advanced", hide_short_help = true)]
     pub verify_renewals: bool,
 }

@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(with("0").err(), Some(ErrorKind::ValueValidation));
         assert!(matches!(with("1"), Ok(Verb::Compact(CompactArgs { keep: 1, .. }))));
         let Ok(Verb::Compact(compact)) = parse(&["compact", "--store", "s3://b/p"]) else {
-            panic!("a plain compact parses");
+            panic!("`compact` needs only --store");
         };
         assert_eq!((compact.keep, compact.min_age), (10, Duration::from_secs(3600)));
         assert_eq!(compact.every, None);

@@ -23,7 +23,7 @@ pub fn set(place: &RecordPlace, last_completed: Option<DateTime<Utc>>) {
         metrics::Unit::Seconds,
         "The start of the last completed period of run --once-per, since the Unix epoch"
     );
-    // An f64 represents the Unix time of every date in whole seconds exactly.
+    // An f64 exactly represents the Unix time of every date in whole seconds.
     gauge!(LAST_COMPLETED, "election" => place.election()).set(start.timestamp() as f64);
 }
 

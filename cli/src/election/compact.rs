@@ -345,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_deletion_is_a_failure() {
+    fn a_failed_deletion_fails_the_command() {
         let code = |failed, kind| {
             let mut epochs = Report::default();
             (epochs.failed, epochs.first_failure_kind) = (failed, kind);

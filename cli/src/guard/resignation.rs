@@ -49,7 +49,7 @@ impl ResignTask {
         ResignTask { resignation, ends_at: [ends_at.boot, ends_at.raw, ends_at.wall] }
     }
 
-    /// Returns the end of the lease that the resigning process has to respect.
+    /// Returns the end of the lease. Until then the resigning process may send requests.
     pub fn ends_at(&self) -> Moment {
         let [boot, raw, wall] = self.ends_at;
         Moment::new(boot, raw, wall)

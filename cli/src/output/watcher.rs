@@ -83,8 +83,8 @@ impl Watcher {
         end.map_or(Ok(0), Err)
     }
 
-    /// Returns a watcher without the CMD of `--exec`. A failure or the end of `asked_to_end` ends
-    /// the watch.
+    /// Returns a watcher without the CMD of `--exec`. The watch ends after a failure, or when
+    /// `asked_to_end` completes.
     pub fn until(json: bool, asked_to_end: impl Future<Output = ()> + 'static) -> Watcher {
         Watcher {
             json,

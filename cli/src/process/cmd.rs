@@ -94,7 +94,7 @@ pub trait GroupWatch<'a> {
     fn grace(&self) -> Duration;
 
     /// Returns whether the leadership or the partition is lost. In `group run`, also returns true
-    /// after a signal has asked to kill CMD.
+    /// after the signal that kills each CMD.
     fn lost(&self) -> bool;
 
     /// Waits for the future `what`, and watches CMD and its descendants during the wait.

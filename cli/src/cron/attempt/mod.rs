@@ -1,4 +1,4 @@
-//! The single attempt to be elected that `--try` makes.
+//! The single attempt of `--try` to be elected.
 
 use std::time::Duration;
 

@@ -49,8 +49,8 @@ impl Works {
         let _ = self.signals.send(signal);
     }
 
-    /// Waits until a guard and its standby are both dead. This process cannot find all processes of
-    /// their CMD, so some may still run.
+    /// Waits until a guard and its standby are both dead. Then this process cannot find all
+    /// processes of their CMD, so some may still run.
     pub async fn unguarded(&self) {
         self.unguarded.notified().await;
     }

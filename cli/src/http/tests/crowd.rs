@@ -50,7 +50,7 @@ async fn a_connection_with_part_of_a_request_is_closed_soon() {
     }
     let said = timeout(SOON, get(&serving, "/hello")).await;
     assert!(said.expect("a reply soon").ends_with("hello\n"));
-    assert_eq!(rest(slow.swap_remove(0)).await, "", "the oldest was closed");
+    assert_eq!(rest(slow.swap_remove(0)).await, "", "the oldest connection is closed");
 }
 
 #[tokio::test]

@@ -123,7 +123,7 @@ async fn regression_idle_connections_block_no_request() {
     let mut newest = idle.pop().expect("idle connections");
     newest.write_all(b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("a write");
     assert!(rest(newest).await.ends_with("hello\n"));
-    assert_eq!(rest(idle.swap_remove(0)).await, "", "the oldest was closed");
+    assert_eq!(rest(idle.swap_remove(0)).await, "", "the oldest connection is closed");
 }
 
 #[tokio::test]

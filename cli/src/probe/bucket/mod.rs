@@ -142,8 +142,8 @@ fn keeps_every_renewal(rules_seen: bool) -> Advice {
     let what = match rules_seen {
         true => "no rule expires old versions: each renewal leaves one, 8,640 per leader and day",
         false => {
-            "each renewal leaves a version, 8,640 per leader and day, unless a lifecycle rule, \
-             which the probe may not read, expires them"
+            "each renewal leaves a version, 8,640 per leader and day, unless a lifecycle rule \
+             that the probe has no permission to read expires them"
         }
     };
     let todo = "add a lifecycle rule for the prefix with NoncurrentVersionExpiration of 1 day and \
