@@ -47,7 +47,7 @@ impl Set {
 }
 
 #[test]
-fn a_set_is_created_once_and_elects() {
+fn a_set_is_created_once_and_elects_a_leader() {
     let set = Set::new();
     let early = set.run("run", &["--", "true"]);
     early.fails(64, &["no marker of this election", "tenure across init"]);
@@ -73,7 +73,8 @@ fn a_set_is_created_once_and_elects() {
     assert!(compact.out.matches("deleted 1 ").count() >= 2, "{compact:?}");
 }
 
-/// Before the fix, d got the marker of c. Then a majority with c and one with d shared no store.
+/// Before the fix, `init` wrote the marker of store c to store d. Then a majority with c and a
+/// majority with d shared no store.
 #[test]
 fn regression_init_refuses_stores_that_differ_from_the_set() {
     let set = Set::with_markers();
@@ -113,7 +114,7 @@ fn a_new_set_continues_above_an_epoch_of_an_old_set() {
 }
 
 #[test]
-fn tenure_store_lists_all_stores_for_cmd() {
+fn the_variable_tenure_store_lists_all_stores_for_cmd() {
     let set = Set::with_markers();
     let script = "test -n \"$TENURE_STORE\" && exec $TENURE status --field leader";
     let mut run = command(&["run", "--name", "one", "--", "sh", "-c", script]);
@@ -143,7 +144,7 @@ fn regression_one_store_of_a_set_and_wrong_numbers_are_refused() {
 }
 
 #[test]
-fn a_lost_store_is_replaced_and_an_old_one_moved() {
+fn a_lost_store_is_replaced_and_an_old_store_is_moved() {
     let set = Set::with_markers();
     set.leads("1");
     fs::remove_dir_all(set.bench.path("b")).expect("a directory");

@@ -6,7 +6,7 @@ use crate::bench::Bench;
 use tenure_testkit::command::eventually;
 
 #[test]
-fn a_directory_is_safe_and_empty_afterwards() {
+fn a_directory_is_safe_and_the_probe_leaves_it_empty() {
     let bench = Bench::new();
     let said = bench.run("probe", &["--rounds", "3"]);
     assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");

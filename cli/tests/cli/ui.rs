@@ -38,7 +38,7 @@ fn ui_of(scene: &Scene, store: &str, options: &[&str]) -> Sidecar {
 /// map are the kinds of the cards.
 fn cards(ui: &Sidecar) -> BTreeMap<String, Value> {
     let events = ui.events("/events");
-    // A stream sends all cards before its second event `tick`, so the test waits for two of them.
+    // A stream sends all cards before its second event `tick`, so the test waits for this event.
     let (first, _) = events.wait_for("tick", 0);
     events.wait_for("tick", first + 1);
     let cards = events.all().into_iter().filter(|(name, _)| name == "card");
@@ -202,7 +202,7 @@ fn names_are_escaped() {
 }
 
 #[test]
-fn a_store_that_does_not_exist_yet_is_waited_for() {
+fn the_page_waits_for_a_store_that_does_not_exist_yet() {
     let scene = Scene::new(TENURE);
     let ui = ui(&scene, &[]);
     let store = shows(&ui, "store", "an error", |card| card["error"].is_string());

@@ -18,7 +18,7 @@ const DEAF: &str = "trap '' TERM; echo $$ >> runs; echo $$ > cmd; while :; do sl
 /// CMD is an HTTP server. While CMD is suspended (SIGSTOP), the kernel accepts connections for the
 /// server, but no process answers.
 #[test]
-fn a_stopped_server_gives_up_its_leadership() {
+fn a_candidate_with_a_suspended_server_gives_up_its_leadership() {
     let scene = Scene::new(TENURE);
     let port = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = port.local_addr().expect("the listener has an address").to_string();

@@ -56,7 +56,7 @@ fn regression_verbs_of_a_group_report_an_election() {
 /// Before the fix, `tenure run` led on the prefix of a group, and `tenure group run` joined on the
 /// prefix of an election.
 #[test]
-fn regression_run_group_run_and_serve_refuse_the_other_kind() {
+fn regression_candidates_refuse_a_group_and_members_refuse_an_election() {
     let scene = Scene::new("w1", 1);
     let run = |bench: &Bench, verb: &str, options: &[&str], command: &str| {
         let before = bench.objects();

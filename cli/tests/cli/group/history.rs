@@ -45,7 +45,7 @@ fn assign(
     write(bench, epoch, second, &body.to_string());
 }
 
-/// Writes the session of a member. Unless `fields` has `expires_at`, the session is sealed.
+/// Writes the session of a member. If `fields` has no `expires_at`, the session is sealed.
 fn session(bench: &Bench, (name, id): (&str, &str), fields: Value) {
     let mut record = json!({
         "expires_at": 0.0, "token": 1, "epoch": 1, "validity_ms": 30_000, "format": 1,

@@ -90,7 +90,7 @@ impl Drop for Served {
 }
 
 #[test]
-fn run_serves_while_it_leads_and_while_it_follows() {
+fn run_serves_metrics_while_it_leads_and_while_it_follows() {
     let bench = Bench::new();
     let leader = Served::start(&bench, "run", &["--name", "a", "--", "sleep", "60"]);
     let now = leader.until("tenure_leader", &[], 1.0);
@@ -150,7 +150,7 @@ fn a_group_has_separate_metrics() {
 }
 
 #[test]
-fn compact_serves_between_its_runs() {
+fn compact_serves_metrics_between_its_runs() {
     let bench = Bench::new();
     for epoch in 1..=5 {
         bench.epoch(epoch, r#"{"expired":true,"validity_ms":30000}"#);

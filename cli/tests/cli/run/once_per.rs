@@ -115,7 +115,7 @@ fn a_success_without_a_record_is_a_failure() {
 }
 
 #[test]
-fn unusable_records_are_refused_before_the_command() {
+fn unusable_records_are_refused_before_the_command_starts() {
     let bench = Bench::new();
     let refused = |code, words: &[&str]| {
         once(&bench, &[], "true").fails(code, words);

@@ -170,7 +170,7 @@ fn regression_observers_survive_an_unreadable_object() {
 /// The leader reports the first denied renewal, so an operator can correct its permissions before
 /// the lease is at risk.
 #[test]
-fn regression_a_leader_reports_the_first_denial_before_the_risk() {
+fn regression_a_leader_reports_the_first_denial_before_the_lease_is_at_risk() {
     let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
     let leader = service(&scene, &server, "a", &[]);
     leader.says("CMD 42");

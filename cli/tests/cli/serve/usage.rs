@@ -24,7 +24,7 @@ fn refused_after(what: &str, options: &[&str], words: &[&str]) {
 }
 
 #[test]
-fn names_of_elections_are_unique() {
+fn two_elections_with_one_name_are_refused() {
     for name in ["", "a b", "a/b", "ä", "..", ".", &"x".repeat(65)] {
         refused(&["--election", &format!("{name}=file:///tmp/x")], &["1 to 64"]);
     }

@@ -72,7 +72,7 @@ mod built {
     /// DynamoDB keeps no date of an item. So each writer records a date in the item. The date
     /// follows the clock of the store, which the writer estimates from the dates of responses.
     #[test]
-    fn old_epochs_by_the_stores_clock_are_compacted() {
+    fn epochs_that_are_old_by_the_clock_of_the_store_are_compacted() {
         let server = DynamoServer::start();
         for _ in 0..2 {
             assert_eq!(verb(&server, "run", &["--", "true"]).code, 0);

@@ -180,10 +180,10 @@ fn a_denied_deletion_exits_with_77() {
     );
 }
 
-/// A failed deletion may be a transient failure, unless S3 denies access. So the exit code is 69,
-/// and the command also prints its report.
+/// If S3 does not deny access, a failed deletion may be a transient failure. So the exit code is
+/// 69, and the command also prints its report.
 #[test]
-fn failed_deletions_exit_with_69_and_the_report() {
+fn failed_deletions_exit_with_69_after_the_report() {
     let server = S3Server::start_blocking();
     for epoch in 1..=3 {
         server.put_raw(&format!("app/lock-{epoch:010}.json"), r#"{"expired":true}"#);
@@ -223,7 +223,7 @@ fn watch_distinguishes_unknown_from_vacant() {
 /// reads the object to learn whether the epoch is sealed. Each case waits for a renewal, so the
 /// cases run concurrently.
 #[test]
-fn operators_work_on_s3_through_faults() {
+fn verbs_of_operators_succeed_on_s3_despite_faults() {
     let faults = [
         ServerFault::ErrorBefore,
         ServerFault::ErrorAfter,

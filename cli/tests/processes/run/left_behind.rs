@@ -14,8 +14,8 @@ const ESCAPING: &str = r#"
 #[test]
 fn regression_after_sigkill_no_descendant_overlaps_with_the_next_leader() {
     let scene = Scene::new(TENURE);
-    // On a loaded machine the guard can miss the deadline of a short lease. Then its alarm kills
-    // it.
+    // On a loaded machine the guard can miss the deadline of a short lease. Then the guard's alarm
+    // kills the guard.
     let mut a = scene.script("a", &["--validity", "20s", "--grace", "500ms"], ESCAPING);
     let escaped = ["group", "session", "daemon"].map(|name| scene.number(name));
     let stats = "for one in group session daemon; do cat /proc/$(cat $one)/stat; done > stats";

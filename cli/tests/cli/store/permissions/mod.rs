@@ -161,7 +161,7 @@ async fn a_candidate_may_not_delete_or_leave_its_prefix() {
 /// policy, S3 answers a GET of a missing key with 403. So a leader with epoch files cannot check
 /// for a successor, but all other work of a candidate succeeds.
 #[tokio::test]
-async fn epoch_files_need_listings_only_of_the_prefix() {
+async fn candidates_with_epoch_files_need_to_list_only_their_prefix() {
     let any = r#""Resource": "arn:aws:s3:::BUCKET""#;
     let bound = format!(r#"{any}, "Condition": {{ "StringLike": {{ "s3:prefix": "PREFIX/*" }} }}"#);
     assert!(CANDIDATE.contains(any));

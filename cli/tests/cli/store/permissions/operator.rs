@@ -87,7 +87,7 @@ const PROBER: &str = r#"{ "Version": "2012-10-17", "Statement": [
 ] }"#;
 
 #[test]
-fn a_probe_needs_only_its_keys() {
+fn a_probe_needs_access_only_to_its_own_keys() {
     let probe = |policy: &Policy| {
         let server = S3Server::start_blocking();
         drop(store(&server, "prober", &[policy]));
