@@ -154,7 +154,7 @@ impl GroupBuilder {
         self
     }
 
-    /// Sets the weight of this member, at least 1. Its number of partitions is proportional to its
+    /// Sets the weight of this member, at least 1. A member gets partitions in proportion to its
     /// weight. Default: 1.
     pub fn weight(mut self, weight: u32) -> GroupBuilder {
         self.weight = weight;

@@ -61,7 +61,7 @@
 //! | step | requests |
 //! | --- | --- |
 //! | each member | a PUT every third of the validity, a GET every sixth |
-//! | the coordinator, also | a LIST every sixth; a LIST and a GET per session every validity |
+//! | the coordinator, also | a LIST every sixth; every validity a LIST, and a GET of each session |
 //! | its three deputies, also | a conditional GET every sixth of the validity |
 //! | all other members, also | a conditional GET about every third of the validity |
 //! | the death of a member | 4 requests, then at most 2 for each other member |

@@ -15,8 +15,8 @@ use crate::protocol::{Assignment, Session};
 use tenure::Moment;
 
 /// A name relapses if a session of this name ends without a resignation within this number of
-/// validities after the session was added. A session that lapses was already silent during the last
-/// of these validities.
+/// validities after the session was added. This time includes the last validity, in which a lapsing
+/// session is already silent.
 const STABLE: u32 = 3;
 /// The longest time that a session must wait before it joins, in validities.
 const LONGEST: u32 = 8;

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn deputies_read_at_each_poll_and_others_once_per_renewal() {
+    fn deputies_read_the_session_at_each_poll_and_others_once_per_renewal() {
         let mut standby = standby();
         let due = |standby: &Standby, place, now| standby.is_due(place, at(now));
         assert!(due(&standby, Place::Other, 0));

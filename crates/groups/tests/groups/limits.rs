@@ -114,7 +114,7 @@ async fn regression_a_member_with_long_data_can_release() {
 /// assignment was short enough, but the next assignment, with owners and tokens, was too long. So
 /// no partition ever had an owner.
 #[tokio::test(start_paused = true)]
-async fn regression_a_group_too_large_with_owners_is_refused() {
+async fn regression_a_group_that_does_not_fit_with_its_owners_is_refused() {
     let fleet = Fleet::new(0);
     let names = |many: u32| (0..many).map(|number| format!("{number:0>245}"));
     let error = fleet.node("a").partitions(names(16_000)).build().unwrap_err();

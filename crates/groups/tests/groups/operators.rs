@@ -56,7 +56,7 @@ async fn a_member_with_other_partitions_than_the_group_logs_a_warning() {
 /// Before the fix, a call of `resize` with the name of a retiring partition succeeded, although the
 /// group removed this partition later.
 #[tokio::test(start_paused = true)]
-async fn regression_a_retiring_partition_is_not_kept() {
+async fn regression_resize_refuses_the_name_of_a_retiring_partition() {
     let fleet = Fleet::new(8);
     let operator = fleet.group("operator");
     let a = fleet.group("a");
@@ -86,7 +86,7 @@ async fn regression_a_retiring_partition_is_not_kept() {
 /// Before the fix, if a partition was reserved for `b` and a mark excluded `b`, no member could own
 /// the partition until the reservation expired. No operation could end a reservation early.
 #[tokio::test(start_paused = true)]
-async fn regression_a_reservation_ends_with_a_mark_against_it_or_by_an_operator() {
+async fn regression_a_contradicting_mark_or_an_operator_ends_a_reservation() {
     let fleet = Fleet::new(6);
     let operator = fleet.group("operator");
     let [a, b] = [fleet.member("a").await, fleet.member("b").await];
@@ -186,7 +186,7 @@ fn operator(fleet: &Fleet) -> (FaultStore, Group) {
 /// Before the fix, if the store did not answer the write of `retire`, the call failed with
 /// `InvalidInput`, although the write had removed the partition.
 #[tokio::test(start_paused = true)]
-async fn regression_a_partition_removed_before_the_answer_is_retired() {
+async fn regression_retire_succeeds_if_its_unanswered_write_removed_the_partition() {
     let fleet = Fleet::new(4);
     let a = fleet.member("a").await;
     balanced(&[&a], 4, secs(60)).await;
@@ -206,7 +206,7 @@ async fn regression_a_partition_removed_before_the_answer_is_retired() {
 /// the partition, so the second attempt of `pin` fails. Before the fix, its error did not say that
 /// the change may have happened.
 #[tokio::test(start_paused = true)]
-async fn regression_a_written_then_refused_operation_may_have_happened() {
+async fn regression_an_operation_that_is_written_and_then_refused_may_have_happened() {
     let fleet = Fleet::new(4);
     let a = fleet.member("a").await;
     balanced(&[&a], 4, secs(60)).await;

@@ -69,7 +69,7 @@ async fn the_next_ownership_has_other_locks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_the_session_ends_the_locks_with_its_loss() {
+async fn the_end_of_the_session_ends_the_locks_and_gives_the_reason() {
     let fleet = Fleet::new(1);
     let mut membership = fleet.group("a").join().await.unwrap();
     let partition = granted(&mut membership).await;

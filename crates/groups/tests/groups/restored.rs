@@ -180,7 +180,7 @@ async fn a_process_refuses_a_restore_below_an_assignment_that_it_has_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unreadable_session_needs_a_wait() {
+async fn restore_needs_a_wait_if_a_session_is_unreadable() {
     let fleet = Fleet::new(PARTITIONS);
     let key = "app/members/00000000000000000000000000000001/lock.json";
     fleet.store.inner().create(key, "garbage".into()).await.unwrap();

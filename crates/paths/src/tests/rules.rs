@@ -121,7 +121,7 @@ fn modes_are_compatible_as_in_the_table() {
 /// The combination of two modes excludes a third mode if and only if at least one of the two modes
 /// excludes the third.
 #[test]
-fn a_combined_mode_excludes_the_modes_of_both() {
+fn a_combined_mode_excludes_the_modes_that_either_mode_excludes() {
     for (one, other) in pairs_of_modes() {
         for third in Mode::ALL {
             let both = one.is_compatible(third) && other.is_compatible(third);
@@ -198,7 +198,7 @@ fn broken_modes_are_caught() {
 /// A call makes one lock operation for each named path and for each ancestor, in the documented
 /// order.
 #[test]
-fn each_path_is_locked_once_ancestors_first() {
+fn each_path_is_locked_once_and_ancestors_come_first() {
     for operation in operations() {
         let modes = operation.modes();
         let named = operation.reads.iter().chain(&operation.writes).cloned();

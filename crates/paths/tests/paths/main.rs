@@ -201,7 +201,7 @@ async fn one_leadership_has_one_set_of_locks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_leadership_fails_with_its_reason() {
+async fn calls_under_a_lost_leadership_fail_with_its_reason() {
     let world = World::new();
     let lead = world.leader("a").await;
     let locks = PathLocks::under(&lead);

@@ -125,7 +125,7 @@ fn explore(assignments: &[Assignment], releases: usize, tasks: &[Does]) -> usize
 use Does::{Fails, Leaves, LeavesFor, LosesTheSession, Obeys};
 
 #[test]
-fn granted_partitions_are_revoked_released_and_written() {
+fn granted_partitions_are_revoked_and_their_releases_are_written() {
     let (none, granted) = (assignment(1, [None; 2]), assignment(2, [owned(2), None]));
     let assignments = [none, granted, assignment(3, [moving(2), None])];
     assert!(explore(&assignments, 1, &[Obeys]) > 1);

@@ -14,10 +14,10 @@ use super::{Seat, Share};
 /// (Harvey and others, "Semi-matchings for bipartite graphs and load balancing", 2006).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// The seat's number of shares is at most the floor: the number by its weight, rounded down.
+    /// The seat's number of shares is at most the floor: its proportion, rounded down.
     Due(PerWeight),
-    /// The number of shares is above the floor and at most the ceiling. The ceiling is the number
-    /// by weight, rounded up. All numbers in this range have the same rank, so no share moves
+    /// The number of shares is above the floor and at most the ceiling. The ceiling is the
+    /// proportion, rounded up. All numbers in this range have the same rank, so no share moves
     /// between two seats with these numbers.
     Spare,
     /// The number of shares is above the ceiling.
@@ -63,8 +63,7 @@ pub(super) struct Table<'a> {
     /// Shares of each seat, in this order: shares that require a name, barred shares, free shares,
     /// failing shares, and shares that the seat received in this plan. The last share moves first.
     pub(super) held: Vec<Vec<usize>>,
-    /// For each seat: the number of shares that it would get by its weight, rounded down and
-    /// rounded up.
+    /// For each seat: its proportion of the shares, rounded down and rounded up.
     proportions: Vec<(u64, u64)>,
     /// Seats by the rank that their next share would have, lowest first. An entry is outdated if
     /// its seat has since received a share. An outdated entry stays until it is the lowest entry.

@@ -174,7 +174,7 @@ fn reserved_and_avoided_partitions_are_not_granted() {
 }
 
 #[test]
-fn regression_a_reservation_for_a_member_that_may_not_own_it_ends() {
+fn regression_a_reservation_ends_if_marks_exclude_its_member() {
     let marks = |pinned: Option<&str>, barred: Option<&str>| Marks {
         pinned: pinned.map(Arc::from),
         barred: barred.map(Arc::from),

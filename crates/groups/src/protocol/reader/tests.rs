@@ -75,7 +75,7 @@ fn a_group_without_an_assignment_is_found_empty() {
 }
 
 #[test]
-fn a_list_without_a_greater_number_confirms() {
+fn a_list_without_a_greater_number_confirms_the_known_assignment() {
     let mut reader = reader(3);
     reader.confirm();
     assert_eq!(lists_after(&reader), Some(3));
@@ -96,7 +96,7 @@ fn a_list_without_a_greater_number_confirms() {
 }
 
 #[test]
-fn a_created_assignment_counts_once_confirmed() {
+fn a_created_assignment_counts_after_its_confirmation() {
     let mut reader = creates();
     assert_eq!(reader.step(), ReaderStep::Request(AssignmentRequest::Create(assignment(4, 40))));
     assert_eq!(reader.handle(AssignmentAnswer::Done), Some(News::Read));
@@ -233,7 +233,7 @@ fn a_reader_never_returns_to_a_smaller_epoch() {
 /// An observer with a long poll interval only confirms. Before the fix, it never found the first
 /// assignment of a new group, because `confirm` did nothing while the reader knew no assignment.
 #[test]
-fn regression_a_confirmation_without_an_assignment_polls() {
+fn regression_confirm_finds_the_first_assignment() {
     let mut reader = Reader::new(None);
     assert_eq!(reader.handle(listed(None)), Some(News::Nothing));
     reader.confirm();
@@ -243,7 +243,7 @@ fn regression_a_confirmation_without_an_assignment_polls() {
 }
 
 #[test]
-fn an_assignment_seen_by_a_session_is_found_first() {
+fn a_reader_first_finds_the_assignment_that_a_session_has_seen() {
     let mut reader = reader(3);
     reader.expect(Some(epoch(3)));
     assert!(!reader.is_behind());

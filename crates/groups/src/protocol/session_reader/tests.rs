@@ -232,7 +232,7 @@ fn evidence_covers_only_named_sessions() {
 
 /// A session joins only if it is live, and was read after the known assignment (rule R3).
 #[test]
-fn a_live_session_joins_once_it_was_read_after_the_assignment() {
+fn a_live_session_joins_only_if_it_was_read_after_the_assignment() {
     let read = |record: SessionRecord, known: Option<&Assignment>| {
         let mut it = SessionReader::default();
         it.begin(BTreeSet::new());
