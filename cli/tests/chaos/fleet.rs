@@ -171,7 +171,7 @@ impl Fleet {
     }
 
     fn candidate(&self, number: usize, backend: &Backend) -> Command {
-        let binary = std::env::current_exe().expect("the path of this test");
+        let binary = std::env::current_exe().expect("this test has a path");
         let mut command = Command::new(TENURE);
         command.args(["run", "--store", &backend.url(), "--poll", "300ms"]);
         command.args(["--name", &self.candidates[number].name, "--validity"]);

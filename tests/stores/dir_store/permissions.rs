@@ -69,7 +69,7 @@ fn done_by_another_user(test: &str) -> bool {
         return false;
     }
     let mut command =
-        std::process::Command::new(std::env::current_exe().expect("the path of this test"));
+        std::process::Command::new(std::env::current_exe().expect("this test has a path"));
     command
         .args(["--exact", &format!("dir_store::permissions::{test}"), "--nocapture"])
         .uid(65_534);

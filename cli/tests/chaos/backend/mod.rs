@@ -210,7 +210,7 @@ impl Backend {
         let prefix = child::key(&self.prefix, 0).replace("00000000000000000000.json", "");
         let entry = |(name, body): (String, Bytes)| {
             let body = serde_json::from_slice(&body);
-            (number(&name, 0), body.expect("the folder has only whole entries"))
+            (number(&name, 0), body.expect("each object in the folder is an entry"))
         };
         self.objects(&prefix).into_iter().map(entry).collect()
     }
@@ -293,5 +293,5 @@ fn runtime() -> Runtime {
 
 /// Parses the number in a key. The digits start at the position `start`.
 fn number(key: &str, start: usize) -> u64 {
-    key[start..].trim_end_matches(".json").parse().expect("the folder has only numbers")
+    key[start..].trim_end_matches(".json").parse().expect("each name in the folder is a number")
 }

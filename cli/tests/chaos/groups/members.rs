@@ -126,7 +126,7 @@ impl Members {
     }
 
     fn member(&self, number: usize, backend: &Backend) -> Command {
-        let mut command = Command::new(std::env::current_exe().expect("the path of this test"));
+        let mut command = Command::new(std::env::current_exe().expect("this test has a path"));
         command.args(["--exact", "groups::member", "--ignored", "--nocapture"]);
         command.envs(backend.env(number)).env(child::FOLDER, &self.folder);
         command.env(worker::GROUP, backend.home());

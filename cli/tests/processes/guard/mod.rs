@@ -60,7 +60,7 @@ async fn stays_pending(gone: Pin<&mut impl Future<Output = (GroupEnd, Left)>>) {
 fn guard_of(leader: u32) -> u32 {
     let stat = fs::read_to_string(format!("/proc/{leader}/stat")).expect("the shell runs");
     let parent = stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(1));
-    parent.and_then(|parent| parent.parse().ok()).expect("a line in the format of proc(5)")
+    parent.and_then(|parent| parent.parse().ok()).expect("the file has the format of proc(5)")
 }
 
 fn pid(number: u32) -> Pid {

@@ -56,7 +56,7 @@ fn the_command_leads_its_process_group_and_blocks_no_signal() {
     assert!(status.contains("SigBlk:\t0000000000000000\n"), "{status}");
     let group: u32 = read("stat")
         .rsplit_once(") ")
-        .expect("a line in the format of proc(5)")
+        .expect("the file has the format of proc(5)")
         .1
         .split(' ')
         .nth(2)

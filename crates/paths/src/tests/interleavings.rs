@@ -114,7 +114,7 @@ impl World {
         {
             let mut at_work = self.at_work.lock().unwrap();
             for other in &*at_work {
-                assert!(!other.conflicts_with(operation), "overlap of {other:?}, {operation:?}");
+                assert!(!other.conflicts_with(operation), "{other:?} overlaps with {operation:?}");
             }
             at_work.push(operation.clone());
             self.most_at_work.fetch_max(at_work.len(), Ordering::Relaxed);

@@ -199,7 +199,7 @@ impl Drop for Candidate {
 }
 
 pub fn pid(number: u32) -> Pid {
-    Pid::from_raw(i32::try_from(number).expect("process numbers are small"))
+    Pid::from_raw(i32::try_from(number).expect("a process ID fits into an i32"))
 }
 
 fn holds_a_lock(process: u32) -> bool {

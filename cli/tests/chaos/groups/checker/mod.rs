@@ -251,7 +251,7 @@ fn object(name: &str, body: &Bytes) -> Object {
         serde_json::from_slice(&body[..end]).expect("the first line of an object is its header");
     let kind = match (header.claims_after, header.fence_after) {
         (None, None) => {
-            Kind::Entry(serde_json::from_slice(&body[end + 1..]).expect("an entry of a worker"))
+            Kind::Entry(serde_json::from_slice(&body[end + 1..]).expect("a worker wrote the entry"))
         }
         (Some(_), _) => Kind::Claim,
         (None, Some(_)) => Kind::Fence,
@@ -273,12 +273,14 @@ fn check_log(partition: u64, log: &[Object]) -> Result<(), String> {
     let mut sequences: BTreeMap<u64, u64> = BTreeMap::new();
     for object in log[..end].iter().filter(|it| it.kind != Kind::Fence) {
         if object.token < before.token {
-            return Err(format!("{before:?} is followed by {object:?}, of {partition}"));
+            return Err(format!("{before:?} is followed by {object:?} in partition {partition}"));
         }
         if let Kind::Entry(Entry { grant, sequence }) = object.kind {
             let last = sequences.entry(object.token).or_default();
             if grant != (Grant { partition, token: object.token }) || sequence <= *last {
-                return Err(format!("{before:?} is followed by {object:?}, of {partition}"));
+                return Err(format!(
+                    "{before:?} is followed by {object:?} in partition {partition}"
+                ));
             }
             *last = sequence;
         }

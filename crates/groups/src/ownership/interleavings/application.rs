@@ -81,11 +81,11 @@ impl Application {
 
     fn moves_on(&mut self, number: PartitionNumber, from: &[Stage], to: Stage) {
         let Some((token, stage)) = self.stages.get_mut(&number) else {
-            panic!("{to:?} before it was granted: {number}");
+            panic!("partition {number} is {to:?} before it was granted");
         };
-        assert!(from.contains(stage), "{number} was {stage:?} and is {to:?}");
+        assert!(from.contains(stage), "partition {number} was {stage:?} and is {to:?}");
         let released = self.released.contains(&(number, *token));
-        assert!(!released, "{to:?} after it was released: {number}");
+        assert!(!released, "partition {number} is {to:?} after it was released");
         *stage = to;
     }
 }

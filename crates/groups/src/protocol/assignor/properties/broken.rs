@@ -128,7 +128,7 @@ fn broken_plan_that_ignores_the_current_holders_is_caught() {
     is_caught(Broken::Afresh, LARGE, join);
     is_caught(Broken::Afresh, LARGE, leave);
     let (plans, most) = restless(&Broken::Afresh, 4_000);
-    assert!(plans > 20 && most > 1, "{plans} of 4000 plans move up to {most} shares more");
+    assert!(plans > 20 && most > 1, "{plans} of 4000 plans move up to {most} shares too many");
 }
 
 #[test]

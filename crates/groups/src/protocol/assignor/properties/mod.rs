@@ -396,5 +396,5 @@ fn restless(assignor: &dyn Assignor, plans: u32) -> (u32, usize) {
 #[test]
 fn few_plans_with_marks_move_one_share_more_than_necessary() {
     let (plans, most) = restless(&StickyAssignor, 4_000);
-    assert!(plans <= 20 && most <= 1, "{plans} of 4000 plans move up to {most} shares more");
+    assert!(plans <= 20 && most <= 1, "{plans} of 4000 plans move up to {most} shares too many");
 }
