@@ -146,7 +146,7 @@ impl Clock for SimClock {
 
 /// Returns `duration` multiplied by `millionths` / 1,000,000.
 pub fn scale(duration: Duration, millionths: u64) -> Duration {
-    let nanos = u64::try_from(duration.as_nanos()).expect("a simulation lasts hours");
+    let nanos = u64::try_from(duration.as_nanos()).expect("a simulation takes less than 500 years");
     // Every reading of a clock calls this function, so it must be fast. Two products in 64 bits are
     // faster than one product in 128 bits.
     let (whole, rest) = (nanos / MILLION, nanos % MILLION);

@@ -293,7 +293,7 @@ async fn regression_a_writer_that_opens_the_object_for_each_write_stops() {
 
 /// The object works without the permission to read or write the reservation.
 #[tokio::test(start_paused = true)]
-async fn an_object_without_access_to_its_reservation_works() {
+async fn an_object_works_without_access_to_its_reservation() {
     let memory = Arc::new(MemoryStore::new());
     let faults = FaultStore::new(Arc::clone(&memory) as Arc<dyn Store>);
     faults.on(Call::Get).key("reservation").always().fault(Fault::Denied);

@@ -119,7 +119,7 @@ async fn a_permanent_failure_is_returned_immediately() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_write_with_a_failed_read_back_may_have_happened() {
+async fn a_refused_write_may_have_happened_if_the_read_back_fails() {
     for fault in [Fault::FailBefore, Fault::Denied] {
         let (faults, store) = faulty();
         let mut writer = object_of(&store).open(e(1)).await.unwrap();
@@ -161,7 +161,7 @@ async fn a_refused_write_of_a_client_with_retries_may_have_happened() {
 /// After a write without an effect, the writer still remembers an earlier write with an unknown
 /// effect.
 #[tokio::test(start_paused = true)]
-async fn an_unknown_write_is_recognised_after_a_failed_write() {
+async fn a_write_of_unknown_effect_is_recognised_after_a_failed_write() {
     let (faults, store) = faulty();
     let mut writer = object_of(&store).open(e(1)).await.unwrap();
     faults.on(Call::Replace).always().fault(Fault::Late(secs(100)));
@@ -231,7 +231,7 @@ async fn a_late_write_takes_no_effect_after_the_next_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_append_is_finished_before_the_next() {
+async fn an_append_of_unknown_effect_is_finished_before_the_next() {
     let (faults, store) = faulty();
     let log = log_of(&store);
     let mut writer = log.open(e(1)).await.unwrap();

@@ -64,7 +64,7 @@ async fn a_torn_listing_may_omit_an_entry_that_is_created_meanwhile() {
 
 /// A trim raises the floor, so the listing during the trim does not count.
 #[tokio::test(start_paused = true)]
-async fn a_torn_listing_counts_unless_the_floor_was_raised_meanwhile() {
+async fn a_torn_listing_is_repeated_if_the_floor_was_raised_meanwhile() {
     let (layer, log) = torn(Torn { trims: true, ..Torn::default() }).await;
     for lists in [4, 6] {
         assert_eq!(log.latest().await.unwrap().unwrap().body, "c");

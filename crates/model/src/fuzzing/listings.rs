@@ -78,7 +78,8 @@ pub fn check_search(shelf: &mut Shelf, known: Option<Epoch>) {
         assert!(requests <= MAX_QUESTIONS * (foreign + 1), "{requests} requests: {search:?}");
         let after = search.next_page().clone();
         let page = shelf.page(&after);
-        let page = EpochsOfPage::of(&shelf.keys, &after, &page).expect("the store is in order");
+        let page = EpochsOfPage::of(&shelf.keys, &after, &page)
+            .expect("the shelf lists its keys in order");
         match search.handle(page.listing()) {
             Progress::More => {}
             done => break done,
@@ -99,9 +100,10 @@ pub fn compact(shelf: &mut Shelf, plan: &mut Compaction) -> Vec<Listed> {
     let mut next = Some(After::Number(0));
     while let Some(after) = next {
         let page = shelf.page(&after);
-        let page = EpochsOfPage::of(&shelf.keys, &after, &page).expect("the store is in order");
+        let page = EpochsOfPage::of(&shelf.keys, &after, &page)
+            .expect("the shelf lists its keys in order");
         for listed in page.epochs {
-            deletable.extend(plan.handle_listed(listed).expect("the page was in order"));
+            deletable.extend(plan.handle_listed(listed).expect("the epochs ascend"));
         }
         next = page.rest;
     }

@@ -101,7 +101,7 @@ fn go(seed: u64, setting: &Setting) -> Walked {
             left = left.saturating_sub(*weight);
             here
         });
-        let action = &actions[chosen.expect("the sum exceeds the drawn number")];
+        let action = &actions[chosen.expect("the sum of the weights exceeds the drawn number")];
         if let Some(next) = game.changed(&world, action) {
             world = next;
             path.push(action.clone());

@@ -69,9 +69,8 @@ fn missed(broken: Broken, group: Group) {
             Group { broken, always: Vec::new(), sometimes: vec![property], ..group.clone() };
         group.checker().spawn_bfs().join()
     };
-    let shipped = search(Broken::Nothing)
-        .discovery(property)
-        .expect("the event does not occur with the rule");
+    let shipped =
+        search(Broken::Nothing).discovery(property).expect("the event occurs with the rule");
     let steps = shipped.into_actions().len();
     let checker = search(broken);
     let states = checker.unique_state_count();

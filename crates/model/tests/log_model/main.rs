@@ -179,7 +179,7 @@ fn broken_claim_that_is_not_confirmed_is_caught() {
 /// While the outcome of an append is unknown, the writer must not append another object at the same
 /// number.
 #[test]
-fn broken_append_during_an_unknown_append_is_caught() {
+fn broken_append_before_the_last_outcome_is_known_is_caught() {
     let budget = Budget { unknown: 1, ..TRIM };
     caught(broken(Broken::ForgetsUnknown, &[1, 2], budget), "believed");
 }

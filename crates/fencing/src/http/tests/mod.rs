@@ -264,7 +264,7 @@ fn a_runtime_shutdown_returns_an_unknown_effect() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async { assert!((&mut call).now_or_never().is_none()) });
     drop(runtime);
-    let answer = call.now_or_never().expect("the task was aborted").unwrap();
+    let answer = call.now_or_never().expect("the call returns after the abort").unwrap();
     assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
     assert!(!answer.headers().contains_key(RETRY_AFTER));
 }

@@ -258,7 +258,7 @@ impl SingleWorld {
             known.extend(process.seen.map(|(body, _)| body.nonce));
         }
         let mut fresh = token * NONCES + 1..(token + 1) * NONCES;
-        fresh.find(|nonce| !known.contains(nonce)).expect("more attempts than nonces of this token")
+        fresh.find(|nonce| !known.contains(nonce)).expect("each attempt finds an unused nonce")
     }
 
     fn carry_out(&mut self, message: SingleMessage) -> Answer {

@@ -89,7 +89,7 @@ impl Write {
         let wall = nanos(now.wall, self.sent.wall);
         let by_wall = if self.by_wall { wall.max(raw + wall - boot) } else { 0 };
         let passed = boot.max(raw).max(by_wall).max(0);
-        Duration::from_nanos(u64::try_from(passed).expect("a simulation lasts hours"))
+        Duration::from_nanos(u64::try_from(passed).expect("a simulation takes less than 500 years"))
     }
 }
 

@@ -50,7 +50,7 @@ impl Checker for GrantedAsNewest {
             return Err(format!("epoch {epoch} granted to {} without a LIST", grant.who));
         };
         if confirm.newest > Some(epoch) {
-            let newest = confirm.newest.expect("no greater epoch is on the page of a grant");
+            let newest = confirm.newest.expect("a greater epoch is on the page");
             return Err(format!("epoch {epoch} granted while {newest} existed"));
         }
         let before = self.by_step.range(..confirm.step).next_back();
