@@ -327,7 +327,7 @@ impl Game {
         }
     }
 
-    /// Ends the lease of each honest process that holds too few leases of stores.
+    /// Ends the lease of each honest process that holds leases at too few stores.
     fn end_leases(&self, world: &mut World) {
         if !self.setting.honest {
             return;

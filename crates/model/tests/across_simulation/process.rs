@@ -193,7 +193,7 @@ pub fn start_compactor(world: &Arc<World>, store: usize) {
     });
 }
 
-/// Starts a process with a wrong list of stores. It must be refused.
+/// Starts a process with a wrong list of stores, which the library must refuse.
 pub fn start_wrong(world: &Arc<World>, wrong: Wrong) {
     let who = join(world, &machine(&**world, 1_000_000));
     world.state().machines[who.0].is_wrong = true;

@@ -175,7 +175,9 @@ fn a_writer_opens_within_a_bounded_number_of_requests() {
         let most = Arc::clone(&race.most);
         let checker = race.checker().threads(2).spawn_dfs().join();
         let (states, most) = (checker.unique_state_count(), most.load(Ordering::Relaxed));
-        println!("{faster} to 1: at most {most} requests; unique states: {states}");
+        println!(
+            "older writer {faster} times as fast: at most {most} requests; unique states: {states}"
+        );
         checker.assert_properties();
     }
 }

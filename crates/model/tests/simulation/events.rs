@@ -26,7 +26,7 @@ const HAPPENED: [&str; 47] = [
     "lost: sealed",
     "lost: suspended",
     "lost: wall clock ahead",
-    "lost after a sealed grant",
+    "lost after the grant of a sealed epoch",
     "leases that had ended at a check",
     "machine pauses",
     "outages",
@@ -58,7 +58,7 @@ const HAPPENED: [&str; 47] = [
 const OF_EPOCH_FILES: [&str; 7] = [
     "epochs compacted",
     "granted though sealed",
-    "lost after a sealed grant",
+    "lost after the grant of a sealed epoch",
     "restores",
     "restores given up",
     "restores of two operators",

@@ -274,7 +274,7 @@ impl World {
         if lead.born_sealed
             && matches!(outcome, "sealed" | "lease_ended" | "suspended" | "wall_clock_ahead")
         {
-            state.count("lost after a sealed grant");
+            state.count("lost after the grant of a sealed epoch");
         }
         self.see_in(&mut state, &Event::Lost { lead: &lead, outcome });
     }

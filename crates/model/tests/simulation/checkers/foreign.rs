@@ -1,6 +1,6 @@
 //! A candidate never seals the epoch of a live peer that follows Morling's post. A process may seal
-//! the epoch of such a peer as lapsed only if the object has not changed for the whole lapse. The
-//! process measures the lapse by its own clock. All reads of the process during the lapse must have
+//! the epoch of such a peer as lapsed only if the object has not changed until the lapse. The
+//! process measures this time by its own clock. All reads of the process during this time must have
 //! shown the same state, that is, the same ETag and `Last-Modified`.
 //!
 //! The checker uses the reads of all calls of the process, with the times of their answers. The

@@ -204,7 +204,7 @@ impl Checker for UnsealedIsNewest {
     }
 
     fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
-        // Only a create of an epoch and a grant can break the invariant I6.
+        // Only the create of an epoch, or a grant, can break the invariant I6.
         if !matches!(event, Event::Created { .. } | Event::Granted { .. }) {
             return Ok(());
         }

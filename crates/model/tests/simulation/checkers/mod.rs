@@ -95,8 +95,8 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
         Box::<applications::FencedInOrder>::default(),
         Box::<applications::ObservedInOrder>::default(),
     ];
-    // `SealedOnlyWhenDead` requires that a candidate saw the peer's object unchanged for a whole
-    // lapse by its own clock before it seals the peer's epoch. With `store_clock_margin`, a
+    // `SealedOnlyWhenDead` requires that a candidate saw the peer's object unchanged until the
+    // lapse, by its own clock, before it seals the peer's epoch. With `store_clock_margin`, a
     // candidate may also judge the peer by the dates of the store, and seal earlier.
     let by_dates = plan.candidates.iter().any(|knobs| knobs.store_clock_margin.is_some());
     if plan.foreign && !by_dates {
