@@ -100,7 +100,8 @@ fn serves<const N: usize>(who: usize, stores: [usize; N]) -> impl Iterator<Item 
 
 const STORES: [usize; 3] = [0, 1, 2];
 
-/// Returns the steps of a replacement: two notes, the LISTs, the epoch and the marker.
+/// Returns the steps of a replacement: it writes two notes, lists the other stores, and writes the
+/// epoch and the marker.
 fn replaced(store: usize) -> impl Iterator<Item = Action> {
     std::iter::once(Action::Wipe(store)).chain(vec![Action::Replace; 5])
 }

@@ -49,7 +49,8 @@ impl Game {
         newest.max().unwrap_or(0)
     }
 
-    /// Takes the next step of a replacement: a note, the LIST, the epoch, the marker.
+    /// Takes the next step of a replacement: it writes a note, lists the other stores, or writes
+    /// the epoch or the marker.
     pub fn replace(&self, world: &mut World) -> Option<()> {
         let broken = self.setting.broken;
         let mut replacing = world.replacing.take()?;

@@ -31,7 +31,7 @@ pub struct Process {
     /// The epoch that was sealed or lapsed when this process last saw it. Only random walks set
     /// this field and the next one.
     pub closable: [Option<Number>; MAX_STORES],
-    /// The last epoch that its holder has ended.
+    /// The last epoch from which its holder has resigned.
     pub resigned: Option<Number>,
     /// The listings and readings that a broken process has kept.
     pub early: [Option<(Listing, Option<Marker>)>; MAX_STORES],

@@ -60,7 +60,7 @@ impl Game {
             }
             Action::Resign(who) => {
                 world.left.resignations -= 1;
-                // `check` fails before the first seal.
+                // `check` fails even before the leader sends its first seal.
                 world.processes[who].leads = false;
                 self.tell(&mut world, who, AcrossInput::Resign);
             }

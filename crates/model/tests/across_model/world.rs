@@ -344,7 +344,7 @@ impl World {
     }
 }
 
-/// Returns whether the request is the LIST after the epoch of this process.
+/// Returns whether the request is a LIST that starts after the epoch of this process.
 pub fn confirms(process: &Process, request: &AcrossRequest) -> bool {
     let AcrossRequest::Plain(Request::List(after)) = request else { return false };
     process

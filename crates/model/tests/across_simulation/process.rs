@@ -1,5 +1,5 @@
 //! Simulated processes: candidates with their applications, an observer, compactors, an operator,
-//! and a process that names the stores wrongly.
+//! and a process with a wrong list of stores.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -228,7 +228,8 @@ pub fn operator(world: &Arc<World>) -> Operator {
 }
 
 impl Operator {
-    /// Replaces a store until the call succeeds. Sometimes abandons a call, like a crash.
+    /// Repeats the replacement of a store until a call succeeds. Sometimes abandons a call, as a
+    /// crash would.
     pub async fn replaces(&self, world: &Arc<World>, store: usize) {
         let validity = match world.plan.broken {
             Broken::ReplacedTooSoon => Duration::from_millis(1),

@@ -194,8 +194,8 @@ impl Process {
         }
     }
 
-    /// Returns whether the process may renew its lease: the lease runs, and no request for it is in
-    /// progress.
+    /// Returns whether the process may renew its lease: the lease runs, and no request for the
+    /// lease is in progress.
     pub fn may_renew(&self) -> bool {
         self.lease.step() == Step::Wait(Wait::Lead)
     }

@@ -73,7 +73,7 @@ pub enum Broken {
     IdsAlone,
     /// Members treat a release under another token as a release under the current token.
     AnyToken,
-    /// Members treat a lapsed session as ended without a seal.
+    /// Before a lapsed session is sealed, members treat it as ended.
     NoSeal,
     /// Members do not wait until the lease of a deposed session has ended.
     NoWaitForDeposed,
@@ -85,7 +85,7 @@ pub enum Broken {
     SkipsNumber,
     /// The compactor deletes the newest assignment.
     CompactsNewest,
-    /// Members treat an assignment as confirmed without a LIST.
+    /// Members treat each assignment as confirmed, although no LIST has confirmed it.
     NoConfirm,
     /// A member writes a release before its work on the partition has stopped.
     ReleasesFirst,

@@ -127,7 +127,7 @@ fn session_in(id: SessionId, body: &[u8]) -> Option<(Session, Option<String>, Va
     Some((Session { id, nonce: Nonce::from_bits(nonce) }, ended, body["data"].clone()))
 }
 
-/// Checks the write of an object by a process.
+/// Checks a write that a process makes to an object.
 pub fn written(world: &Arc<World>, process: Who, key: &str, body: &[u8]) {
     if let Some(id) = session_of(key) {
         session_written(world, process, id, body);

@@ -1,4 +1,4 @@
-//! Deletions by other programs, such as an expiry rule, and the operator that restores the group.
+//! Deletions by other programs or expiry rules, and the operator that restores the group.
 
 use std::sync::Arc;
 
@@ -44,7 +44,8 @@ pub async fn delete_assignments(world: &Arc<World>, slots: &mut [Slot]) {
     });
     if deletion == Deletion::Prefix && !careless {
         // The deletion removed all objects, so only running processes know the deleted assignment.
-        // One of them must write it into its new session before another process starts.
+        // One of these processes must write this assignment into its new session before another
+        // process starts.
         let rejoined = |world: &World| {
             let state = world.state();
             state.sessions_show(newest) || state.is_repaired()

@@ -14,7 +14,7 @@ use super::checks::{assignment_key, epoch_of};
 use super::store::Course;
 use super::world::{Who, World};
 
-/// The faults of reads and listings that a trouble can have.
+/// The faults that a trouble can have for reads and listings.
 const READ_FAULTS: [Fault; 4] = [
     Fault::FailBefore,
     Fault::Hang,

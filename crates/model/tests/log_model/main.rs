@@ -184,9 +184,9 @@ fn broken_append_before_the_last_outcome_is_known_is_caught() {
     caught(broken(Broken::ForgetsUnknown, &[1, 2], budget), "believed");
 }
 
-/// A listing of two pages without order may miss the newest object, because a trim has deleted it,
-/// and all newer objects. The trim has then raised the floor. A writer that uses the listing claims
-/// a number that was used before.
+/// In a store without order, a trim may delete the newest object while a listing takes two pages.
+/// The listing then misses this object and all newer ones. The trim has raised the floor. A writer
+/// that uses the listing claims a number that was used before.
 #[test]
 fn broken_use_of_a_listing_during_a_trim_is_caught() {
     let budget = Budget { trims: 2, torn: 1, appends: 3, ..TRIM };

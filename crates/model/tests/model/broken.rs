@@ -1,4 +1,4 @@
-//! Tests that break one rule of the protocol each, outside the real state machine. The model
+//! Each test breaks one rule of the protocol by changes outside the real state machine. The model
 //! checker must then find a violation of the invariant that the rule protects
 //! (docs/design/protocol.md).
 

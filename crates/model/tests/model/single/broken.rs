@@ -1,5 +1,5 @@
-//! Breaks each rule of the layout `SingleObject` outside the state machine. The checker must then
-//! find a violation of the property that the rule protects.
+//! Each test breaks one rule of the layout `SingleObject` by changes outside the state machine. The
+//! checker must then find a violation of the property that the rule protects.
 
 use stateright::{Checker, Model};
 
