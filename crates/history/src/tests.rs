@@ -275,8 +275,8 @@ fn arbitrary_times_do_not_panic() {
     }
 }
 
-/// Epoch 1 was compacted at store 2, and store 3 was down at its end. In epoch 2, two attempts
-/// created their objects at different stores.
+/// Epoch 1 was compacted at store 2, and store 3 was down when epoch 1 ended. In epoch 2, two
+/// attempts created their objects at different stores.
 #[test]
 fn an_epoch_of_an_election_across_stores_needs_a_majority() {
     let of = |found: Vec<Found>| {

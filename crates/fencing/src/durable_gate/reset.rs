@@ -81,11 +81,11 @@ impl GateState {
     /// repeated.
     ///
     /// After `Ok`, each running instance admits real tokens again from its next call of
-    /// [`admit`](DurableGate::admit) on. Restart instances with
-    /// [`sole_instance`](DurableGate::sole_instance), and instances with a [`Gate`](crate::Gate),
-    /// for example behind a `FenceLayer`: their memory still has the wrong token. Also restart all
-    /// instances if both conditions are met: the object was deleted after an earlier reset, and the
-    /// clock of this process is behind the clock of the process that made that reset.
+    /// [`admit`](DurableGate::admit) on. Restart each instance that uses
+    /// [`sole_instance`](DurableGate::sole_instance), or a [`Gate`](crate::Gate), for example
+    /// behind a `FenceLayer`: its memory still has the wrong token. Also restart all instances if
+    /// both conditions are met: the object was deleted after an earlier reset, and the clock of
+    /// this process is behind the clock of the process that made that reset.
     ///
     /// # Errors
     ///

@@ -211,8 +211,8 @@ fn the_floor_shows_whether_a_refused_append_may_have_taken_effect() {
     assert_eq!(ended(same, 5), Some(Ended::Replaced { maybe: false }));
     let older = claim(1, 19, 4, 3);
     assert_eq!(ended(older, 0), Some(Ended::WentBack { number: 5, epoch: e(1) }));
-    // A trim raised the floor above the number of the append. The object may be a ghost, so the end
-    // of the log decides.
+    // A trim raised the floor above the number of the append. The object may be a ghost, so the
+    // writer also reads the end of the log.
     let mut writer = refused(older, 6);
     assert_eq!(writer.request(), Some(LogRequest::List(After::Number(4))));
     writer.handle(listed(Some((5, 9))), nonce(0));
