@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (store, prefix) = tenure::store::open(&url).await?;
     let leadership = Election::builder(store, prefix).build()?.campaign().await?;
 
-    let token = leadership.check()?; // no request; avoids a transaction that would be refused
+    let token = leadership.check()?; // sends no request; avoids a transaction that would be refused
     let sum = fenced(&mut database, token, |database| {
         let row = params![token.get().cast_signed(), "wages", 1_500];
         database.execute("INSERT INTO book VALUES (?1, ?2, ?3)", row)?;

@@ -125,7 +125,7 @@ async fn campaign(election: Election, id: usize, elected: UnboundedSender<usize>
     }
 }
 
-/// Returns the number of requests in one hour in which the same candidate leads.
+/// Returns the number of requests in one hour. The same candidate leads during this hour.
 pub fn hour(site: &Site, scheme: Scheme) -> Counts {
     paused().block_on(async {
         let scene = Scene::new(site, 1).await;
@@ -160,8 +160,8 @@ pub fn steady(_: &Size) {
 }
 
 /// Returns two durations in seconds. The first lasts from the crash of the leader to the next
-/// election. The second is shorter by `left × (1 + drift)`, where `left` is the time left of the
-/// lease at the crash.
+/// election. The second is shorter by `left × (1 + drift)`, where `left` is the remaining time of
+/// the lease when the leader crashes.
 fn crash(site: &Site, scheme: Scheme, seed: u64) -> (f64, f64) {
     paused().block_on(async {
         let mut scene = Scene::new(site, seed).await;

@@ -179,7 +179,7 @@ pub fn steady(size: &Size) {
 
 /// Returns two durations in seconds. The first lasts from the death of a worker until the last of
 /// its partitions has a new owner. The second duration is shorter by `left × (1 + drift)`, where
-/// `left` is the time left of the worker's lease at its death.
+/// `left` is the remaining time of the worker's lease when the worker dies.
 fn death(partitions: u32, seed: u64) -> (f64, f64) {
     paused().block_on(async move {
         let mut scene = Scene::settled(partitions, seed).await;
