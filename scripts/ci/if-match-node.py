@@ -97,7 +97,7 @@ def wait_for(what, attempt, seconds=60):
 
 
 assert acquire(LockData) == 0, "the node creates the lock"
-assert acquire(LockData) is None, "its own lock has not expired"
+assert acquire(LockData) is None, "the lock of the node has not expired"
 
 leader = lead(600)
 assert leader.stdout.readline().strip() == "1", "tenure continues after token 0 of the node"

@@ -54,7 +54,7 @@ mkdir -p "$(dirname "$out")"
 {
     echo "On $(date -u +%F), $(nproc) cores, $(rustc --version | cut -d' ' -f1,2)."
     echo 'By `scripts/measure/build.sh`: a program with these dependencies and an empty `main`, its first'
-    echo '`cargo build`. Processor time first, as other work on the machine changes the other. At most'
+    echo '`cargo build`. Compare the processor times: other work changes the wall times. At most'
     echo '10 crates more than in the first row are allowed; `scripts/ci/dependencies.sh` keeps the number'
     echo 'from growing unnoticed.'
     echo

@@ -30,9 +30,9 @@ pub struct LeaseArgs {
     pub name: Option<String>,
     /// Length of the lease.
     ///
-    /// After this machine has died, other processes wait for at most this time. The length is at
-    /// most 24h, and at most 1h in a group. The minimum is 2s with the default grace of `run` and
-    /// `group run`, and 750ms with `serve`.
+    /// After this machine has died, other processes wait at most this time for the end of the
+    /// lease. The length is at most 24h, and at most 1h in a group. The minimum is 2s with the
+    /// default grace of `run` and `group run`, and 750ms with `serve`.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
     #[arg(env = "TENURE_VALIDITY", help_heading = "Timing")]
     #[arg(visible_aliases = ["ttl", "lease-duration"])]

@@ -72,7 +72,7 @@ pub async fn pin(PinArgs { of: args, to, any }: PinArgs) -> Result<u8, Failure> 
                 format!("no member is named {to}: its partitions have no owner until it joins");
             complain(&why);
         } else if names.iter().any(moves) {
-            operated.note = "; a move takes about two polls after the work stops";
+            operated.note = "; a move takes about two polls after the owner's work has stopped";
         }
     }
     let done = to.map_or("unpinned".to_owned(), |to| format!("pinned to {}", plain(&to)));

@@ -126,7 +126,7 @@ async fn named<'a, 'g>(
             listed("its members are", members.iter())
         )),
         _ => refuse(format!(
-            "{} is ambiguous, and nothing was changed: write the session of one of {}",
+            "{} is ambiguous, and nothing was changed: write the session id of one of {}",
             plain(text),
             listed("", found.iter().copied())
         )),

@@ -184,7 +184,7 @@ struct GroupHistoryArgs {
     at: GroupStoreArg,
     /// Maximum number of assignments to read, newest first: at most 100000.
     ///
-    /// Costs one GET for each, and one for each member.
+    /// Costs one GET for each assignment, and one for each member.
     #[arg(long, value_name = "COUNT", default_value = "1000")]
     #[arg(value_parser = count(1..=100_000_u32))]
     limit: u32,
@@ -193,7 +193,7 @@ struct GroupHistoryArgs {
     partition: Option<String>,
     /// Also draw the owners of the partitions as an SVG in this file, for light and dark pages.
     ///
-    /// `-` means stdout, without other output.
+    /// `-` is stdout, which then has no other output.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }

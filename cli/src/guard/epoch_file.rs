@@ -154,7 +154,7 @@ mod tests {
         own.write().expect("a new file");
         assert_eq!(fs::read_to_string(&path).expect("the file exists"), "7\n");
         other.remove().wait();
-        assert!(path.exists(), "it belongs to another leader");
+        assert!(path.exists(), "the file belongs to another leader");
         other.write().expect("over the old one");
         own.remove().wait();
         assert_eq!(fs::read_to_string(&path).expect("the file exists"), "8\n");

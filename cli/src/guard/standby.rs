@@ -49,7 +49,8 @@ pub fn run(tenure: &Tenure, args: &GuardArgs, say: Say) -> io::Result<()> {
     Ok(())
 }
 
-/// Kills all descendants of this process until none is left. Returns whether any was killed.
+/// Kills all descendants of this process until none is left. Returns whether any descendant was
+/// killed.
 fn end_all() -> bool {
     let mut pace = KillPace::default();
     let mut killed = false;

@@ -83,7 +83,7 @@ impl Reply {
     }
 }
 
-/// A request with its complete body. If the body is missing, `body` contains the reason.
+/// A request. `body` contains the complete body, or the reason why the body is missing.
 #[derive(Debug)]
 pub struct HttpRequest {
     pub method: Method,

@@ -71,7 +71,9 @@ fn clock_advice(skew: Skew) -> Option<Advice> {
     (ahead.abs() - within > 1.0).then(|| {
         Advice::new(
             "clock",
-            format!("this machine and the store differ by {ahead:.1} s, ± {within:.1} s"),
+            format!(
+                "the clocks of this machine and the store differ by {ahead:.1} s, ± {within:.1} s"
+            ),
             "set the clock of this machine by NTP. Elections do not depend on it, but S3 refuses \
              requests at a difference of 15 minutes, and times in records are wrong",
         )

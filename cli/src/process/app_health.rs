@@ -41,7 +41,7 @@ pub struct AppHealthArgs {
     app_health: Option<Check>,
     /// Maximum time without a sign of health: at least 100ms, at most 24h [default: 30s]
     ///
-    /// The same limit applies to the first sign after the start of CMD.
+    /// The same limit applies to the first sign of health after the start of CMD.
     #[arg(long, value_name = "DURATION", value_parser = from_to(SHORTEST_DEADLINE, DAY))]
     #[arg(requires = "app_health", env = "TENURE_APP_HEALTH_DEADLINE")]
     #[arg(help_heading = "Health", hide_short_help = true)]

@@ -192,6 +192,9 @@ mod tests {
     #[test]
     fn regression_an_empty_variable_is_no_socket() {
         assert_eq!(Systemd::new(Some(OsString::new()), None).socket, None);
-        assert!(!is_ready_after("/no/such/socket"), "the message is sent again later");
+        assert!(
+            !is_ready_after("/no/such/socket"),
+            "the message is sent again, because the socket is missing"
+        );
     }
 }

@@ -28,8 +28,8 @@ pub struct HooksArgs {
     pub on_elected: Option<String>,
     /// Run this line with `sh -c` after the leadership has ended.
     ///
-    /// CMD has ended, and another process may already lead. TENURE_LOSS has the reason. The line
-    /// does not run if `tenure` itself is killed.
+    /// CMD has ended, and another process may already lead. TENURE_LOSS has the reason for the
+    /// loss. The line does not run if `tenure` itself is killed.
     #[arg(long, value_name = "LINE", env = "TENURE_ON_LOST", hide_short_help = true)]
     pub on_lost: Option<String>,
     /// Time after which a running hook is killed: at most 24h

@@ -183,8 +183,7 @@ impl Api {
         let body: ResignBody = optional(asked)?;
         let pause = millis_of("pause_ms", body.pause_ms, LONGEST_PAUSE)?;
         if body.successor.as_deref().is_some_and(|name| !is_name(name)) {
-            let why =
-                "successor is the name of a candidate: 1 to 256 bytes and no control characters";
+            let why = "successor must be a name of 1 to 256 bytes without control characters";
             return Err(Refusal::fixed(400, "bad_body", why));
         }
         let order = ResignOrder { successor: body.successor, pause };

@@ -71,7 +71,7 @@ pub fn millis_of(
     let fits = |ms: f64| (0.0..=most).contains(&ms) && ms.fract() == 0.0;
     match ms {
         Some(ms) if !fits(ms) => {
-            let why = format!("{field} is a whole number from 0 to {most}");
+            let why = format!("{field} must be a whole number from 0 to {most}");
             Err(Refusal::new(400, "bad_body", why))
         }
         ms => Ok(ms.map(|ms| Duration::from_secs_f64(ms / 1000.0))),

@@ -51,8 +51,9 @@ pub fn is_running(record: &PeriodRecord, history: &History) -> bool {
 }
 
 /// Returns, for each epoch, whether the record shows that its host made no attempt. An epoch that
-/// has ended and is newer than the newest attempt had none. If the record has all attempts of a
-/// period, it also shows which epochs since the last attempt of the previous period had none.
+/// has ended and is newer than the newest attempt had no attempt. If the record has all attempts of
+/// a period, it also shows which epochs since the last attempt of the previous period had no
+/// attempt.
 pub fn without_attempt(record: &PeriodRecord, history: &History) -> Vec<bool> {
     let spans = &history.spans;
     let mut without = vec![false; spans.len()];

@@ -156,7 +156,7 @@ struct Status {
     ended: Option<EpochEnd>,
     /// Name of the process that ended the epoch.
     sealed_by: Option<String>,
-    /// Name of the operator, if the epoch was deposed as dead.
+    /// Name of the operator, if the leader was deposed as dead.
     #[serde(skip_serializing_if = "Option::is_none")]
     forced_by: Option<String>,
     /// Reason that the operator gave.

@@ -77,7 +77,7 @@ pub struct PartitionChange {
     pub events: Vec<PartitionEvent>,
     pub from: Option<Person>,
     pub to: Option<Person>,
-    /// `None` unless the lease of `from` lapsed.
+    /// Set only if the lease of `from` lapsed.
     pub gap: Option<OwnerGap>,
     /// The token of the newest grant of the partition.
     pub token: Option<Epoch>,

@@ -20,7 +20,7 @@ pub struct OwnerSpan {
     pub or_before: bool,
     /// `None` if the span has not ended.
     pub until: Option<DateTime<Utc>>,
-    /// Time without a live owner after `until`. `None` unless the owner's lease lapsed.
+    /// Time without a live owner after `until`. Set only if the owner's lease lapsed.
     pub gap: Option<Extent>,
 }
 

@@ -35,7 +35,7 @@ async fn regression_a_connection_with_an_unread_request_is_not_idle() {
     for (at, stream) in clients.into_iter().enumerate() {
         stream.set_nonblocking(true).expect("the socket is open");
         let stream = TcpStream::from_std(stream).expect("a runtime");
-        assert!(rest(stream).await.ends_with("hello\n"), "the client {at} of 200 had no reply");
+        assert!(rest(stream).await.ends_with("hello\n"), "client {at} of 200 gets a reply");
     }
 }
 

@@ -173,7 +173,7 @@ async fn routes_with_one_address_share_a_server() {
 }
 
 #[test]
-fn an_address_has_a_port() {
+fn an_address_needs_an_ip_and_a_port() {
     assert_eq!(address("[::1]:80").map(|address| address.port()), Ok(80));
     for wrong in ["8080", ":8080", "localhost:8080", "127.0.0.1", "127.0.0.1:65536"] {
         assert!(address(wrong).expect_err(wrong).contains("127.0.0.1:8080"));

@@ -210,7 +210,8 @@ fn regression_a_pin_to_an_absent_member_is_reported() {
     scene.join("w2", 0, Duration::from_secs(30));
     let members = || scene.status()["members"].as_array().map(Vec::len);
     eventually("the assignment names w2", || members() == Some(2));
-    let line = "1 partition pinned to w2: 0; a move takes about two polls after the work stops";
+    let line = "1 partition pinned to w2: 0; a move takes about two polls after the owner's work \
+                has stopped";
     scene.prints("pin", &["0", "--to", "w2"], line);
     let _inside = scene.runtime.enter();
     drop(first);
