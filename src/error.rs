@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_has_each_kind_in_order() {
+    fn all_contains_each_kind_in_order() {
         let place = |kind| match kind {
             ErrorKind::InvalidInput => 0,
             ErrorKind::AccessDenied => 1,

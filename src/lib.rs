@@ -142,8 +142,8 @@
 //! - [`store`] has the stores, and the trait for other stores.
 //! - The package `tenure-paths` has locks on pseudo-folders for the tasks of the leader's process.
 //!
-//! The book (`docs/README.md`) has a first leader, the choice of the validity, failures and their
-//! remedies, permissions, logs and metrics, and comparisons.
+//! The book (`docs/README.md`) covers the first leader, the choice of the validity, failures and
+//! their remedies, permissions, logs and metrics, and comparisons.
 //!
 //! # Features
 //!

@@ -92,7 +92,7 @@ impl Election {
         prefix: impl Into<String>,
     ) -> ElectionBuilder {
         let mut stores = stores.into_iter();
-        // `build` refuses an empty set. No request is sent to this store.
+        // This store replaces the missing first store of an empty set, which `build` refuses.
         let first = stores.next().unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let mut builder = ElectionBuilder::new(first, prefix.into());
         builder.others = stores.collect();
@@ -236,10 +236,10 @@ impl ElectionBuilder {
         self
     }
 
-    /// Sets whether a renewal counts only after a LIST has shown no greater epoch. Use this setting
-    /// for a store behind a proxy that resends PUTs. Cost: one more LIST at each renewal. With
-    /// [`Layout::SingleObject`] this setting changes nothing, because no repeated PUT can succeed.
-    /// Default: false.
+    /// Sets whether the leader lists after each renewal, and counts the renewal only if the LIST
+    /// shows no greater epoch. Use this setting for a store behind a proxy that resends PUTs. Cost:
+    /// one more LIST at each renewal. With [`Layout::SingleObject`] this setting changes nothing,
+    /// because no repeated PUT can succeed. Default: false.
     pub fn verify_renewals(mut self, verify: bool) -> ElectionBuilder {
         self.settings.verify_renewals = verify;
         self

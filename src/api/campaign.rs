@@ -73,9 +73,9 @@ impl Election {
     /// Makes one attempt to be elected. Does not wait while another candidate holds the newest
     /// epoch. The cost is the cost of [`campaign`](Election::campaign) without the polls.
     ///
-    /// The outcome is `Held` until this `Election` has watched an unsealed epoch for a whole
-    /// validity without a renewal. The `Election` remembers its observations between calls, so
-    /// repeated calls take over from a dead leader.
+    /// The outcome is `Held` until this `Election` has seen no renewal of the epoch for a whole
+    /// validity. The `Election` remembers its observations between calls, so repeated calls take
+    /// over from a dead leader.
     ///
     /// # Errors
     /// The errors of [`campaign`](Election::campaign), and

@@ -104,11 +104,10 @@ impl Election {
     /// Cost: one GET every poll interval while there is a leader, or one LIST and one GET for each
     /// poll without a leader. Unless [`poll_interval`](crate::ElectionBuilder::poll_interval) is
     /// set, the interval is a sixth of the validity in the newest record, but at least 1 s and at
-    /// most 60 s. A sixth of this election's own validity replaces the lower bound if it is less
-    /// than 1 s, and the upper bound if it is more than 60 s. While polls fail, the stream keeps
-    /// the last leader until its lease has lapsed, then yields [`Unknown`](Observation::Unknown),
-    /// which differs from [`NoLeader`](Observation::NoLeader). An error that a retry cannot fix is
-    /// the last item.
+    /// most 60 s. If a sixth of this election's own validity is below 1 s or above 60 s, it
+    /// replaces that bound. While polls fail, the stream keeps the last leader until its lease has
+    /// lapsed, then yields [`Unknown`](Observation::Unknown), which differs from
+    /// [`NoLeader`](Observation::NoLeader). An error that a retry cannot fix is the last item.
     pub fn observe(&self) -> impl Stream<Item = Result<Observation, Error>> + Send + Unpin + use<> {
         if let Some(across) = &self.across {
             let observer = AcrossObserver::new(across);
@@ -139,9 +138,9 @@ impl Election {
     /// Seals the newest epoch. Its holder loses the leadership. This method is for operators.
     ///
     /// The holder learns of the seal at its next renewal, and may lead until then. The successor
-    /// waits for the end of the holder's lease. If the holder renews between the call's read and
-    /// its seal, the call repeats both requests a few times. The caller may repeat the call,
-    /// because the call leaves a sealed epoch unchanged.
+    /// waits for the end of the holder's lease. If the holder renews between the call's GET and
+    /// PUT, the call repeats both requests a few times. The caller may repeat the call, because the
+    /// call leaves a sealed epoch unchanged.
     ///
     /// With an epoch in `only`, the call seals only this epoch. So the call does not depose a
     /// leader that was elected meanwhile.

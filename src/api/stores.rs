@@ -15,9 +15,9 @@ use crate::store::Store;
 /// The stores of an election [across stores](Election::across), for operators.
 ///
 /// A *marker* in each store identifies the store: `lock-set-<set>-<k>of<n>-<generation>.json`. A
-/// store without its marker does not count. The *generation* is the number of the store's contents:
-/// 1, and one more after each replacement. An index is the position of a store in
-/// [`Election::across`], from 0.
+/// store without its marker does not count towards the majority. The *generation* is the number of
+/// the store's contents: 1, and one more after each replacement. An index is the position of a
+/// store in [`Election::across`], from 0.
 ///
 /// Each call waits for the answers of all stores. A store that does not answer delays the call by
 /// up to three request timeouts for each step.
@@ -52,12 +52,13 @@ impl Election {
     }
 
     /// Creates the markers of a new set, and raises its epoch floor: the tokens of its leaders are
-    /// above `epoch`. An operator calls this method after the loss of a majority of another set's
-    /// stores, so that guarded resources accept the next leaders, or to change the number of stores.
+    /// above `epoch`. An operator calls this method after the loss of a majority of another set, or
+    /// to change the number of stores. Guarded resources then accept the next leaders.
     ///
-    /// **First stop all processes of the old set.** `epoch` must be at least the greatest token that
-    /// any guarded resource has seen. The first leader of the new set waits for `wait`, at most 24 h:
-    /// the longest validity of the old candidates, or 0 if none of them can run.
+    /// **First stop all processes of the old set.** `epoch` must be at least the greatest token
+    /// that any guarded resource has seen. `wait` is the longest validity of the old candidates, at
+    /// most 24 h, or 0 if none of them can run. The first leader of the new set waits for this
+    /// time.
     ///
     /// The call acts as [`init_stores`](Election::init_stores) does, and may be repeated with the
     /// same epoch. Further cost at each store: two GETs and one PUT.
@@ -83,26 +84,26 @@ impl Election {
         Ok(operator::status(self.set_of_stores()?).await)
     }
 
-    /// Replaces the contents of a store that was lost or wiped. The election names the new store at
-    /// this index. The new store may be empty, or may have objects of this election.
+    /// Replaces the contents of a store that was lost or wiped. This `Election` must have the new
+    /// store at this index. The new store may be empty, or may have objects of this election.
     ///
     /// **The caller asserts that no process reaches the old contents**: the bucket is deleted, or
     /// its objects are deleted, or all credentials for it are revoked. If a process still reached
-    /// them, two processes could lead with the same epoch. If the old contents are reachable, call
-    /// [`move_store`](Election::move_store).
+    /// the old contents, two processes could lead with the same epoch. If the old contents are
+    /// reachable, call [`move_store`](Election::move_store).
     ///
     /// `validity` is the longest [validity](crate::ElectionBuilder::validity) of all candidates,
-    /// above 0 and at most 24 h. The last leader may believe for this time that its lease at the
-    /// old contents lasts. Candidates wait for this time at the new contents, and only if they need
-    /// the new contents for a majority.
+    /// above 0 and at most 24 h. The last leader may believe for this time that it holds a lease in
+    /// the old contents. So a candidate that needs the new contents for a majority waits for this
+    /// time.
     ///
     /// The election continues during the call. A living leader keeps its lease without this store,
     /// and the next leader also uses the new contents. So with 3 stores let the leader resign soon,
-    /// because it cannot lose another store.
+    /// because the loss of another store would end its lease.
     ///
     /// The call may be repeated after an error or a crash, and then takes a new generation. Until
-    /// the call returns `Ok`, the store does not count. With concurrent calls, the greatest
-    /// generation counts.
+    /// the call returns `Ok`, the store does not count. If several calls run concurrently, the
+    /// contents with the greatest generation count.
     ///
     /// Cost, for f = 1 of 3 stores or 2 of 5: two LISTs at each store, one PUT (a note) at each
     /// other store, and up to two GETs and two PUTs at the new store.
@@ -125,8 +126,8 @@ impl Election {
         operator::replace(self.set_of_stores()?, index, validity).await
     }
 
-    /// Moves a store to new contents while the old contents are reachable. The election names the
-    /// new store at this index, and `old` is the store that it replaces, with the same prefix.
+    /// Moves a store to new contents while the old contents are reachable. This `Election` must
+    /// have the new store at this index. `old` is the replaced store, with the same prefix.
     ///
     /// The call deletes the marker in `old`, seals the newest epoch there, and then acts as
     /// [`replace_store`](Election::replace_store) does. The leader loses its lease in `old`, and

@@ -161,11 +161,11 @@ impl Leadership {
     /// this name. After it has seen the seal, each other candidate waits for its longest poll
     /// interval, or for its priority delay if this delay is longer. So a handover takes one poll of
     /// the successor, and then two requests: a create and a LIST. With
-    /// [`Layout::SingleObject`](crate::Layout::SingleObject), one request follows the poll.
+    /// [`Layout::SingleObject`](crate::Layout::SingleObject), only one request follows the poll.
     ///
     /// The name is a preference: if no candidate has the name, the other candidates campaign after
-    /// that wait. Candidates with `poll_interval(None)` wait for a sixth of their validity instead.
-    /// A successor with `poll_interval(None)` takes over only at its next poll. So in the
+    /// their waits. Candidates with `poll_interval(None)` wait for a sixth of their validity
+    /// instead. A successor with `poll_interval(None)` takes over only at its next poll. So in the
     /// successor's process, call [`refresh`](crate::Election::refresh).
     ///
     /// # Errors

@@ -47,10 +47,10 @@ pub struct Cancellation {
 
 /// The outcome of [`Leadership::run`].
 #[derive(Debug)]
-#[must_use = "unless the work completed, it may have stopped before its end: campaign again"]
+#[must_use = "the work may have stopped before its end: campaign again unless it completed"]
 #[non_exhaustive]
 pub enum RunOutcome<T> {
-    /// The work returned without being cancelled, under a valid lease. Holds the work's output.
+    /// The work was not cancelled, and returned under a valid lease. Holds the work's output.
     Completed(T),
     /// The work was cancelled because the lease was at risk, and returned under a valid lease.
     /// Holds the work's output.
