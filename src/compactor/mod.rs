@@ -106,8 +106,8 @@ impl Compactor {
     /// Lists the epochs once, and deletes the superseded epochs that are old enough, except for the
     /// newest few.
     ///
-    /// A run sends 1 LIST for the last possible epoch, and then at least 1 LIST, and 1 for every
-    /// 1,000 keys. A run also sends 1 GET and 1 DELETE for every 1,000 deleted epochs. Memory holds
+    /// A run sends 1 LIST for the last possible epoch, and then 1 LIST for every 1,000 keys, but at
+    /// least 1. A run also sends 1 GET and 1 DELETE for every 1,000 deleted epochs. Memory holds
     /// the epochs to keep and at most 6,000 other epochs.
     ///
     /// A refused deletion of an epoch is not an error, and counts in [`Report::failed`].
@@ -135,8 +135,8 @@ impl Compactor {
     ///
     /// Once `stop` is ready, the run sends no further request. The run waits for the deletions
     /// under way, at most one request timeout, and returns its report with [`Report::interrupted`]
-    /// set. A run deletes the oldest epochs first, so the next run continues at the point where the
-    /// run stopped.
+    /// set. A run deletes the oldest epochs first, so the next run continues where this run
+    /// stopped.
     ///
     /// # Errors
     ///
@@ -165,7 +165,7 @@ impl Compactor {
     ///   succeeded, [`ErrorKind::InvalidInput`] and [`ErrorKind::UnsafeStore`] no longer end the
     ///   loop.
     ///
-    /// After any other error the next run follows at the next interval.
+    /// After any other error, the next run starts after `interval`.
     pub async fn run_every(
         &self,
         interval: Duration,
@@ -245,13 +245,14 @@ impl CompactorBuilder {
     ///
     /// An age of at least 1 h keeps the promise that at most one process leads (P2), even if
     /// requests arrive late or twice. Use a lower age only in tests. With 0, objects of any age and
-    /// objects without a date may be deleted. With more than 0, objects without a date stay.
+    /// objects without a date may be deleted. With a greater age, a run keeps objects without a
+    /// date.
     pub fn min_age(mut self, min_age: Duration) -> Self {
         self.min_age = min_age;
         self
     }
 
-    /// Sets whether a run lists and counts without deleting. Default: false.
+    /// Sets whether a run only lists and counts the epochs, and deletes nothing. Default: false.
     pub fn dry_run(mut self, dry_run: bool) -> Self {
         self.dry_run = dry_run;
         self

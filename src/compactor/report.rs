@@ -29,7 +29,8 @@ pub struct Report {
     /// Number of epoch objects that the store refused or failed to delete, and of objects whose
     /// deletion got no answer. The next run tries to delete these objects again.
     pub failed: u64,
-    /// Total length of the deleted bodies in bytes, without older versions in a versioned bucket.
+    /// Total length of the deleted bodies in bytes. In a versioned bucket, older versions do not
+    /// count.
     pub bytes: u64,
     /// Number of requests that this run sent: one for each call of the
     /// [`Store`](crate::store::Store).
@@ -40,9 +41,9 @@ pub struct Report {
     /// True if an unfinished restore holds the newest epoch. The epochs below the held epoch stay
     /// until the restore is finished. See [`Election::restore`](crate::Election::restore).
     pub held: bool,
-    /// Minimum age of a deleted epoch, in milliseconds: the `min_age` of the compactor, or 1 s more
-    /// than the longest validity that the run read if this is longer. If `min_age` is 0, the
-    /// minimum age is always 0.
+    /// Minimum age of a deleted epoch, in milliseconds: the `min_age` of the compactor, but at
+    /// least 1 s more than the longest validity that the run read. If `min_age` is 0, the minimum
+    /// age is always 0.
     pub min_age_ms: u64,
     /// True for a dry run, which deletes nothing.
     pub dry_run: bool,

@@ -24,7 +24,7 @@ fn failing<K: Into<Option<StoreErrorKind>>>(first: Vec<K>) -> MockStore {
 }
 
 #[test]
-fn errors_of_settings_give_the_numbers() {
+fn errors_of_settings_contain_the_refused_values() {
     let refused = |builder: CompactorBuilder| {
         let error = builder.build().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -207,7 +207,7 @@ async fn a_shutdown_ends_a_run_in_progress() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_repeated_runs_end_only_with_wrong_settings() {
+async fn regression_run_every_ends_only_if_its_settings_are_wrong() {
     use StoreErrorKind::{AccessDenied, NoSuchStore, Transient, Unsupported};
     let compactor = |first| compactor(Arc::new(failing(first)), 1);
     let patient = compactor(vec![Transient, AccessDenied, NoSuchStore]);

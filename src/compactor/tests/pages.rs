@@ -97,7 +97,7 @@ async fn a_run_stops_if_the_last_epoch_is_created_meanwhile() {
 }
 
 #[tokio::test]
-async fn errors_name_keys_out_of_order_or_at_the_start() {
+async fn keys_that_are_out_of_order_or_repeated_are_refused_by_name() {
     let (one, two) = (lock(1), lock(2));
     for keys in [[&two, &one], [&two, &two]] {
         let store = run_of(vec![(lock(0), page(&[keys[0], keys[1]], false))]);
@@ -135,7 +135,7 @@ async fn a_truncated_page_without_keys_ends_the_run() {
 }
 
 #[tokio::test]
-async fn objects_without_both_dates_are_never_old_enough() {
+async fn an_object_with_a_missing_date_is_never_old_enough() {
     let undated = |page: &mut Page| page.entries.iter_mut().for_each(|e| e.last_modified = None);
     let unserved = |page: &mut Page| page.served_at = None;
     let from_the_future = |page: &mut Page| page.served_at = Some(DateTime::<Utc>::MIN_UTC);
