@@ -133,7 +133,7 @@ pub struct Snapshot {
     pub lapsed: bool,
 }
 
-/// The last reading of the newest known epoch, without a new request.
+/// The last reading of the newest known epoch; no request is sent for this value.
 ///
 /// The record may have changed since the reading.
 /// [`since_last_answer`](crate::Election::since_last_answer) returns the time since the store's

@@ -95,8 +95,8 @@ struct Knowledge {
     /// record, its own timer counts from the same start. No call changes the running timer of
     /// another call.
     timer: Option<Arc<LapseTimer>>,
-    /// The greatest epoch whose object a call did not find in this store of an election across
-    /// stores, and the time of the first look.
+    /// In an election across stores, the greatest epoch that a call did not find in this store, and
+    /// the time at which a read first missed it.
     absent: Option<(Epoch, Moment)>,
     /// Last record of another process, for `last_seen`.
     read: Option<Arc<(Epoch, Record)>>,

@@ -34,8 +34,8 @@ const PAUSE: Duration = Duration::from_millis(1_100);
 const PAGE: usize = 1_000;
 const MAX_BODY: usize = 64 * 1024;
 /// After this number of consecutive successful writes without an ETag, a store counts as unfit for
-/// elections. Each such write ends the check, so a call that does not wait repeats the check often
-/// enough to reach this number.
+/// elections. Such a write ends the check. A call that does not wait repeats the check until it
+/// reaches this number.
 const WRITES_WITHOUT_ETAG: u32 = FAILURES_BEFORE_GIVING_UP;
 
 struct Checked {
@@ -166,8 +166,9 @@ impl Check<'_> {
     /// order.
     async fn lists_after_a_key(&self) -> Result<(), Error> {
         let prefix = self.cx.keys.prefix();
-        // Such a store reads the whole folder of the prefix, and its client sorts the keys. So this
-        // LIST only looks for the other layout, and omits the keys of lower folders.
+        // A store that lists without order reads the whole folder of the prefix, and its client
+        // sorts the keys. So this LIST only looks for the other layout, and omits the keys of lower
+        // folders.
         let prefix = match self.cx.given.capabilities().lists_without_order {
             true => format!("{prefix}lock"),
             false => prefix.to_owned(),
@@ -202,10 +203,10 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Refuses a prefix that contains another election: in the other layout, or across stores if
-    /// this election has one store, or the reverse. Candidates of different elections do not see
-    /// each other, so each election would have a leader. Numbered objects that are not epochs are
-    /// allowed under the prefix of an election.
+    /// Refuses a prefix that contains another election: one in the other layout, one across stores
+    /// if this election has one store, or one in one store if this election is across stores.
+    /// Candidates of different elections do not see each other, so each election would have a
+    /// leader. Numbered objects that are not epochs are allowed under the prefix of an election.
     async fn finds_no_other_election(&self, page: &Page) -> Result<(), Error> {
         let Context { keys, config, .. } = self.cx;
         if !keys.are_epochs() {
@@ -245,8 +246,7 @@ impl Check<'_> {
         }
     }
 
-    /// Reads the last epoch of a page without a marker. The epoch must belong to an election across
-    /// stores.
+    /// Refuses a page without a marker if its last epoch belongs to an election in one store.
     async fn is_of_a_set(&self, page: &Page) -> Result<(), Error> {
         let keys = &self.cx.keys;
         let mut epochs = page.entries.iter().rev().filter(|entry| keys.parse(&entry.key).is_some());

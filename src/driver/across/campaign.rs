@@ -13,8 +13,8 @@ use crate::protocol::across::message::{AcrossEvent, AcrossInput, AcrossStep, Acr
 use crate::protocol::message::{EpochEnd, Wait};
 use crate::store::escape::plain;
 
-/// Maximum time for which a candidate waits for its first create before it creates its epoch at the
-/// other stores (Q5).
+/// Maximum time for which a candidate waits for the answer to its first create. Then it creates its
+/// epoch at the other stores (Q5).
 const SPREAD: Duration = Duration::from_millis(500);
 
 impl AcrossDriver {
@@ -102,8 +102,8 @@ impl AcrossDriver {
         self.handle(AcrossInput::Nonce(nonce));
     }
 
-    /// Returns the time for which this candidate leaves the vacant election to others: after a
-    /// resignation that names a successor (PR1), and for the takeover delay (E10).
+    /// Returns the time for which this candidate leaves the vacant election to others, because a
+    /// resignation names a successor (PR1) or a takeover delay is set (E10).
     fn defers_for(&self) -> Option<(Epoch, Duration)> {
         let newest = self.machine.newest()?;
         let of_newest = |it: &(Epoch, Duration)| it.0 == newest && !it.1.is_zero();
@@ -174,7 +174,8 @@ impl AcrossDriver {
         cx.tell(CampaignEvent::Following(leader));
     }
 
-    /// Returns the error if no majority of the stores can be used, and the caller does not wait.
+    /// Returns an error if fewer stores than a majority remain usable. With [`Patience::Once`], the
+    /// campaign gives up a failing store sooner.
     pub(super) fn hopeless(&self, patience: Patience) -> Option<Error> {
         self.without_a_majority(|part| match patience {
             Patience::Wait => part.is_given_up,
@@ -199,8 +200,8 @@ impl AcrossDriver {
         faults::no_majority(&self.cx, contexts.zip(&errors))
     }
 
-    /// Returns the holder, unless a majority of the stores answers and needs no wait. Without this
-    /// majority the epoch cannot be closed now.
+    /// Returns the holder if the epoch cannot be closed now, because fewer stores than a majority
+    /// answer and need no wait.
     fn would_wait(&self) -> Option<Leader> {
         if self.machine.own().is_some() {
             return None;

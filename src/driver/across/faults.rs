@@ -83,8 +83,8 @@ pub(super) fn no_majority<'a>(
     let failures: Vec<(String, &Error)> =
         failures.map(|(cx, error)| (cx.store.describe(), error)).collect();
     let (_, first) = failures.first()?;
-    // If a failure may end without an operator, its kind is the kind of the error, so a service
-    // tries again. Meanwhile an operator may correct the other failures.
+    // If a failure may end without an operator, the error has the kind of this failure, so a
+    // service tries again. Meanwhile an operator may correct the other failures.
     let passes = failures.iter().map(|(_, it)| it.kind()).find(|kind| !kind.is_final());
     let (majority, stores) = (cx.majority(), cx.stores.len());
     let list: Vec<String> = failures.iter().map(|(name, it)| format!("{name}: {it}")).collect();

@@ -20,7 +20,7 @@ use crate::telemetry::StoreGauge;
 /// A caller of `proclaim` that waits for its data in a majority of the stores.
 #[derive(Debug)]
 struct Proclaim {
-    /// The first heartbeat at each store that carries the data.
+    /// The first heartbeat that carries the data, for each store.
     first: Vec<u64>,
     reply: oneshot::Sender<Result<(), Error>>,
 }
@@ -105,7 +105,7 @@ impl AcrossDriver {
             };
             let lost = match event {
                 Some(AcrossEvent::Lost(lost)) => Some(lost),
-                // Without this store, the lease has ended. The loss of the store is the reason.
+                // If the lease ends without this store, the loss of the store is the reason.
                 Some(AcrossEvent::StoreLost { lost, .. }) if lead.loss().is_none() => {
                     self.remaining().is_zero().then_some(lost)
                 }
@@ -147,7 +147,7 @@ impl AcrossDriver {
     }
 
     /// Publishes the state of the stores, and reports its changes. In the first round of renewals,
-    /// a store without an error may only be slow to join.
+    /// reports nothing while all stores hold the lease or join without an error.
     fn publish(&mut self, lead: &Lead) {
         let hold = |(store, part): (usize, &super::StorePart)| StoreHold {
             store: part.link.cx.store.describe(),

@@ -37,7 +37,7 @@ use part::{Heard, Reply, StorePart};
 #[derive(Debug)]
 pub(crate) struct AcrossContext {
     /// One context for each store, in the order of the markers. The first context also carries the
-    /// events of the election, and its refresh.
+    /// events of the election, and the `refresh` calls.
     pub(crate) stores: Box<[Arc<Context>]>,
     /// The set that a majority of the stores has shown.
     pub(crate) set: OnceLock<SetId>,
@@ -53,7 +53,8 @@ impl AcrossContext {
         self.stores.len() / 2 + 1
     }
 
-    /// Returns the time since a majority of the stores has answered, or `None` before.
+    /// Returns the shortest time, up to now, in which a majority of the stores has answered. `None`
+    /// if fewer stores have answered so far.
     pub(crate) fn since_last_answer(&self) -> Option<Duration> {
         let since = self.stores.iter().filter_map(|cx| cx.since_last_answer());
         let mut since: Vec<Duration> = since.collect();
@@ -61,8 +62,8 @@ impl AcrossContext {
         since.get(self.majority() - 1).copied()
     }
 
-    /// Returns the last reading of the newest known epoch. Of several stores, returns the reading
-    /// with the lease that lapses last.
+    /// Returns the last reading of the newest known epoch. If several stores show this epoch,
+    /// returns the reading with the latest end of the lease.
     pub(crate) fn last_seen(&self) -> Option<LastSeen> {
         let newest = self.stores[0].greatest();
         let seen = self.stores.iter().filter_map(|cx| cx.last_seen());
@@ -100,7 +101,7 @@ pub(crate) struct AcrossDriver {
 
     /// Number of consecutive failed attempts.
     failed_attempts: u32,
-    /// The last epoch with a reported leader.
+    /// Epoch of the last reported leader.
     reported: Option<Epoch>,
     /// Number of `refresh` calls of the application that the driver has processed.
     notified: u64,
@@ -141,7 +142,8 @@ impl AcrossDriver {
         self.main().process.now()
     }
 
-    /// Sends the requests that the machine asks for, and drops all others.
+    /// Sends the requests that the machine asks for, and drops the pending requests that it no
+    /// longer asks for.
     fn send(&mut self) {
         for (store, part) in self.parts.iter_mut().enumerate() {
             match self.machine.step(store) {
@@ -151,7 +153,7 @@ impl AcrossDriver {
         }
     }
 
-    /// Waits for the next reply of any store. Without a request under way, waits forever.
+    /// Waits for the next reply of any store. Waits forever if no request is under way.
     /// Cancel-safe.
     async fn reply(parts: &mut [StorePart]) -> (usize, AcrossRequest, Reply) {
         poll_fn(|task| {
@@ -170,8 +172,8 @@ impl AcrossDriver {
         match self.parts[store].take(request, reply) {
             Heard::Answer(answer) => {
                 let event = self.handle(AcrossInput::Answer { store, answer });
-                // This failure may show that no common set is possible, so the waiting pages are
-                // checked again.
+                // If the answer is a failure, a common set may have become impossible, so the
+                // waiting pages are checked again.
                 event.or_else(|| self.deliver())
             }
             Heard::Page(page) => {
@@ -255,8 +257,8 @@ impl AcrossDriver {
         event
     }
 
-    /// Returns the end of the election's lease: each of f + 1 stores has a lease that ends no
-    /// earlier on any clock (Q7).
+    /// Returns the end of the election's lease. On each clock, the leases of f + 1 stores end at
+    /// this time or later (Q7).
     fn lease_end(&self) -> Option<Moment> {
         let now = self.now();
         let counts = self.parts.iter().filter(|part| part.counted.is_some());

@@ -33,7 +33,7 @@ enum Sees {
     Held,
     /// The epoch is sealed, has lapsed or is absent.
     Over,
-    /// The store has not answered since the lapse, or since a newer epoch is known.
+    /// The store has not answered since the lapse, or since a newer epoch became known.
     Reading,
     /// The store does not answer.
     Silent,
@@ -198,7 +198,7 @@ impl AcrossDriver {
         }
     }
 
-    /// Reads the newest epoch, as its stores show it.
+    /// Reads the newest epoch at all stores, and merges their records.
     pub(crate) async fn snapshot(&mut self) -> Result<Snapshot, Error> {
         self.look_once(false).await?;
         let ends = (0..self.parts.len()).filter_map(|store| self.machine.ended(store).flatten());

@@ -35,7 +35,7 @@ pub(super) struct StorePart {
     pub(super) page: Option<PageOfSet>,
     /// The last reading of an epoch object.
     pub(super) sighting: Option<Sighting>,
-    /// The epoch of the absent object, and the time of the first look.
+    /// The epoch of the absent object, and the time at which a read first missed it.
     pub(super) absent: Option<(Epoch, Moment)>,
     /// End of the pause after a failed request, on the boot clock.
     pub(super) retry_at: Option<Duration>,
@@ -44,14 +44,15 @@ pub(super) struct StorePart {
     pub(super) pauses: u32,
     /// Heartbeat of the last write that counts for the lease.
     pub(super) counted: Option<u64>,
-    /// The first heartbeat that carries new data. Renewals are sent early until it counts.
+    /// The first heartbeat that carries new data. Renewals are sent early until a write with this
+    /// heartbeat counts.
     pub(super) hurries_to: Option<u64>,
     /// The failure of the last request, or the reason why the store does not count.
     pub(super) failure: Option<Error>,
-    /// The reason why the last renewal does not count. Reads that succeed do not end it.
+    /// The reason why the last renewal does not count. Successful reads do not clear it.
     pub(super) unrenewed: Option<Error>,
     denial: Denial,
-    /// True if a write was denied. Reads that succeed do not end this denial.
+    /// True if a write was denied. Successful reads do not clear it.
     denies_writes: bool,
     /// True if the failure is final, or if the denials have lasted too long (E17).
     pub(super) is_given_up: bool,
@@ -229,7 +230,8 @@ impl StorePart {
             (_, Reply::Unchecked(error)) => {
                 self.link.cx.failing(&error);
                 self.link.requests.last_error = Some(error);
-                // The check has tried as often as a call that does not wait.
+                // The check has made as many attempts as a call that does not wait, so all of them
+                // count.
                 for _ in 1..FAILURES_BEFORE_GIVING_UP {
                     self.link.requests.count(&Answer::Denied);
                 }

@@ -41,7 +41,7 @@ impl AcrossDriver {
     fn polls(&mut self, store: usize) {
         let part = &mut self.parts[store];
         part.link.followed.polls = part.link.followed.polls.saturating_add(1);
-        // The poll interval counts from this moment, even if the machine sends no request.
+        // The poll interval starts now, even if the machine sends no request.
         part.link.requests.polled = part.link.cx.process.now().boot;
         part.link.cx.meter.polled();
     }
@@ -62,8 +62,8 @@ impl AcrossDriver {
                 let at = self.resumes_at.unwrap_or(now);
                 waits.push((at.saturating_sub(now), AcrossInput::Resume));
             }
-            // The task of a leadership also ends its lease. That task continues during a
-            // resignation, until the time at which the lease would have ended.
+            // The task of a leadership ends the lease itself. During a resignation, the task
+            // continues until the time at which the lease would have ended.
             AcrossWait::Lead if self.led.is_none() => {
                 waits.push((self.remaining(), AcrossInput::LeaseEnded))
             }
@@ -107,7 +107,7 @@ impl AcrossDriver {
             Wait::Retry => {
                 let config = &self.main().config;
                 let longest = match self.led.is_some() {
-                    // Only an operator can make such a store count again.
+                    // Only an operator can make a store with a fault count again.
                     _ if self.machine.fault(store).is_some() => config.validity,
                     true => config.request_timeout / 2,
                     false => config.poll_interval,

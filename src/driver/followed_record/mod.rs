@@ -39,8 +39,9 @@ pub(super) struct FollowedRecord {
     lapse_jitter: Duration,
     /// Earliest time of the next attempt to seal, on the boot clock.
     seal_again: Duration,
-    /// True if this campaign is the first, and its name is unique. It may then seal an epoch of the
-    /// same name without a wait, because the process that led this epoch is dead (E16).
+    /// True if this campaign is the first, and its name is unique. The campaign may then
+    /// immediately seal an epoch that has this name, because the process that led this epoch is
+    /// dead (E16).
     pub(super) reclaim: bool,
     /// Last sealed epoch for which this candidate has completed its wait for preferred candidates
     /// (PR1, PR2).

@@ -312,7 +312,7 @@ impl Driver {
     }
 }
 
-/// The parts of the end of a leadership that one store and several stores share.
+/// The end of a leadership, in one store or across stores.
 impl Lead {
     /// Converts the protocol's reason for a loss to a [`Loss`]. `record` is the last record of the
     /// epoch that the driver has read.
@@ -356,7 +356,7 @@ impl Lead {
         Error::new(ErrorKind::LeadershipLost, message).maybe()
     }
 
-    /// Returns whether the drop of the leadership ends it without a resignation.
+    /// Returns true if a dropped leadership ends without a resignation.
     pub(super) fn is_abandoned(&self, resign_on_drop: bool) -> bool {
         // The drop of a `Leadership` sets `Loss::Resigned`. Any other loss happened before the
         // drop.

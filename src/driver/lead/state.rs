@@ -225,9 +225,8 @@ impl Lead {
         unpoisoned(self.work.lock()).cancel();
     }
 
-    /// Returns the time until the next reading of the clocks. The next reading comes no later than
-    /// the moment at which the lease becomes at risk, or, if the lease is already at risk, no later
-    /// than its end.
+    /// Returns the time until the next reading of the clocks. At the latest, the reading comes when
+    /// the lease becomes at risk, or when a lease at risk ends.
     pub(crate) fn until_look(&self) -> Duration {
         let left = self.remaining();
         let until_risk = left.saturating_sub(risk_margin(self.validity));

@@ -42,9 +42,9 @@ impl Operator {
         }
     }
 
-    /// Returns the epoch to seal: the newest epoch, or the lower epoch that the operator named if a
-    /// restore holds the newest epoch. If the record of the lower epoch does not show when its
-    /// holder stops to lead, the restore stops at this epoch (RS4). The operator must then depose
+    /// Returns the epoch to seal: the newest epoch or, if a restore holds the newest epoch, the
+    /// lower epoch that the operator named. If the record of the lower epoch does not show when its
+    /// holder stops leading, the restore stops at this epoch (RS4). The operator must then depose
     /// this epoch by force.
     async fn meant(&mut self, newest: Epoch, order: DeposeOrder) -> Result<Epoch, Error> {
         let Some(only) = order.only.filter(|only| *only < newest) else { return Ok(newest) };

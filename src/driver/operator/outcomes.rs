@@ -62,10 +62,10 @@ pub enum Resigned {
 }
 
 /// The outcome of [`Election::restore`](crate::Election::restore). With an outcome other than
-/// `Sealed`, the call may still have changed the store. After `NeedsForce`, it may still hold its
-/// epoch, and candidates then wait until another call completes the restore. If another operator
-/// created a greater epoch meanwhile, the outcome describes that epoch, although this call may have
-/// sealed its own epoch.
+/// `Sealed`, the call may still have changed the store. After `NeedsForce`, the epoch of this call
+/// may stay held, and candidates then wait until another call completes the restore. If another
+/// operator created a greater epoch meanwhile, the outcome describes that epoch, although this call
+/// may have sealed its own epoch.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Restored {

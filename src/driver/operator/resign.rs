@@ -13,7 +13,7 @@ impl Operator {
     /// holder's nonce (L8).
     ///
     /// If the store refuses the seal because of a late renewal of the dead holder, this function
-    /// reads the record and decides again. If the outcome of an attempt is unknown, this function
+    /// reads the record and tries again. If the outcome of an attempt is unknown, this function
     /// reads the record back.
     pub(crate) async fn resign_dead(
         &mut self,

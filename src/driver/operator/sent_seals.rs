@@ -81,8 +81,7 @@ impl<T: Clone> SentSeals<T> {
 }
 
 impl Operator {
-    /// Replaces the object that was read last with this seal. Returns true if the write took
-    /// effect.
+    /// Writes this seal over the object that was read last. Returns true if the write took effect.
     pub(super) async fn write_seal<T: Clone>(
         &mut self,
         sent: &mut SentSeals<T>,

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::record::keys::{SetId, SetKey};
 use crate::store::check_order;
 
-/// The call that creates the markers, and the verb of the command.
+/// Name of the method that creates the markers, and of the command's verb.
 pub(super) const INIT: &str = "`init_stores` (`tenure across init`)";
 /// Number of keys in one LIST: the maximum of S3.
 const PAGE_KEYS: usize = 1_000;
@@ -23,7 +23,8 @@ pub(super) struct Contents {
     pub(super) newest: Option<Epoch>,
     /// The markers and the notes.
     pub(super) names: Vec<SetKey>,
-    /// The first key of another use: `lock.json`, or an unknown key that starts with `lock-`.
+    /// The first key that shows another use of the prefix: `lock.json`, or an unknown key that
+    /// starts with `lock-`.
     pub(super) foreign: Option<String>,
 }
 
@@ -155,7 +156,7 @@ impl View<'_> {
         Ok(generation)
     }
 
-    /// Returns the stores that count. Their number is a majority.
+    /// Returns the stores that count, or an error if they are fewer than a majority.
     pub(super) fn counted(&self) -> Result<Vec<usize>, Error> {
         let set = self.set()?;
         let (mut counted, mut failures) = (Vec::new(), Vec::new());
@@ -179,7 +180,7 @@ impl View<'_> {
 }
 
 impl AcrossContext {
-    /// Returns the error of an action that fewer stores than a majority allow.
+    /// Returns the error of a call for which too few stores "answer" or "count" (`verb`).
     pub(super) fn too_few(&self, verb: &str, failures: Vec<Error>) -> Error {
         let (stores, majority) = (self.stores.len(), self.majority());
         let fit = stores - failures.len();
@@ -188,7 +189,7 @@ impl AcrossContext {
     }
 }
 
-/// Returns the call that replaces this store, and the verb of the command.
+/// Returns the call that replaces this store, and the same verb of the command.
 pub(super) fn remedy(store: usize) -> String {
     format!("`replace_store` with index {store} (`tenure across replace --number {}`)", store + 1)
 }

@@ -75,7 +75,7 @@ fn ended(sealed: &[AtStore<Deposed>]) -> usize {
     sealed.iter().filter(|(_, it)| it.as_ref().is_ok_and(is_sealed)).count()
 }
 
-/// Returns the outcome at all stores.
+/// Returns the outcome for the election, from the outcomes at its stores.
 fn conclude(
     across: &AcrossContext,
     epoch: Epoch,
@@ -87,7 +87,8 @@ fn conclude(
     if !is_closed && sealed.iter().any(is_partial) {
         return Err(partly(across, "sealed", epoch, count, sealed));
     }
-    // The outcome is the seal with the longest wait, or an earlier seal of a holder with a name.
+    // The outcome is the seal of this call with the longest wait. Without a seal of this call, it
+    // is an earlier seal, preferably of a holder with a name.
     let rank = |deposed: &Deposed| match deposed {
         Deposed::Sealed { wait, .. } => (3, *wait),
         Deposed::Already { leader, .. } if is_closed => {

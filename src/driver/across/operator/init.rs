@@ -39,8 +39,8 @@ enum Plan {
 /// Creates the missing markers, lists all stores again, and checks them. If another call has
 /// created markers of another set meanwhile, deletes the markers that this call created.
 ///
-/// Each store has the sealed epoch of the floor before its marker, because a candidate may use a
-/// store that has its marker.
+/// In each store, the sealed epoch of the floor is written before the marker, because a candidate
+/// may use a store that has its marker.
 pub(crate) async fn init(across: &AcrossContext, floor: Option<EpochFloor>) -> Result<(), Error> {
     if let Some(EpochFloor { epoch, wait }) = floor {
         check_floor(epoch, wait)?;
@@ -56,7 +56,7 @@ pub(crate) async fn init(across: &AcrossContext, floor: Option<EpochFloor>) -> R
     if let Some(EpochFloor { epoch, wait }) = floor {
         try_join_all(across.stores.iter().map(|cx| refuse_held(cx, epoch))).await?;
         let stores = missing.iter().map(|store| &across.stores[*store]);
-        // One nonce at all stores shows in a history that a majority has this epoch.
+        // The nonce is the same at all stores, so a history shows that a majority has this epoch.
         let restored = Operator::new(&across.stores[0]).restored(wait);
         try_join_all(stores.map(|cx| seal(cx, epoch, &restored))).await?;
     }
@@ -97,7 +97,7 @@ async fn refuse_held(cx: &Arc<Context>, epoch: Epoch) -> Result<(), Error> {
 }
 
 /// Decides which markers are missing, and refuses stores that are in use. The object of the epoch
-/// `floor` does not show use.
+/// `floor` does not show that a store is in use.
 fn plan(view: &View<'_>, fresh: SetId, floor: Option<Epoch>) -> Result<Plan, Error> {
     let failures: Vec<_> =
         view.stores.iter().filter_map(|contents| contents.as_ref().err().cloned()).collect();
@@ -223,8 +223,8 @@ async fn write(across: &AcrossContext, set: SetId, store: usize) -> Result<Put, 
     Operator::new(cx).put_new(&cx.keys.of_set(name), &body(across, cx, name)).await
 }
 
-/// Returns the body of a marker or a note. People read this body, and the writer compares it with
-/// its own. The number makes each body unique.
+/// Returns the body of a marker or a note. People read this body, and its writer recognizes it,
+/// because the nonce makes each body unique.
 pub(super) fn body(across: &AcrossContext, cx: &Context, name: SetKey) -> Bytes {
     let SetKey { set, store, generation, of } = name;
     let body = serde_json::json!({

@@ -42,7 +42,7 @@ enum Put {
 
 type AtStore<T> = (usize, Result<T, Error>);
 
-/// Time that a call waits for the other stores after a majority has decided.
+/// Time for which a call waits for the other stores after the outcomes of a majority.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Runs these calls at the same time, and returns their outcomes in the order of the stores. Once a

@@ -49,8 +49,8 @@ pub struct StoreStatus {
     pub marker: Option<StoreMarker>,
     /// Newest epoch in this store. `None` if the store has no epoch or did not answer.
     pub newest: Option<Epoch>,
-    /// Holder of this epoch, even after the end of the epoch. A store in which an operator or a
-    /// candidate closed an epoch without a leader shows a holder without a name.
+    /// Holder of this epoch, even after the end of the epoch. The holder has no name if an operator
+    /// or a candidate created the object to close the epoch.
     pub holder: Option<Leader>,
     /// End of this epoch. `None` until the epoch is sealed in this store.
     pub end: Option<EpochEnd>,
@@ -76,13 +76,13 @@ pub struct StoreMarker {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum SetState {
-    /// A majority of the stores shows the newest epoch of this leader unsealed. Its lease may have
-    /// lapsed.
+    /// This leader holds the newest epoch, which is unsealed in a majority of the stores. The lease
+    /// may have lapsed.
     Leader(Leader),
-    /// A majority of the stores shows the newest epoch sealed, or no store shows an epoch.
+    /// The newest epoch is sealed in a majority of the stores, or no store has an epoch.
     NoLeader,
-    /// No majority of the stores agrees on the newest epoch. A candidate creates or seals it now,
-    /// or has died meanwhile.
+    /// No majority of the stores agrees on the newest epoch. A candidate is creating or sealing
+    /// this epoch, or has died before the end of these writes.
     Electing,
     /// Fewer stores than a majority count, so no candidate can be elected.
     NoMajority,
@@ -95,7 +95,7 @@ pub enum SetState {
 pub struct ReplacedStore {
     /// Generation of the new contents.
     pub generation: u32,
-    /// Newest epoch of the election, which the new contents have as restored. `None` if the
-    /// election has no epoch.
+    /// Newest epoch of the election. The new contents have an object of this epoch, sealed as
+    /// restored. `None` if the election has no epoch.
     pub epoch: Option<Epoch>,
 }

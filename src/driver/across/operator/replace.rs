@@ -45,7 +45,7 @@ pub(crate) async fn replace(
     Err(replacement.overtaken())
 }
 
-/// Refuses an unknown store, and a validity that no lease has.
+/// Refuses an unknown store, and a validity out of bounds.
 fn check(across: &AcrossContext, store: usize, validity: Duration) -> Result<(), Error> {
     let invalid = |why| Err(Error::new(ErrorKind::InvalidInput, why));
     let stores = across.stores.len();
@@ -164,7 +164,7 @@ impl Replacement<'_> {
         let Replacement { across, set, store, generation, .. } = self;
         let view = View::of(across).await;
         let count = self.that_count(&view)?;
-        // A listing counts only if its store had the note of this run before (step 2).
+        // A listing counts only if the store had the note of this run before the listing (step 2).
         let count = count.into_iter().filter(|other| self.others.contains(other)).collect();
         self.others = self.majority_or(count, &[])?;
         let contents = view.stores[store].as_ref().map_err(Clone::clone)?;

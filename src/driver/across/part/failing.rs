@@ -7,8 +7,8 @@ use crate::driver::FAILURES_BEFORE_GIVING_UP;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::message::Answer;
 
-/// Number of consecutive pauses that end a call with `Patience::Once`, although the store answers
-/// in between.
+/// Number of consecutive pauses after which a call with `Patience::Once` gives up a store, even if
+/// the store answers between them.
 const PAUSES_BEFORE_GIVING_UP: u32 = 8;
 
 impl StorePart {

@@ -20,8 +20,8 @@ const WAIT: &str = "wait_ms";
 
 impl Operator {
     /// Returns the record of a held epoch. `wait` is the maximum time for which a successor waits
-    /// for the leases of the known holders. The record keeps the wait, because the holders' objects
-    /// may be deleted before the seal.
+    /// for the leases of the known holders. The record stores this time, because the objects of
+    /// these holders may be deleted before the restore seals the held epoch.
     pub(super) fn hold(&self, above: Option<Epoch>, wait: Duration) -> Record {
         let mut hold = Record::blank();
         hold.nonce = Some(self.cx.process.nonce());

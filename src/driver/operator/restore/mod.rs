@@ -32,7 +32,7 @@ use sweep::{Below, asks};
 /// Maximum `wait` of a restore, equal to the maximum validity.
 pub(in crate::driver) const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
 
-/// Refuses an epoch without a next one, and a wait that no lease needs.
+/// Refuses the last possible epoch, and a wait above the maximum validity.
 pub(in crate::driver) fn check_floor(epoch: Epoch, wait: Duration) -> Result<(), Error> {
     if epoch == Epoch::MAX {
         let why = format!("{epoch} is the last epoch, so no epoch can follow it");
@@ -77,8 +77,8 @@ impl Operator {
             Some(Below::NeedsForce(leader)) => return Ok(Restored::NeedsForce(leader)),
             Some(Below::Wait(asked)) => (below, asked),
             // An earlier restore holds the newest epoch, and so stops all candidates. It may not
-            // have deposed every holder, so this restore takes over its least epoch and its wait
-            // (RS4).
+            // have deposed every holder, so this restore takes over the least epoch and the wait
+            // from its object (RS4).
             Some(Below::Held(held)) => (held.above, held.longest()),
             None => (below, Duration::ZERO),
         };
