@@ -34,7 +34,8 @@ pub enum Verdict {
 }
 
 impl DeposeOrder {
-    /// Decides from one read of an epoch object. `seen` is `None` if the body is not a record.
+    /// Decides on this order from one read of an epoch object. `seen` is `None` if the body is not
+    /// a record.
     pub fn decide(self, epoch: Epoch, seen: Option<&Seen>, validity: Option<Duration>) -> Verdict {
         if self.only.is_some_and(|only| only != epoch) {
             return Verdict::NotCurrent;

@@ -203,7 +203,9 @@ mod tests {
     /// Returns the page that a store with these epochs lists after `after`. The page has at most
     /// `page` keys.
     fn page_of(epochs: &BTreeSet<u64>, after: &After, page: usize) -> Listing {
-        let After::Number(after) = after else { panic!("no foreign keys here") };
+        let After::Number(after) = after else {
+            panic!("the store of this test has no foreign keys")
+        };
         let keys: Vec<u64> = epochs.range(after + 1..).take(page).copied().collect();
         let last = keys.last().copied();
         let more = last.is_some_and(|last| epochs.range(last + 1..).next().is_some());

@@ -150,7 +150,7 @@ impl StoreSet {
         self.0.count_ones() as usize
     }
 
-    /// Returns all sets of this many stores among the first `stores`.
+    /// Returns all sets of `len` stores among the first `stores`.
     pub(super) fn all(stores: usize, len: usize) -> impl Iterator<Item = StoreSet> {
         (0..1_u8 << stores).map(StoreSet).filter(move |set| set.len() == len)
     }

@@ -375,7 +375,7 @@ impl Across {
             if part.doing == Doing::Idle && matches!(part.own, Own::Created { .. }) {
                 let own = std::mem::replace(&mut part.own, Own::Free);
                 let Own::Created { held, .. } = own else {
-                    unreachable!("the epoch of this process is created")
+                    unreachable!("`own` is `Own::Created` here")
                 };
                 part.doing = Doing::GiveUp { held };
             }
@@ -383,8 +383,8 @@ impl Across {
     }
 }
 
-/// Returns whether no process waits for this object, because its holder has ended the epoch at
-/// another store (Q4).
+/// Returns true if this object needs no wait, because its holder has ended the epoch at another
+/// store (Q4).
 fn is_waived(known: &Known, ended: &[Option<Nonce>]) -> bool {
     match known {
         Known::Absent { .. } => !ended.is_empty(),

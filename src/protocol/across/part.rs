@@ -168,7 +168,9 @@ impl Part {
             return match leading.step(Layout::EpochFiles) {
                 Step::Request(request) => Ok(AcrossRequest::Plain(request)),
                 Step::Wait(wait) => Err(wait),
-                Step::Nonce | Step::Failed(_) => unreachable!("a leader sends, or waits"),
+                Step::Nonce | Step::Failed(_) => {
+                    unreachable!("a leader has only requests and waits")
+                }
             };
         }
         Ok(AcrossRequest::Plain(match &self.doing {

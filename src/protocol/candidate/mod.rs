@@ -152,7 +152,7 @@ impl Candidate {
             (CandidateState::Follow { sighting }, Input::PollDue) => {
                 CandidateState::Poll { sighting }
             }
-            // Without a seal of this epoch, only a LIST shows that a peer created the next epoch.
+            // If this epoch has no seal, only a LIST shows that a peer created the next epoch.
             (CandidateState::Follow { .. }, Input::Lapsed) if self.rules.observer => self.find(),
             (CandidateState::Follow { sighting }, Input::Lapsed) if sighting.is_foreign() => {
                 CandidateState::LookAgain { sighting }
@@ -337,7 +337,7 @@ impl Candidate {
                 let nonce = *tried.last().expect("the state `Create` has a nonce in `tried`");
                 self.confirm(HeldEpoch { epoch, nonce, etag, heartbeat, sent: heartbeat })
             }
-            // Another create may have caused the refusal, and may fail later.
+            // Another create may have caused the refusal, and may still fail itself.
             Answer::Refused => CandidateState::ReadOwn { epoch, tried },
             _ if tried.len() >= MAX_CREATE_ATTEMPTS => self.find().paused(),
             _ => CandidateState::NeedNonce { epoch, tried }.paused(),

@@ -174,7 +174,7 @@ proptest! {
 /// The property above is useful only if the compactors delete many epochs in random sequences of
 /// events.
 #[test]
-fn compactors_delete_epochs_in_the_stories() {
+fn compactors_delete_many_epochs_in_the_random_sequences() {
     use proptest::strategy::ValueTree as _;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut deleted = 0;

@@ -41,7 +41,7 @@ fn a_retried_renewal_has_a_new_heartbeat() {
 }
 
 #[test]
-fn a_refused_renewal_adopts_an_earlier_own_renewal() {
+fn a_refused_leader_adopts_its_earlier_renewal() {
     let mut play = in_doubt();
     play.pauses();
     play.renews("c", 3, Answer::Refused);
@@ -137,7 +137,7 @@ fn the_end_of_the_lease_is_final_during_any_request() {
 }
 
 #[test]
-fn a_resignation_refused_by_an_own_renewal_is_repeated() {
+fn a_resignation_refused_after_a_late_own_renewal_is_repeated() {
     let mut play = in_doubt();
     play.input(Input::Resign);
     play.seals(2, "c", EpochEnd::Resigned, Answer::Refused);

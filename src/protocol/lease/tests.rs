@@ -92,7 +92,7 @@ fn regression_a_deposed_lease_counts_from_an_unseen_renewal() {
 }
 
 #[test]
-fn a_foreign_touch_without_a_new_etag_is_a_sign_of_life() {
+fn a_write_that_changes_only_the_date_restarts_the_timer() {
     let mut timer = None;
     let morling = sighting(1, 0, "a", None);
     let mut reading = Reading {
@@ -110,7 +110,7 @@ fn a_foreign_touch_without_a_new_etag_is_a_sign_of_life() {
 }
 
 #[test]
-fn the_stores_dates_lapse_a_lease_only_beyond_the_margin() {
+fn a_lease_lapses_by_the_stores_dates_only_beyond_the_margin() {
     let sighting = sighting(1, 7, "a", None);
     let margin = Duration::from_secs(2);
     for (age, lapsed) in [(12, false), (13, true)] {
@@ -201,7 +201,7 @@ fn a_lease_without_wall_clock_ignores_steps_of_the_wall_clock() {
 /// A clock daemon may slew the boot clock by 8.3 %. Before the fix, a follower measured the lease
 /// only with its boot clock, so it could seal the epoch before the end of the leader's lease.
 #[test]
-fn regression_a_slewed_boot_clock_does_not_lapse_a_lease() {
+fn regression_a_slewed_boot_clock_does_not_end_a_lease_early() {
     let mut timer = None;
     observe(&mut timer, &sighting(1, 7, "a", None), at(0));
     let fast = Moment { boot: at(11).boot, ..at(9) };
@@ -209,5 +209,5 @@ fn regression_a_slewed_boot_clock_does_not_lapse_a_lease() {
     assert_eq!(left, Some(Duration::from_secs(1)));
     let suspended = Moment { raw: at(9).raw, ..at(60) };
     let left = timer.as_ref().unwrap().lapses_in(Duration::ZERO, NO_DRIFT, suspended);
-    assert_eq!(left, Some(Duration::from_secs(1)), "the slower clock decides");
+    assert_eq!(left, Some(Duration::from_secs(1)), "the timer follows the slower clock");
 }

@@ -187,7 +187,7 @@ fn regression_an_observer_lists_where_the_followed_epoch_is_absent() {
     assert_eq!(observer.newest(), Some(e(2)));
 }
 
-/// Before the fix, an observer polled a dead epoch for good if a store had an old copy of it.
+/// Before the fix, an observer never stopped polling a dead epoch if a store had an old copy of it.
 #[test]
 fn regression_an_observer_lists_after_a_lapse() {
     let mut stores = Stores::new(3);
@@ -210,7 +210,7 @@ fn regression_an_observer_lists_after_a_lapse() {
 
 /// A LIST costs more than a GET.
 #[test]
-fn an_observer_of_a_leader_only_reads() {
+fn an_observer_of_a_leader_sends_only_gets() {
     let mut stores = Stores::new(3);
     let object = Object { nonce: Some(n(1)), heartbeat: 1, ended: None };
     stores.objects[0].insert(1, object);

@@ -103,7 +103,7 @@ impl Stores {
         AcrossInput::Answer { store, answer }
     }
 
-    /// Serves all requests under way at the same time. Returns false without a request.
+    /// Serves all requests under way at the same time. Returns false if no request was under way.
     fn round(&mut self, machine: &mut Across, nonce: u128) -> bool {
         if machine.wait() == AcrossWait::Nonce {
             machine.handle(AcrossInput::Nonce(n(nonce)));
@@ -323,8 +323,8 @@ fn a_store_without_a_marker_does_not_count() {
     assert_eq!(machine.step(0), AcrossStep::Wait(Wait::Retry));
 }
 
-/// Before the fix, a leader adopted a late repeated create at its read-back, without a LIST (Q8). A
-/// store that had lost its contents then counted for the lease.
+/// Before the fix, if a leader read back a late repeated create, the create counted without a LIST
+/// (Q8). A store that had lost its contents then counted for the lease.
 #[test]
 fn regression_a_late_repeated_create_is_not_adopted() {
     let mut stores = Stores::new(3);

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Before the fix, an answer without a request under way changed the state of the machine. A wait
-/// or a failure became a pause, and the answer `Denied` ended the campaign.
+/// Before the fix, an answer changed the state of the machine even if no request was under way. A
+/// wait or a failure became a pause, and the answer `Denied` ended the campaign.
 #[test]
 fn regression_an_unexpected_answer_changes_nothing() {
     let mut deposed = Play::following();
@@ -24,7 +24,7 @@ fn regression_an_unexpected_answer_changes_nothing() {
 }
 
 /// An existing epoch counts as seen, even if the body of its object is not a record. Before the
-/// fix, such an epoch did not raise the greatest epoch seen.
+/// fix, an epoch with such a body did not raise the greatest epoch seen.
 #[test]
 fn regression_an_unreadable_epoch_raises_the_greatest_epoch_seen() {
     let mut play = Play::creating();

@@ -96,7 +96,7 @@ proptest! {
     #![proptest_config(cases(2_000))]
 
     #[test]
-    fn i8_a_lease_has_ended_before_an_observer_acts(story in story(false)) {
+    fn i8_a_lease_has_ended_before_an_observer_takes_over(story in story(false)) {
         let (_, overlap) = story.overlap(Broken::No);
         prop_assert_eq!(overlap, Duration::ZERO);
     }
@@ -104,14 +104,14 @@ proptest! {
 
 /// The property above is useful only if the observer takes over in many of the random stories.
 #[test]
-fn observers_act_in_most_stories() {
+fn the_observer_takes_over_in_most_stories() {
     let mut runner = TestRunner::deterministic();
     let mut acted = 0;
     for _ in 0..1_000 {
         let story = story(false).new_tree(&mut runner).unwrap().current();
         acted += usize::from(story.overlap(Broken::No).0);
     }
-    assert!(acted > 500, "observers act in {acted} of 1000 stories");
+    assert!(acted > 500, "the observer took over in {acted} of 1000 stories");
 }
 
 fn finds_an_overlap(beyond_the_drift: bool, broken: Broken) {

@@ -217,7 +217,7 @@ impl Story {
             let poll = self.polls.get(index);
             let next = poll.map_or(u64::MAX, |(pause, ..)| now + self.nanos(*pause));
             if let Some(acted) = self.lapse(timer.as_deref(), now, next, broken) {
-                let timer: &LapseTimer = timer.as_deref().expect("a timer that has lapsed");
+                let timer: &LapseTimer = timer.as_deref().expect("only a running timer lapses");
                 let deposed = timer.sealed.is_some();
                 let acted = if deposed { acted } else { acted + self.nanos(self.acting) };
                 let held = held(acted).map(|held| &held.sighting.etag);

@@ -82,7 +82,7 @@ fn a_resignation_keeps_the_token() {
 /// The leader's own renewal takes effect late, so the store refuses the seal of the resignation.
 /// The leader repeats the seal with the ETag of that renewal.
 #[test]
-fn a_release_refused_by_an_own_renewal_is_repeated() {
+fn a_resignation_refused_after_a_late_own_renewal_is_repeated() {
     let mut play = SinglePlay::leading();
     play.input(Input::RenewDue);
     play.renews("c", 2, Answer::Unknown);

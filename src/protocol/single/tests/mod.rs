@@ -135,7 +135,7 @@ fn the_first_candidate_creates_the_object_and_leads() {
 }
 
 #[test]
-fn a_released_lock_is_taken_over_without_delay_with_the_next_token() {
+fn a_released_lock_is_taken_over_immediately_with_the_next_token() {
     let mut play = SinglePlay::new(CANDIDATE, None);
     play.looks(released(7, "r"));
     play.takes(8, "r", 1, 1, done("c"));
@@ -144,7 +144,7 @@ fn a_released_lock_is_taken_over_without_delay_with_the_next_token() {
 }
 
 #[test]
-fn a_released_lock_of_the_post_is_taken_over_from_token_zero() {
+fn a_lock_that_a_peer_released_is_taken_over_from_token_zero() {
     let mut play = SinglePlay::new(CANDIDATE, None);
     play.looks(lock(0, 0, 0, "r", Some(EpochEnd::Resigned)));
     play.takes(1, "r", 1, 1, done("c"));
@@ -353,7 +353,7 @@ fn an_unexpected_answer_changes_nothing() {
 }
 
 #[test]
-fn a_denied_take_keeps_the_earlier_nonces() {
+fn a_denied_takeover_keeps_the_earlier_nonces() {
     let mut play = SinglePlay::following();
     play.input(Input::Lapsed);
     play.takes(5, "a", 1, 1, Answer::Unknown);
