@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::protocol::message::{EpochEnd, Nonce};
 
-/// Value of `ended` in an epoch of an election across stores whose attempt has ended (Q6). A record
-/// of an election in one store never has this value.
+/// Value of `ended` in the epoch object of an abandoned attempt, in an election across stores (Q6).
+/// A record of an election in one store never has this value.
 const ABANDONED: &str = "abandoned";
 
 /// The field `validity_ms` of a body.

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_the_greatest_keys_shows_the_newest_epoch_or_is_unknown() {
+    fn a_page_of_the_greatest_keys_shows_the_newest_epoch_or_leaves_it_unknown() {
         let (five, seven) = (Epoch::new(5).unwrap(), Epoch::new(7).unwrap());
         let listing = |epochs| Ok(Some(Listing { epochs, rest: None }));
         let names = ["lock-0000000005.json", "lock-0000000007.json", "lock-0000000007.json.bak"];

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_fields_of_the_post_are_a_lock() {
+    fn a_body_with_the_two_fields_of_the_post_is_a_lock() {
         let (token, record) = parse(r#"{"expires_at": 1740151473.206179, "token": 1}"#).unwrap();
         assert_eq!(token, Epoch::FIRST);
         assert_eq!(record.expires_at, Some(1_740_151_473.206_179));
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(released.1.seen().ended, Some(EpochEnd::Resigned));
         assert_eq!(released.0.get(), 7);
         let in_the_past = parse(r#"{"expires_at": -1, "token": 7}"#).unwrap();
-        assert_eq!(in_the_past.1.seen().ended, None, "a lock in the past is not released");
+        assert_eq!(in_the_past.1.seen().ended, None, "an expired lock is not released");
     }
 
     #[test]

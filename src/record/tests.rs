@@ -7,7 +7,7 @@ fn parse(body: &str) -> Result<Record, BadRecord> {
 }
 
 #[test]
-fn the_two_fields_of_morlings_post_are_a_record() {
+fn a_body_with_the_two_fields_of_morlings_post_is_a_record() {
     let record = parse(r#"{"validity_ms": 60000, "expired": false}"#).unwrap();
     assert_eq!(record.validity(), Some(Duration::from_secs(60)));
     assert_eq!(record.seen(), Seen { nonce: None, heartbeat: 0, ended: None, reclaimable: false });

@@ -15,7 +15,7 @@ use super::lease_names::LeaseMetrics;
 pub(super) const METADATA: Metadata<'static> =
     Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
-/// Labels in addition to the label that contains the place in the store.
+/// Labels in addition to the label that identifies the election or group.
 pub(super) type Labels<'a> = &'a [(&'static str, &'static str)];
 
 /// Metrics of a poll that finds no change.
@@ -25,7 +25,7 @@ const POLL: [(&str, Labels<'static>); 3] = [
     ("tenure_request_seconds", &[("kind", "get")]),
 ];
 
-/// The metric keys of one place in a store, such as the prefix of an election.
+/// The metric keys of one election or group, which `place` identifies by its store and prefix.
 #[derive(Debug)]
 pub(super) struct KeyCache {
     place: Arc<str>,

@@ -3,14 +3,15 @@
 /// The metric names of one kind of lease.
 #[derive(Debug)]
 pub struct LeaseMetrics {
-    /// Name of the label that contains the place in the store.
+    /// Name of the label that identifies the election or group by its store and prefix, such as
+    /// "election".
     pub place: &'static str,
     /// Metrics whose names start with this prefix use the label name in `place`. All other metrics
     /// use the label name `election`.
     pub stem: &'static str,
     /// Noun for the lease in descriptions.
     pub noun: &'static str,
-    /// Two names: of a gauge, and of its label. The label contains the name of the process.
+    /// Names of a gauge and of its label. The label contains the name of the process.
     pub info: (&'static str, &'static str),
     /// Gauge that is 1 while the process holds a lease.
     pub holds: &'static str,

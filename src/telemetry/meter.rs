@@ -1,7 +1,7 @@
 //! The meter reports to the recorder of the crate `metrics`.
 //!
-//! The number of label values is bounded, because labels contain only places in stores and words
-//! from short lists. No label contains an epoch, a nonce or a partition.
+//! The number of label values is bounded, because labels contain only elections or groups, and
+//! words from short lists. No label contains an epoch, a nonce or a partition.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use crate::protocol::message::Answer;
 use crate::record::keys::Keys;
 use crate::store::Store;
 
-/// Metrics of one place in the store: an election, or another user of leases.
+/// Metrics of one election, group or other user of leases, under one prefix of a store.
 #[derive(Debug, Clone)]
 pub struct Meter {
     keys: Arc<KeyCache>,
@@ -45,13 +45,13 @@ impl Meter {
         std::ptr::eq(self.keys.lease, &LEADERSHIP)
     }
 
-    /// Returns the counter of this name, with these labels and the label for the place in the
-    /// store.
+    /// Returns the counter of this name, with these labels and the label that identifies the
+    /// election or group.
     pub fn counter(&self, name: &'static str, labels: &[(&'static str, &'static str)]) -> Counter {
         self.keys.counter(name, labels)
     }
 
-    /// Returns the gauge of this name, with the label for the place in the store.
+    /// Returns the gauge of this name, with the label that identifies the election or group.
     pub fn gauge(&self, name: &'static str) -> Gauge {
         self.keys.gauge(name, &[])
     }

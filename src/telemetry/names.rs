@@ -42,7 +42,7 @@ fn elections() {
     describe_gauge!("tenure_leader", Count, "1 while this process leads, by its own clock");
     describe_gauge!("tenure_epoch", Count, "The greatest epoch that this process knows");
     describe_gauge!("tenure_observed", Count, "1 if `state` is the state that an observer sees");
-    describe_gauge!("tenure_stores", Count, "Stores in this state, of a leader across stores");
+    describe_gauge!("tenure_stores", Count, "Stores of a leader across stores, by state");
     describe_gauge!("tenure_candidate_info", Count, "1; the label is the name of the candidate");
     describe_counter!("tenure_elections_total", Count, "Campaigns that have ended");
     describe_counter!("tenure_losses_total", Count, "Leaderships that have ended");
@@ -84,7 +84,7 @@ fn requests() {
     describe_histogram!(
         "tenure_request_seconds",
         Seconds,
-        "Time from the sending of a request to its answer, or to the end of the wait"
+        "Time from the sending of a request until its answer, or until the caller dropped it"
     );
     describe_gauge!(
         "tenure_store_clock_skew_seconds",
@@ -99,7 +99,7 @@ fn compactions() {
     describe_gauge!(
         "tenure_epochs_backlog",
         Count,
-        "Superseded epoch objects that the last run left, without the epochs to keep"
+        "Superseded epoch objects that the last run left, except the epochs to keep"
     );
     describe_gauge!(
         "tenure_restore_unfinished",

@@ -4,7 +4,9 @@ use super::*;
 use tenure_testkit::properties::{any_epoch_number, cases};
 
 fn any_epoch() -> impl Strategy<Value = Epoch> {
-    any_epoch_number().prop_map(|number| Epoch::new(number).expect("the number of an epoch"))
+    any_epoch_number().prop_map(|number| {
+        Epoch::new(number).expect("`any_epoch_number` is the number of an epoch")
+    })
 }
 
 /// Generates valid prefixes of elections, with and without a final slash.
@@ -42,7 +44,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_foreign_or_an_epochs_key(key in "\\PC*", prefix in "\\PC*") {
+    fn each_text_is_a_foreign_key_or_the_key_of_an_epoch(key in "\\PC*", prefix in "\\PC*") {
         if let Ok(keys) = Keys::new(&prefix)
             && let Some(epoch) = keys.parse(&key)
         {

@@ -16,8 +16,8 @@ pub struct SetKey {
     pub store: usize,
     /// Number of the contents of the named store: 1, and one more after each replacement.
     pub generation: u32,
-    /// The number of stores in a marker, which lies at the named store. `None` in a note, which
-    /// lies at another store.
+    /// Number of stores of the set in a marker, which lies in the named store. `None` in a note,
+    /// which lies in another store.
     pub of: Option<usize>,
 }
 
@@ -59,7 +59,8 @@ impl Keys {
         let store = store.parse::<usize>().ok()?.checked_sub(1)?;
         let generation = parts.next()?.parse().ok().filter(|generation| *generation > 0)?;
         let name = SetKey { set, store, generation, of };
-        // Each name has exactly one key, such as a key without a sign and with all zeros.
+        // Each name has exactly one key. So a key with a sign or without its leading zeros is
+        // refused.
         (self.of_set(name) == key).then_some(name)
     }
 }
