@@ -61,7 +61,7 @@ async fn a_first_campaign() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_and_a_second_campaign_on_an_ended_epoch() {
+async fn a_campaign_after_an_ended_epoch_sends_no_seal() {
     let world = World::new();
     world.leader("a").await.resign().await.unwrap();
     let (election, way) = of_files(&world);
@@ -81,7 +81,7 @@ async fn a_first_and_a_second_campaign_on_an_ended_epoch() {
 
 /// The first poll occurs after a random part of the poll interval.
 #[tokio::test(start_paused = true)]
-async fn a_follower_polls_and_sees_an_end() {
+async fn a_follower_sends_one_get_per_poll_until_it_sees_the_end() {
     let world = World::new();
     let leader = world.leader("a").await;
     let (election, way) = of_files(&world);
@@ -107,7 +107,7 @@ async fn a_follower_polls_and_sees_an_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_after_a_lapse() {
+async fn a_takeover_after_a_lapse_sends_at_most_four_requests() {
     let world = World::new();
     end(world.leader("a").await).await;
     let (election, way) = of_files(&world);
@@ -132,7 +132,7 @@ async fn a_follower_after_a_lapse() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewals_and_a_resignation() {
+async fn each_renewal_and_the_resignation_cost_one_write() {
     let world = World::new();
     let (election, way) = of_files(&world);
     let leader = election.campaign().await.unwrap();
@@ -157,7 +157,7 @@ async fn renewals_and_a_resignation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn verified_renewals_cost_a_list_each() {
+async fn each_verified_renewal_costs_a_list() {
     let world = World::new();
     let (node, way) = candidate(&world, Layout::EpochFiles);
     let leader = elect(&node.verify_renewals(true).build().unwrap()).await;
@@ -168,7 +168,7 @@ async fn verified_renewals_cost_a_list_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn single_attempts_and_snapshots_on_a_held_epoch() {
+async fn single_attempts_and_snapshots_on_a_held_epoch_only_read() {
     let world = World::new();
     let _leader = world.leader("a").await;
     let (election, way) = of_files(&world);

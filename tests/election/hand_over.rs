@@ -1,6 +1,6 @@
-//! Tests the order and the speed of takeovers, with a named successor, priorities, and polls that
-//! the application requests. Some candidates poll only at the lapse. Also tests renewals that do
-//! not wait for a slow answer.
+//! Tests the order and the speed of takeovers: with a named successor, with priorities, with polls
+//! that the application requests, and with candidates that poll only at the lapse. Also tests
+//! renewals that do not wait for a slow answer.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ async fn candidates_wait_one_poll_for_a_missing_successor() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_named_a_successor_also_waits() {
+async fn a_leader_that_named_a_successor_also_waits_for_it() {
     let world = World::new();
     let election = world.node("a").build().unwrap();
     let a = elect(&election).await;
@@ -116,7 +116,7 @@ async fn a_single_attempt_leaves_a_sealed_epoch_to_the_named_successor() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lower_priority_only_waits_longer() {
+async fn a_candidate_with_a_lower_priority_only_waits_longer() {
     let delay = POLL + millis(500);
     for layout in LAYOUTS {
         for resigns in [true, false] {
@@ -258,7 +258,7 @@ async fn regression_a_failed_poll_at_the_lapse_is_not_an_observation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_observer_that_polls_only_at_the_lapse_sees_a_death() {
+async fn an_observer_that_polls_only_at_the_lapse_detects_a_dead_leader() {
     let world = World::new();
     let a = world.leader("a").await;
     let observer = world.node("o").poll_interval(None).build().unwrap();
@@ -282,7 +282,7 @@ async fn survives(unanswered: usize) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_at_risk_does_not_wait_for_slow_answers() {
+async fn a_leader_at_risk_does_not_wait_for_slow_answers() {
     assert!(
         survives(4).await,
         "the time limit of each of the first three requests is a third of the timeout"

@@ -43,7 +43,7 @@ async fn a_lease_ends_on_either_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_value_does_not_keep_a_dropped_leadership() {
+async fn a_lease_handle_does_not_keep_a_dropped_leadership_alive() {
     let world = World::new();
     let lead = world.leader("a").await;
     let lease = lead.lease();
@@ -98,7 +98,7 @@ async fn a_follower_reports_the_time_since_the_last_answer() {
 /// `last_seen` sends no request. It returns the holder of the newest known epoch, and whether the
 /// lease of this holder may be valid.
 #[tokio::test(start_paused = true)]
-async fn the_last_seen_leader_lapses_without_a_poll() {
+async fn the_lease_of_the_last_seen_leader_lapses_without_a_poll() {
     let world = World::new();
     let follower = world.node("b").build().unwrap();
     assert_eq!(follower.last_seen(), None);

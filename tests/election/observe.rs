@@ -141,7 +141,7 @@ async fn an_observer_keeps_the_leader_while_polls_fail_and_then_reports_unknown(
 /// the lapse ends without a read. The leader may have renewed its lease in the meantime. So the
 /// observer must read the record before it reports that no process leads.
 #[tokio::test(start_paused = true)]
-async fn regression_an_observer_polls_after_a_pause_before_it_reports_a_death() {
+async fn regression_after_a_pause_an_observer_polls_before_it_reports_a_dead_leader() {
     let world = World::new();
     let _a = world.leader("a").await;
     let mut seen = world.node("o").build().unwrap().observe();

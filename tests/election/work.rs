@@ -79,7 +79,7 @@ async fn a_proclamation_returns_after_its_data_is_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_proclamation_fails_with_the_leadership() {
+async fn a_proclamation_fails_if_the_leadership_ends() {
     let world = World::new();
     let lead = world.leader("a").await;
     world.seal(1, "deposed").await;

@@ -1,4 +1,5 @@
-//! The requests of an election across 3 stores, as the rules name them ("Cost of 3 stores").
+//! The requests of each step of an election across 3 stores, as in the table "Cost of 3 stores" of
+//! the rules.
 
 use tenure_testkit::fault_store::Call;
 use tenure_testkit::time::{secs, wait};
@@ -13,7 +14,7 @@ fn requests(scene: &Scene) -> [usize; 3] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_step_has_the_cost_of_the_rules() {
+async fn each_step_has_the_cost_in_the_rules() {
     let scene = Scene::new(3).await;
     let node = |number| scene.builder(number).check_store(false).build().unwrap();
     requests(&scene);
@@ -32,6 +33,6 @@ async fn each_step_has_the_cost_of_the_rules() {
     // A majority is sufficient, so the requests to the third store may be missing.
     let [list, get, put] = requests(&scene);
     assert!((8..=9).contains(&list) && (2..=3).contains(&get), "{list} LIST, {get} GET");
-    assert_eq!(put, 3, "a takeover after a resignation by a new process");
+    assert_eq!(put, 3, "a new process takes over after a resignation");
     drop(second);
 }

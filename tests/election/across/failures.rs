@@ -66,7 +66,7 @@ async fn a_candidate_waits_for_a_majority_and_names_the_stores() {
     let node = scene.node(1);
     let (took, error) = timed(node.try_campaign()).await;
     let error = error.unwrap_err();
-    // Three requests time out, as in one store.
+    // Three requests time out, as in an election in one store.
     assert!(took < secs(25), "{took:?}");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("fewer than 2 of the 3 stores"), "{error}");
@@ -95,7 +95,7 @@ async fn denials_at_a_majority_end_the_campaign_and_at_a_minority_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_create_without_an_answer_at_the_first_store_is_read_back_later() {
+async fn an_unanswered_create_at_the_first_store_is_read_back_later() {
     let scene = Scene::new(3).await;
     scene.stores[0].on(Call::Create).key("lock-00").times(1).fault(Fault::FailAfter);
     let (took, leadership) = timed(scene.node(1).campaign()).await;
@@ -110,7 +110,7 @@ async fn a_store_that_others_have_closed_is_lost_until_the_next_leadership() {
     let scene = Scene::new(3).await;
     let leadership = scene.node(1).campaign().await.unwrap();
     wait(secs(1)).await;
-    // A placeholder in one store. A candidate creates it if it does not find the object there.
+    // One store gets a placeholder, as from a candidate that does not find the object there.
     let key = "app/lock-0000000001.json".to_owned();
     scene.stores[2].delete(vec![key.clone()]).await.unwrap();
     let body = r#"{"expired":true,"format":2,"ended":"lapsed"}"#;
@@ -175,7 +175,7 @@ async fn regression_an_observer_finds_the_leader_after_an_unread_epoch_was_compa
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_a_store_without_a_marker_is_not_listed_all_the_time() {
+async fn regression_a_store_without_a_marker_is_listed_only_after_pauses() {
     let scene = Scene::new(3).await;
     let marker = "app/lock-set-00000000000000ab-2of3-0000000001.json";
     scene.stores[1].delete(vec![marker.to_owned()]).await.unwrap();

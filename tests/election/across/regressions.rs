@@ -1,4 +1,4 @@
-//! Runs that once broke a promise of the rules.
+//! Runs that broke a rule of the protocol before a fix.
 
 use futures::StreamExt as _;
 use tenure::store::Store as _;
@@ -52,7 +52,7 @@ async fn regression_the_takeover_delay_ends_although_a_store_is_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_a_resignation_at_a_majority_ends_without_the_takeover_delay() {
+async fn regression_no_takeover_delay_follows_a_resignation_at_a_majority() {
     let scene = Scene::new(3).await;
     let first = scene.node(1).campaign().await.unwrap();
     let node = scene.builder(2).takeover_delay(secs(20)).build().unwrap();
@@ -130,7 +130,7 @@ async fn regression_an_abandoned_attempt_at_one_store_does_not_hide_the_leader()
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_a_vacancy_is_unknown_once_a_majority_is_silent() {
+async fn regression_a_vacant_election_is_unknown_once_a_majority_is_silent() {
     let scene = Scene::new(3).await;
     scene.node(1).campaign().await.unwrap().resign().await.unwrap();
     let mut seen = scene.node(9).observe();
@@ -277,7 +277,7 @@ async fn regression_try_campaign_gives_up_stores_that_contradict_themselves() {
 
 /// Before the fix, each election reported a store as down if the store had not answered yet.
 #[tokio::test(start_paused = true)]
-async fn regression_a_store_that_still_joins_is_not_degraded() {
+async fn regression_a_leadership_is_not_degraded_while_a_store_still_joins() {
     for (fault, is_degraded) in [(Fault::Slow(secs(2)), false), (Fault::Hang, true)] {
         let scene = Scene::new(3).await;
         scene.stores[2].always(fault);
@@ -313,7 +313,7 @@ async fn regression_a_store_that_refuses_renewals_is_not_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_is_read_back_makes_the_leadership_whole() {
+async fn a_renewal_that_is_read_back_ends_the_degraded_state() {
     let scene = Scene::new(3).await;
     let leadership = scene.node(1).campaign().await.unwrap();
     let mut events = leadership.events();

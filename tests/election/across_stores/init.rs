@@ -121,7 +121,7 @@ async fn a_store_that_lost_its_contents_is_refused() {
 }
 
 /// Before the fix, the epoch of the leader counted as the floor of an earlier call. The wiped store
-/// got this epoch, sealed without a wait, while the leader could count a renewal there.
+/// got this epoch, sealed without a wait, although the leader could still renew there.
 #[tokio::test(start_paused = true)]
 async fn regression_the_epoch_of_a_leader_is_no_floor() {
     let scene = Scene::with_set(3).await;
@@ -133,7 +133,7 @@ async fn regression_the_epoch_of_a_leader_is_no_floor() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stores_in_another_order_or_number_are_refused() {
+async fn stores_in_another_order_or_of_another_number_are_refused() {
     let scene = Scene::with_set(3).await;
     let before = set(&scene).await.unwrap();
     let [a, b, c] = [0, 1, 2].map(|store| scene.stores[store].clone());
@@ -158,7 +158,8 @@ async fn one_store_that_is_named_twice_is_refused() {
     }
 }
 
-/// With a floor, each store has its sealed epoch before its marker, so every token is above it.
+/// With a floor, each store gets the sealed epoch of the floor before its marker, so every token is
+/// above the floor.
 #[tokio::test(start_paused = true)]
 async fn a_set_above_an_epoch_grants_only_greater_tokens() {
     for down in 0..3 {
@@ -175,7 +176,10 @@ async fn a_set_above_an_epoch_grants_only_greater_tokens() {
         scene.operator().init_stores_above(Epoch::new(41).unwrap(), VALIDITY).await.unwrap();
         scene.stores[down].always(Fault::Hang);
         let candidate = scene.candidate("ann");
-        assert!(within(VALIDITY, candidate.campaign()).await.is_none(), "it waits for old leases");
+        assert!(
+            within(VALIDITY, candidate.campaign()).await.is_none(),
+            "the leader waits for old leases"
+        );
         let leader = scene.elect("ann").await;
         assert_eq!(leader.epoch().get(), 42);
     }

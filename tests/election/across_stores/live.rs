@@ -72,7 +72,7 @@ async fn a_candidate_waits_at_the_new_contents() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deposed_leader_loses_and_its_successor_waits() {
+async fn a_deposed_leader_loses_its_lease_and_its_successor_waits() {
     for dead in [false, true] {
         let scene = Scene::with_set(3).await;
         let leadership = scene.elect("a").await;

@@ -21,8 +21,8 @@ async fn moving() -> (Scene, FaultStore) {
     (scene, old)
 }
 
-/// Returns the broken rule: the old contents must not count, and no leader may renew there, before
-/// the new contents count.
+/// Returns the broken rule, or `None`. Before the new contents count, the old contents must have no
+/// marker and a sealed epoch.
 async fn broken(scene: &mut Scene, old: &FaultStore) -> Option<&'static str> {
     let now = Replaced::of(scene, 2, 3).await;
     let new = std::mem::replace(&mut scene.stores[2], old.clone());
@@ -31,7 +31,7 @@ async fn broken(scene: &mut Scene, old: &FaultStore) -> Option<&'static str> {
     scene.stores[2] = new;
     match now.broken() {
         None if now.counts() && (is_marked || !is_sealed) => Some("the old contents count"),
-        None if is_sealed && is_marked => Some("the marker goes first"),
+        None if is_sealed && is_marked => Some("the marker is deleted before the seal"),
         other => other,
     }
 }
@@ -42,7 +42,7 @@ async fn assert_moved(scene: &mut Scene, old: &FaultStore) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_old_contents_end_before_the_new_contents_count() {
+async fn the_old_contents_stop_counting_before_the_new_contents_count() {
     let (mut scene, old) = moving().await;
     let election = scene.operator();
     let outcome = election.move_store(Arc::new(old.clone()), 2, VALIDITY).await.unwrap();

@@ -55,7 +55,7 @@ impl Scene {
     }
 
     /// Runs the call of an operator that dies before the request with this number. Returns true if
-    /// the call has returned before.
+    /// the call returns before that request.
     pub async fn crash<T>(
         &self,
         requests: usize,

@@ -45,7 +45,7 @@ async fn a_follower_takes_over_from_a_dead_leader_within_a_validity() {
 /// A candidate waits for a random delay (jitter) between the lapse and its seal. The delay is at
 /// most a tenth of the leader's validity, even if the poll interval is shorter.
 #[tokio::test(start_paused = true)]
-async fn regression_polls_shorter_than_the_jitter_do_not_delay_the_seal() {
+async fn regression_poll_intervals_below_the_jitter_do_not_delay_the_seal() {
     for _ in 0..10 {
         let world = World::new();
         drop(world.leader("a").await);

@@ -55,7 +55,7 @@ fn stream_processor_continues_at_the_committed_offset() {
         let before = (0..12).map(|log| objects(folder.path(), log)).min().unwrap();
         // In each run, a log gets at least two objects: the claim of a writer, and an entry.
         let commits = |log| objects(folder.path(), log) >= before + 2;
-        worker.until("it commits to all logs", || (0..12).all(commits));
+        worker.until("the worker commits to all logs", || (0..12).all(commits));
         worker.signal("INT");
         let output = worker.rest();
         let mut lines = output.iter();

@@ -49,7 +49,7 @@ async fn regression_two_leaders_never_overlap_with_slewed_clocks() {
 /// clock. Before its next step, the follower must wait until the lease has also ended by its other
 /// clocks.
 #[tokio::test(start_paused = true)]
-async fn a_step_waits_for_all_clocks_if_one_is_slewed() {
+async fn a_follower_waits_for_all_clocks_if_one_is_slewed() {
     const VALIDITY: Duration = Duration::from_secs(30);
     for seed in 0..40 {
         for deposed in [false, true] {

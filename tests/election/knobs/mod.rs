@@ -14,7 +14,7 @@ use tenure_testkit::world::{TAKEOVER, VALIDITY, World, elect, held, ready};
 mod clocks;
 
 #[tokio::test(start_paused = true)]
-async fn a_unique_name_takes_over_from_its_predecessor_immediately() {
+async fn a_candidate_with_a_unique_name_takes_over_from_its_predecessor_immediately() {
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
         let world = World::new();
         let node = || world.node("a").layout(layout);
@@ -48,7 +48,7 @@ impl Layer for Named {
 /// treats each campaign as the first campaign of a separate election. The second campaign must not
 /// seal the epoch that the same process leads.
 #[tokio::test(start_paused = true)]
-async fn a_unique_name_does_not_seal_an_epoch_of_the_same_process() {
+async fn a_candidate_with_a_unique_name_does_not_seal_an_epoch_of_the_same_process() {
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
         let world = World::new();
         let process = process(&TestClock::new(), 7);
@@ -64,7 +64,7 @@ async fn a_unique_name_does_not_seal_an_epoch_of_the_same_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_unique_name_does_not_seal_the_epochs_of_others() {
+async fn a_candidate_with_a_unique_name_does_not_seal_the_epochs_of_others() {
     let world = World::new();
     let other = world.leader("b").await;
     let election = world.node("a").name_is_unique(true).build().unwrap();
@@ -108,7 +108,7 @@ async fn the_takeover_delay_follows_a_lapse_but_no_resignation() {
 /// that died long ago. The delay was up to a tenth of the validity, which is six minutes in this
 /// test.
 #[tokio::test(start_paused = true)]
-async fn a_long_dead_leader_by_the_stores_dates_is_replaced_immediately() {
+async fn a_leader_that_died_long_ago_by_the_stores_dates_is_replaced_immediately() {
     for seed in 0..8 {
         let world = World::new();
         for _ in 0..seed {

@@ -54,7 +54,7 @@ async fn an_unanswered_renewal_extends_the_lease_from_the_time_it_was_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_token_ends_with_the_lease() {
+async fn the_token_is_valid_only_during_the_lease() {
     let world = World::new();
     let (lead, way, clock) = leader_behind(&world).await;
     way.always(Fault::Hang);
@@ -112,7 +112,7 @@ async fn an_answer_after_the_end_of_the_lease_does_not_extend_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_loss_by_an_unreachable_store_has_its_last_error() {
+async fn a_loss_by_an_unreachable_store_contains_the_last_error() {
     for (fault, words) in [
         (Fault::FailBefore, "503"),
         (Fault::Hang, "no answer"),
@@ -263,8 +263,8 @@ async fn regression_an_ended_stream_can_be_polled_again() {
     assert!(events.next().await.is_none());
 }
 
-/// A lease is at risk while a renewal hangs. The application must receive the event without a wait
-/// for the request timeout.
+/// A lease is at risk while a renewal hangs. The application must receive the event before the
+/// request times out.
 #[tokio::test(start_paused = true)]
 async fn regression_a_lease_at_risk_is_reported_while_a_request_hangs() {
     for start in (0..20).map(|i| millis(5_000 + i * 125)) {

@@ -50,7 +50,7 @@ async fn depose_seals_the_current_epoch_and_keeps_the_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_costs_of_depose() {
+async fn depose_costs_at_most_a_list_a_get_and_a_put() {
     for (layout, calls) in [
         (Layout::EpochFiles, &[Call::List, Call::Get, Call::Replace][..]),
         (Layout::SingleObject, &[Call::Get, Call::Replace][..]),
@@ -349,7 +349,7 @@ async fn a_seal_is_retried_a_few_times_after_renewals() {
 /// If the caller names no epoch, `depose` seals the epoch that is the newest at its first read, and
 /// no later epoch.
 #[tokio::test(start_paused = true)]
-async fn a_successor_of_the_first_read_is_not_deposed() {
+async fn a_leader_that_is_elected_after_the_first_read_is_not_deposed() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let a = scene.leader("a").await;

@@ -37,7 +37,7 @@ fn check_seal(before: &Value, after: &Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_successor_does_not_wait() {
+async fn the_successor_of_a_dead_process_does_not_wait() {
     for layout in LAYOUTS {
         for scene in [Scene::new(layout), Scene::in_a_directory(layout)] {
             let key = dead_leader(&scene).await;
@@ -70,7 +70,7 @@ async fn a_named_successor_is_elected_first_after_a_seal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_epoch_or_nonce_is_left_unchanged() {
+async fn a_record_with_another_epoch_or_nonce_is_left_unchanged() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let key = dead_leader(&scene).await;

@@ -52,7 +52,7 @@ async fn regression_the_takeover_delay_starts_at_the_end_of_a_deposed_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_delay_starts_at_the_first_read_of_a_seal_without_a_wait() {
+async fn the_takeover_delay_starts_at_the_first_read_of_a_seal_that_needs_no_wait() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let _lead = scene.leader("a").await;

@@ -203,7 +203,7 @@ async fn a_renewal_is_one_span_with_all_its_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_a_warning_and_the_outcome_of_its_spans() {
+async fn a_loss_is_logged_as_a_warning_and_is_the_outcome_of_the_spans() {
     let (capture, _guard) = Capture::start();
     let world = World::new();
     let lead = world.leader("a").await;
@@ -218,7 +218,7 @@ async fn a_loss_is_a_warning_and_the_outcome_of_its_spans() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_without_an_election_has_its_outcome() {
+async fn spans_contain_the_outcome_of_attempts_without_an_election() {
     let (capture, _guard) = Capture::start();
     let world = World::new();
     let lead = world.leader("a").await;

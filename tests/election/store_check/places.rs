@@ -72,7 +72,7 @@ impl Layer for ByParts {
 /// The prefix of this election contains the prefixes of other elections. Before the fix, the check
 /// refused the store with "lists keys out of order".
 #[tokio::test(start_paused = true)]
-async fn regression_an_election_above_others_runs_in_a_hierarchical_namespace() {
+async fn regression_an_election_with_others_below_its_prefix_runs_in_a_hierarchical_namespace() {
     let world = World::new();
     for key in ["b/lock-0000000001.json", "b-c/lock-0000000001.json", "lock/x", "lock-x/y"] {
         world.create(key, r#"{"expired":true}"#).await;

@@ -84,7 +84,7 @@ async fn regression_a_restore_waits_for_the_leader_below_a_held_epoch() {
 /// Before the fix, the message for a held epoch recommended a forced deposition. After this
 /// deposition, two processes led at the same time for an unbounded time.
 #[tokio::test(start_paused = true)]
-async fn regression_a_held_epoch_is_finished_by_a_higher_restore() {
+async fn regression_a_restore_to_a_greater_epoch_finishes_a_held_epoch() {
     for force in [false, true] {
         let scene = Scene::new(Layout::EpochFiles);
         let a = scene.leader("a").await;
@@ -198,7 +198,7 @@ async fn a_lower_held_epoch_that_cannot_be_sealed_keeps_the_higher_epoch_held() 
 /// The held epoch records no wait. The object of the lower epoch is missing, or no lower epoch
 /// exists.
 #[tokio::test(start_paused = true)]
-async fn a_held_epoch_without_a_wait_or_a_lower_epoch_waits_for_the_longest_lease() {
+async fn a_restore_without_a_recorded_wait_or_a_lower_epoch_waits_for_the_longest_lease() {
     for (above, least) in [(7, secs(24 * 3_600)), (0, Duration::ZERO)] {
         let scene = Scene::new(Layout::EpochFiles);
         scene.put(41, held(above)).await;

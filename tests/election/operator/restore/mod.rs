@@ -23,7 +23,7 @@ async fn restored(election: &Election, number: u64) -> Restored {
 }
 
 #[tokio::test(start_paused = true)]
-async fn epochs_continue_above_a_restored_epoch_without_a_wait() {
+async fn epochs_continue_immediately_above_a_restored_epoch() {
     for layout in LAYOUTS {
         for scene in [Scene::new(layout), Scene::in_a_directory(layout)] {
             let ann = scene.election("ann");
@@ -61,7 +61,7 @@ async fn an_older_version_continues_above_a_restored_epoch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_costs_of_restore() {
+async fn a_restore_on_an_empty_prefix_costs_at_most_five_requests() {
     use Call::{Create, Get, List, Replace};
     for (layout, calls) in [
         (Layout::EpochFiles, &[List, Create, Get, List, Replace][..]),
@@ -122,7 +122,7 @@ async fn an_epoch_below_an_existing_or_seen_epoch_is_not_restored() {
 /// All objects under the prefix were lost, and then a process was elected with a low token. The
 /// restore deposes this leader and waits for its lease.
 #[tokio::test(start_paused = true)]
-async fn a_restore_deposes_a_leader_below_and_waits_for_its_lease() {
+async fn a_restore_deposes_the_leader_of_a_lower_epoch_and_waits_for_its_lease() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let a = scene.cut_off_leader(secs(4)).await;
@@ -135,7 +135,7 @@ async fn a_restore_deposes_a_leader_below_and_waits_for_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restore_waits_for_a_deposed_lease_below() {
+async fn a_restore_waits_for_the_lease_of_a_lower_deposed_epoch() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let a = scene.cut_off_leader(Duration::ZERO).await;
@@ -148,7 +148,7 @@ async fn a_restore_waits_for_a_deposed_lease_below() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_epoch_below_without_a_validity_requires_a_forced_deposition() {
+async fn a_lower_epoch_without_a_validity_requires_a_forced_deposition() {
     for (layout, body) in [
         (LAYOUTS[0], r#"{"expired":false,"validity_ms":60000}"#),
         (LAYOUTS[0], "no record"),
