@@ -62,7 +62,7 @@ async fn a_node_takes_a_released_lock_immediately() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_candidate_waits_for_a_node_and_the_margin() {
+async fn a_candidate_waits_until_the_lock_of_a_node_expires_and_for_the_margin() {
     let world = World::new();
     let node = node(&world, &world.clock);
     let held = node.acquire().await.unwrap();

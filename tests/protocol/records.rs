@@ -47,7 +47,7 @@ async fn refused_by_all(body: impl Into<Vec<u8>>, kind: ErrorKind) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn invalid_bodies_are_errors_and_never_free() {
+async fn invalid_bodies_are_errors_and_never_count_as_vacant() {
     for body in [
         "",
         " ",
@@ -109,7 +109,7 @@ async fn a_record_that_never_lapses_is_held_until_it_is_sealed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_of_morlings_peer_is_a_lease_of_its_validity() {
+async fn a_record_of_morlings_peer_is_held_for_its_validity() {
     let world = World::new();
     world.put(&name(3), r#"{ "validity_ms" : 60000, "expired" : false }"#).await;
     let election = world.node("a").build().unwrap();
@@ -182,7 +182,7 @@ async fn the_last_epoch_has_no_successor() {
     let lead = elect(&election).await;
     assert_eq!(lead.epoch().get(), 9_999_999_999);
     tenure_testkit::time::wait(VALIDITY * 5).await;
-    assert!(lead.check().is_ok(), "the leader does not search for an epoch above");
+    assert!(lead.check().is_ok(), "the leader does not search for a greater epoch");
     let other = world.node("b").build().unwrap();
     assert_eq!(held(other.try_campaign().await.unwrap()).name(), "a");
     lead.resign().await.unwrap();

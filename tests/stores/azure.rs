@@ -36,7 +36,7 @@ fn the_name_of_a_container_includes_its_account() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "scripts/servers/azurite.sh -- cargo test --test stores azure -- --ignored"]
-async fn the_suite_holds() {
+async fn the_store_passes_the_suite() {
     let (store, prefix) = container();
     conformance::run_with(store, &prefix, &can()).await;
 }

@@ -38,7 +38,7 @@ fn election_with(store: &Arc<S3Store>, prefix: &str, of: (&str, Duration)) -> El
     election.poll_interval(Duration::from_millis(200)).build().expect("the settings are valid")
 }
 
-/// Creates this number of ended epochs without a request. The last epoch is the newest.
+/// Puts this number of ended epochs directly into the server.
 fn epochs(server: &S3Server, prefix: &str, count: u64) {
     for epoch in 1..=count {
         server.put_raw(&format!("{prefix}lock-{epoch:010}.json"), r#"{"expired":true}"#);
@@ -51,16 +51,16 @@ fn compactor(store: &Arc<S3Store>, prefix: &str) -> Compactor {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_suite_holds() {
+async fn the_store_passes_the_suite() {
     let (server, store) = start();
     conformance::run(store, "app/").await;
-    // Other requests would be refused.
+    // A directory bucket refuses a request without a session.
     assert!(server.count(Op::List) > 0);
     assert_eq!(server.count(Op::Session), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_suite_holds_with_short_pages() {
+async fn the_store_passes_the_suite_with_short_pages() {
     let (server, store) = start();
     server.quirks(|quirks| quirks.page_cap = Some(3));
     let can = conformance::Capabilities { race_rounds: 2, ..Default::default() };
@@ -159,9 +159,9 @@ async fn a_renewal_is_not_verified_by_two_pages() {
     within(DEADLINE, leadership.lost()).await.expect("the lease ends");
 }
 
-/// The keys of lower folders, such as other elections, do not count.
+/// A page need not contain the keys of lower folders, such as other elections.
 #[tokio::test]
-async fn an_election_above_many_others_is_listed_in_one_page() {
+async fn an_election_with_many_others_in_lower_folders_is_listed_in_one_page() {
     let (server, store) = start();
     for number in 0..1_200 {
         server.put_raw(&format!("app/other-{number}/lock-0000000001.json"), "{}");
@@ -311,7 +311,7 @@ async fn a_session_that_has_ended_is_replaced() {
     let (server, store) = start();
     let no = Determinacy::Determinate;
     store.create("app/1", "one".into()).await.expect("created");
-    // The SDK replaces a session of less than 10 s before each request.
+    // Before each request, the SDK replaces a session that lasts less than 10 s.
     server.quirks(|quirks| quirks.session_length = Some(Duration::from_secs(5)));
     server.end_sessions();
     let refused = store.create("app/2", "two".into()).await.expect_err("no session");

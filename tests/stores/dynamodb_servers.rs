@@ -33,7 +33,7 @@ pub async fn store() -> Arc<DynamoStore> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs a server: scripts/servers/dynalite.sh -- cargo test --test stores dynamodb_servers -- --ignored"]
-async fn the_suite_holds() {
+async fn the_store_passes_the_suite() {
     let mut failed = Vec::new();
     let can = Capabilities::default();
     for (name, result) in conformance::report(store().await, "app/", &can).await {

@@ -27,13 +27,13 @@ fn done(outcome: Result<PutOutcome, StoreError>) -> ETag {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_suite_holds_over_http() {
+async fn the_store_passes_the_suite_over_http() {
     let server = GcsServer::start();
     conformance::run_with(Arc::new(server.store()), "app/", &can()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_suite_holds_with_short_pages() {
+async fn the_store_passes_the_suite_with_short_pages() {
     let server = GcsServer::start();
     server.quirks(|quirks| quirks.page_cap = Some(2));
     let can = Capabilities { race_rounds: 2, ..can() };
@@ -95,7 +95,7 @@ async fn regression_a_404_page_is_no_missing_object() {
 /// Uses a real bucket, which costs money, with the credentials of `AnyObjectStore::gcs_from_env`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs credentials: TENURE_TEST_GCS_BUCKET=NAME cargo test --test stores real -- --ignored"]
-async fn the_suite_holds_on_a_real_bucket() {
+async fn the_store_passes_the_suite_on_a_real_bucket() {
     let bucket = std::env::var("TENURE_TEST_GCS_BUCKET").expect("TENURE_TEST_GCS_BUCKET is set");
     let unique = fastrand::u128(..);
     let store = Arc::new(AnyObjectStore::gcs_from_env(bucket).expect("the settings are valid"));

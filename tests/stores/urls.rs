@@ -1,10 +1,10 @@
-//! Tests which places the URLs of stores name, and which URLs are refused.
+//! Tests which bucket, table or directory a URL names, and which URLs are refused.
 
 use std::path::PathBuf;
 
 use tenure::store::{CloudKind, StoreErrorKind, StoreOptions, StorePlace, StoreUrl, open};
 
-/// The place that a URL names, in a form that the tests can compare. Services cannot be compared,
+/// The store that a URL names, in a form that the tests can compare. Services cannot be compared,
 /// so this value has only the kind of the service.
 #[derive(Debug, PartialEq)]
 enum Named {

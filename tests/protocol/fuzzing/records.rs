@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_record_is_never_free_by_mistake(
+    fn a_damaged_record_never_counts_as_vacant_by_mistake(
         record in any_record(),
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         length: prop::sample::Index,
@@ -168,7 +168,7 @@ proptest! {
 
     /// A lock is free only if it has an `expires_at` of zero and a valid token.
     #[test]
-    fn a_damaged_lock_is_never_free(
+    fn a_damaged_lock_never_counts_as_free(
         record in any_record(),
         token in 0..=Epoch::MAX.get(),
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),

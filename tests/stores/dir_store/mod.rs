@@ -90,7 +90,7 @@ async fn an_etag_never_becomes_valid_again() {
 }
 
 #[tokio::test]
-async fn a_file_of_an_operator_is_an_object() {
+async fn a_file_that_an_operator_wrote_is_an_object() {
     let (dir, store) = store();
     fs::write(dir.path().join("lock-0000000001.json"), "{\"expired\":true}").expect("by hand");
     let GetOutcome::Found(object) =
@@ -203,7 +203,7 @@ async fn an_incomplete_file_of_a_killed_process_is_ignored_and_removed() {
         let file = fs::File::options().write(true).open(&path).expect("opened");
         file.set_times(FileTimes::new().set_modified(date)).expect("aged");
     }
-    fs::create_dir(dir.path().join(".tenure/tmp-4-4-4")).expect("the draft of a folder");
+    fs::create_dir(dir.path().join(".tenure/tmp-4-4-4")).expect("the draft folder is created");
 
     assert_eq!(keys_of(&store, "").await, ["a"]);
     let again = DirStore::open(dir.path()).expect("opened");
@@ -297,7 +297,7 @@ async fn a_refused_write_leaves_no_file() {
 }
 
 #[tokio::test]
-async fn a_missing_root_is_created_at_open_and_an_error_later() {
+async fn a_missing_root_is_created_at_open_and_is_an_error_later() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let root = dir.path().join("deep/down");
     let store = DirStore::open(&root).expect("made");

@@ -169,7 +169,7 @@ async fn a_user_who_cannot_open_the_lock_reads_synced_objects() {
 /// No process can open the lock file, so no process can write the object again. The reader gets an
 /// error without a wait.
 #[tokio::test]
-async fn an_unsynced_object_cannot_be_read_without_an_open_lock() {
+async fn an_unsynced_object_cannot_be_read_if_no_process_can_open_the_lock() {
     let (dir, store) = store();
     done(store.create("open", "x".into()).await);
     symlink("open", dir.path().join(".tenure/unsynced")).expect("set");

@@ -173,7 +173,7 @@ impl Drop for Process {
 #[tokio::test]
 async fn child_process() {
     let Some(dir) = std::env::var_os(DIRECTORY) else { return };
-    let name = std::env::var(NAME).expect("the variable is set with the directory");
+    let name = std::env::var(NAME).expect("the parent sets both variables");
     let store = DirStore::open(dir).expect("opened");
     for order in std::io::stdin().lines() {
         let order = order.expect("UTF-8");

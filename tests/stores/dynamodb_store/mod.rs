@@ -212,7 +212,7 @@ async fn keys_and_listings_without_a_partition_are_refused() {
 }
 
 #[tokio::test]
-async fn the_store_is_named() {
+async fn the_description_is_the_url_of_the_table() {
     let (_server, store) = start();
     assert_eq!(store.describe(), format!("dynamodb://{TABLE}"));
 }

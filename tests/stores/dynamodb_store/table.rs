@@ -58,7 +58,7 @@ async fn a_table_with_other_keys_is_refused_and_the_error_names_the_right_keys()
 }
 
 #[tokio::test]
-async fn a_table_without_describe_permission_is_checked_by_its_refusals() {
+async fn without_describe_permission_a_refused_read_shows_wrong_keys_of_a_table() {
     let server = DynamoServer::start_empty();
     server.create_table(TABLE, &[("id", "HASH", "S")]);
     server.fault(ServerFault::Answer(400, "AccessDeniedException"), "DescribeTable");
@@ -70,7 +70,7 @@ async fn a_table_without_describe_permission_is_checked_by_its_refusals() {
 }
 
 #[tokio::test]
-async fn a_table_without_describe_permission_is_not_created() {
+async fn without_describe_permission_no_table_is_created() {
     let server = DynamoServer::start_empty();
     server.fault(ServerFault::Answer(400, "AccessDeniedException"), "DescribeTable");
     let made = server.store().create_table().await;

@@ -54,7 +54,7 @@ mod s3 {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn the_suite_holds_over_http() {
+    async fn the_store_passes_the_suite_over_http() {
         let server = S3Server::start().await;
         conformance::run(store(&server).await, "app/").await;
     }

@@ -54,7 +54,7 @@ async fn keys_that_object_store_cannot_name_are_refused_before_any_request() {
 }
 
 #[tokio::test]
-async fn the_store_is_named() {
+async fn the_description_is_the_name_of_the_wrapped_store() {
     let store = taken(PrefixStore::new(InMemory::new(), "p")).await;
     assert_eq!(store.describe(), "PrefixObjectStore(p)");
 }
@@ -62,7 +62,7 @@ async fn the_store_is_named() {
 /// The caller has built the client, and the store cannot read how often this client retries. So the
 /// store must assume that a request may be sent twice.
 #[tokio::test]
-async fn a_callers_client_may_send_twice() {
+async fn a_callers_client_may_send_a_request_twice() {
     assert!(taken(InMemory::new()).await.capabilities().may_send_twice);
 }
 

@@ -232,7 +232,7 @@ async fn a_read_sends_the_known_version() {
 /// Without another request, the client cannot know whether a key follows the thousandth key. So a
 /// page with a thousand keys reports that it is truncated.
 #[tokio::test]
-async fn a_page_of_a_thousand_keys_is_full() {
+async fn a_page_of_a_thousand_keys_is_truncated() {
     let store = Wrapped::new(Way::Plain);
     for key in 0..1_000 {
         let key = format!("app/{key:04}");
@@ -323,7 +323,7 @@ async fn a_409_is_a_refusal_only_on_azure_and_only_of_a_create() {
 }
 
 #[tokio::test]
-async fn each_answer_has_its_meaning() {
+async fn each_answer_of_the_server_becomes_the_right_result() {
     use StoreErrorKind::{AccessDenied, Invalid, NoSuchStore, Transient, Unsupported};
     let [create, replace] = answers(answer!("412 Precondition Failed", "x")).await;
     assert_eq!(

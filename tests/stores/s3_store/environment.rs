@@ -1,5 +1,5 @@
-//! Tests stores with settings from the environment. The last three tests of this file are programs
-//! of child processes. The tests before them run one of these programs with other variables.
+//! Tests stores with settings from the environment. The other tests run one of the last three tests
+//! of this file in a child process, with other environment variables.
 
 use std::process::{Command, Output};
 
@@ -11,7 +11,7 @@ use tenure_testkit::proxy::Proxy;
 use tenure_testkit::s3_server::*;
 
 #[tokio::test]
-async fn the_environment_makes_a_store() {
+async fn a_store_is_opened_with_the_settings_of_the_environment() {
     let server = S3Server::start().await;
     let output =
         child("s3_store::environment::basic_calls_in_a_bucket_of_the_environment", &server.env());
@@ -25,7 +25,7 @@ async fn the_environment_makes_a_store() {
 }
 
 #[tokio::test]
-async fn the_environment_makes_a_store_of_a_directory_bucket() {
+async fn a_directory_bucket_is_opened_with_the_settings_of_the_environment() {
     let server = S3Server::start_directory_bucket();
     let test = "s3_store::environment::basic_calls_in_a_bucket_of_the_environment";
     let output = child_in(DIRECTORY_BUCKET, test, &server.env());

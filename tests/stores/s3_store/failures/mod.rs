@@ -135,7 +135,7 @@ async fn the_sdk_retries_reads() {
 }
 
 #[tokio::test]
-async fn a_web_page_is_a_wrong_endpoint_until_the_store_has_answered() {
+async fn a_web_page_means_a_wrong_endpoint_until_the_store_has_answered() {
     let (server, store) = start().await;
     server.put_raw(KEY, "one");
     server.fault(ServerFault::Html);
