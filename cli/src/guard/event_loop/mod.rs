@@ -375,8 +375,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
         self.remove_epoch_file();
         let now = Process::system().now();
-        // The alarm keeps the deadline of the lease: an earlier alarm could kill a guard that is
-        // only slow.
+        // The alarm is not moved forward: it could kill a guard that is only slow.
         self.timer.end_now(now);
         let left = in_ms(self.timer.until_kill(now));
         self.look();
