@@ -8,8 +8,8 @@
 //!
 //! Unless a section states other values, the durations of requests have a log-normal distribution
 //! with a median of 20 ms, the validity is 30 s, a leader renews its lease every 10 s, and a
-//! follower polls every 5 s. The bucket counts the requests. Time and the bucket are simulated, so each run prints the same numbers. The
-//! program fails if a number exceeds its bound.
+//! follower polls every 5 s. The bucket counts the requests. Time and the bucket are simulated, so
+//! each run prints the same numbers. The program fails if a number exceeds its bound.
 #![allow(clippy::disallowed_methods, reason = "the program waits in simulated time")]
 
 mod baselines;

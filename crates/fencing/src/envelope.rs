@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_are_refused() {
+    fn bytes_without_a_valid_first_line_are_refused() {
         for bytes in [
             "",
             "\n",

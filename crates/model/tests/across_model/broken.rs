@@ -195,7 +195,7 @@ fn broken_candidate_that_closes_absent_objects_immediately_is_caught() {
 
 /// These violations need more steps than a search covers, so random walks find them.
 #[test]
-fn broken_walks_are_caught() {
+fn broken_variants_are_caught_by_walks() {
     let walk = among_faults();
     let any = Setting { honest: false, ..walk.clone() };
     let budget = Budget { replacements: 20, ..walk.budget };

@@ -300,7 +300,7 @@ fn walk_where_creates_outlive_compaction() {
 }
 
 #[test]
-fn broken_walks_are_caught() {
+fn broken_variants_are_caught_by_walks() {
     caught(&broken("walks, no confirm", Broken::NoConfirm), &["I2", "I1"], 200);
     caught(&broken("walks, confirm before create", Broken::ConfirmsFirst), &["I1"], 500);
     caught(&broken("walks, no seal", Broken::NoSeal), &["I5", "I6"], 20);
