@@ -40,7 +40,7 @@ pub(super) struct Grant {
     pub(super) values: SharedValues,
 }
 
-/// The end of a grant while the session lives.
+/// The way in which a grant ended while its session was alive.
 #[derive(Debug, Clone, Copy)]
 enum End {
     Released,

@@ -10,8 +10,8 @@ use super::partition::Partition;
 use crate::telemetry::Overdue;
 use tenure::Moment;
 
-/// The work of one call of `run`. The state per partition is small, because a member may own many
-/// partitions.
+/// Watches the work of one call of `run`. The state per partition is small, because a member may
+/// own many partitions.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     deadline: Duration,

@@ -58,8 +58,8 @@ pub(crate) const MAX_SAID_BYTES: usize = MAX_DATA_BYTES - 2 * 1024;
 const MAX_RELEASES: usize = 1_000_000;
 
 /// Returns the `data` of a session, at most `room` bytes long, and the number of releases in it. If
-/// not all releases fit, the data contains the first releases. The other releases wait until
-/// partitions have moved.
+/// not all releases fit, the data contains the first releases. Later writes contain the other
+/// releases, after partitions have moved.
 pub fn encode(
     releases: &[(Release, Duration)],
     data: &SessionData,

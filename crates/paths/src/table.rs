@@ -68,7 +68,8 @@ impl Table {
         !self.waiting.contains_key(&ticket)
     }
 
-    /// Removes a call that ends or gives up. Returns the calls that are granted as a result.
+    /// Removes a call, whether it holds its locks or waits for them. Returns the calls that are
+    /// granted as a result.
     pub(super) fn leave(&mut self, ticket: Ticket, modes: &Modes) -> Vec<Ticket> {
         self.waiting.remove(&ticket);
         let mut granted = Vec::new();
