@@ -62,9 +62,9 @@ pub fn run_all<P: Plan>(
     seeds::run_all(seeds, |seed| plan(seed).run(), |outcome| outcome.violation.is_some())
 }
 
-/// Runs the seeds of the variables `SEED` and `SEEDS`, or the first `enough` seeds, with the checkers
-/// of the variable `ONLY`. Asserts that no
-/// invariant is violated. If the first `enough` seeds run, these events must occur in them.
+/// Runs the seeds of the variables `SEED` and `SEEDS`, or the first `enough` seeds, with the
+/// checkers of the variable `ONLY`. Asserts that no invariant is violated. If the first `enough`
+/// seeds run, these events must occur in them.
 pub fn invariants_hold<P: Plan>(
     enough: u64,
     events: &[&str],

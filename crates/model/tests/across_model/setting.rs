@@ -64,8 +64,8 @@ impl Budget {
     };
 }
 
-/// The rule that a run breaks, and the behaviour in its place. To break a rule, the model changes inputs
-/// and outputs of the machine.
+/// The rule that a run breaks, and the behaviour in its place. To break a rule, the model changes
+/// inputs and outputs of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
     Nothing,

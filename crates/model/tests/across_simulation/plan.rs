@@ -60,8 +60,8 @@ pub struct Plan {
     pub page_max: usize,
     pub network: Network,
     /// [`Fault::Blackout`](tenure_model::faults::Fault::Blackout) makes one store fail for all
-    /// processes, `Outage` makes all stores fail for one process, `Trouble` makes one store fail for
-    /// one process, and `Restore` wipes a store and replaces it.
+    /// processes, `Outage` makes all stores fail for one process, `Trouble` makes one store fail
+    /// for one process, and `Restore` wipes a store and replaces it.
     pub faults: Frequencies,
     /// Average time between two faults.
     pub every: Duration,

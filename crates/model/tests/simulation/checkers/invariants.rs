@@ -269,8 +269,8 @@ impl Checker for OneLeaseAtATime {
                     let left = view.book.left(lead, (view.clock)(lead.who));
                     if !left.is_zero() {
                         return Err(format!(
-                            "{} began to lead with epoch {}, while {} had {left:?} left of its lease \
-                             of epoch {}",
+                            "{} began to lead with epoch {}, while {} had {left:?} left of its \
+                             lease of epoch {}",
                             grant.who, grant.epoch, lead.who, lead.epoch
                         ));
                     }
