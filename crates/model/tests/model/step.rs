@@ -265,7 +265,7 @@ impl World {
         let number = |nonce: &NonceNumber| nonce.checked_sub(first).filter(|it| *it < NONCES);
         let greatest = creating.filter_map(number).max().unwrap_or(0);
         let fresh = greatest.max(self.used[usize::from(epoch)].into()) + 1;
-        assert!(fresh < NONCES, "each attempt finds an unused nonce");
+        assert!(fresh < NONCES, "more attempts than nonces of this epoch");
         first + fresh
     }
 
