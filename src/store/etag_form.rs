@@ -18,7 +18,7 @@ const QUOTED: u8 = 1;
 const UNQUOTED: u8 = 2;
 
 impl ETagForm {
-    /// Sends all further ETags without quotes.
+    /// Makes the store send all further ETags without quotes.
     pub(super) fn set_unquoted(&self) {
         self.0.store(UNQUOTED, Ordering::SeqCst);
     }
@@ -112,7 +112,7 @@ mod tests {
     /// ETags without quotes. If another process writes the object before this read, the read shows
     /// nothing about the server. A later call must still detect such a server.
     #[tokio::test]
-    async fn regression_unquoted_etags_are_detected_during_another_check() {
+    async fn regression_unquoted_etags_are_detected_after_a_check_that_shows_nothing() {
         let form = ETagForm::default();
         let (outcome, sent) = replace(&form, "\"other\"", "\"one\"").await;
         assert_eq!((outcome, sent.len()), (PutOutcome::PreconditionFailed, 1));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_takes_quotes_is_not_read_again() {
+    async fn no_check_follows_after_a_server_has_accepted_a_quoted_etag() {
         let (form, store) = (ETagForm::default(), MemoryStore::new());
         let put = |outcome: PutOutcome| move |_| std::future::ready(Ok(outcome.clone()));
         let (etag, done) = (ETag::new("\"1\""), PutOutcome::Done { etag: None });

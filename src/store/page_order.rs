@@ -1,4 +1,4 @@
-//! Checks each page of a listing before its use (docs/design/protocol.md, N1, N2, N8).
+//! Checks each page of a listing before a caller uses it (docs/design/protocol.md, N1, N2, N8).
 
 use super::{Determinacy, Page, StoreError, StoreErrorKind};
 
@@ -13,7 +13,7 @@ pub fn check_order<'a>(
     if page.torn {
         let why = format!(
             "the folder of {prefix:?} has too many keys for one page, and this store lists keys in \
-             no order; the listing changed nothing, and does not count; delete old keys \
+             no order; this listing is ignored; delete old keys \
              (`tenure compact`)"
         );
         return Err(StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why));

@@ -121,7 +121,7 @@ pub(crate) async fn caught<T>(
 }
 
 /// Returns the output of `future`, or `None` after `limit`.
-#[allow(clippy::disallowed_methods, reason = "this is where requests without a lease are bounded")]
+#[allow(clippy::disallowed_methods, reason = "no lease depends on these requests")]
 pub(super) async fn timed<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
     tokio::time::timeout(limit, future).await.ok()
 }
@@ -156,11 +156,11 @@ mod tests {
         let almost = LIMIT - Duration::from_millis(1);
         assert_eq!(listed_within(LIMIT, listing(&[almost; 60])).await.unwrap(), 60);
         let within_one = within(LIMIT, Determinacy::Determinate, listing(&[almost; 2])).await;
-        within_one.expect_err("one timeout applies to all of another request");
+        within_one.expect_err("for other requests, one timeout applies to all pages together");
     }
 
     #[tokio::test(start_paused = true)]
-    #[allow(clippy::disallowed_methods, reason = "the time is Tokio's, and paused")]
+    #[allow(clippy::disallowed_methods, reason = "the test pauses Tokio's clock")]
     async fn a_missing_page_ends_the_listing_after_one_timeout() {
         let pages = [LIMIT / 2, LIMIT / 2, LIMIT * 9];
         let began = Instant::now();
@@ -174,7 +174,7 @@ mod tests {
     struct PausedClock(Instant);
 
     impl Clock for PausedClock {
-        #[allow(clippy::disallowed_methods, reason = "tokio's clock is the test's")]
+        #[allow(clippy::disallowed_methods, reason = "the test pauses Tokio's clock")]
         fn now(&self) -> Moment {
             let since = self.0.elapsed();
             Moment::new(since, since, since)

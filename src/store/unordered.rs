@@ -30,7 +30,7 @@ impl<'a> UnorderedListing<'a> {
         }
     }
 
-    /// Takes a page of the store. Keeps at most `limit` keys.
+    /// Adds a page that the store sent. Keeps the smallest `limit` keys.
     pub(super) fn see(&mut self, entries: Vec<Entry>, served_at: Option<DateTime<Utc>>) {
         // With the date of the first page, no object seems to be older than it is.
         if self.pages == 0 {

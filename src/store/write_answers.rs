@@ -72,7 +72,7 @@ mod tests {
     /// Before the fix, five modules interpreted responses, and the module of groups counted a write
     /// without an ETag as done.
     #[test]
-    fn only_stores_and_their_counters_match_on_a_put_outcome() {
+    fn only_stores_and_the_request_counter_match_on_a_put_outcome() {
         fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
             for entry in fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();

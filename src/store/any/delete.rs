@@ -42,7 +42,7 @@ pub(super) async fn all(
         failed.extend(left.map(|key| (key.clone(), error.clone())));
     }
     match calls.iter().find_map(|call| call.error.as_ref()) {
-        // No key was deleted, so the whole request failed.
+        // If no key was deleted, the whole request failed.
         Some(error) if failed.len() == keys.len() => Err(request.failed(error)),
         _ => Ok(failed),
     }

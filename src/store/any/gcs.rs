@@ -59,7 +59,7 @@ impl AnyObjectStore {
     /// response. Each write has `Cache-Control: no-store`, so that no cache keeps a public object.
     ///
     /// The account needs `storage.objects.get`, `list`, `create`, and `delete`. The role *Storage
-    /// Object User* has these permissions. Cloud Storage requires `delete` to overwrite an object.
+    /// Object User* has these permissions. To overwrite an object, Cloud Storage requires `delete`.
     ///
     /// This function sends no request. If Cloud Storage refuses the credentials, the first request
     /// of the store fails.
@@ -107,8 +107,8 @@ fn base_url(builder: &GoogleCloudStorageBuilder) -> Option<String> {
     let of = |key| setting(builder, key);
     let of_key = || {
         let key = match of(GoogleConfigKey::ServiceAccount) {
-            // This function ignores an unreadable file, because the client reports this error when
-            // it is created.
+            // This function ignores an unreadable file, because the creation of the client reports
+            // this error.
             Some(path) => std::fs::read_to_string(path).ok()?,
             None => of(GoogleConfigKey::ServiceAccountKey)?,
         };

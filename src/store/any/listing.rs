@@ -21,7 +21,7 @@ struct Gathered<'a> {
     entries: Vec<Entry>,
 }
 
-/// The position of one listed key, relative to the page that is collected.
+/// The position of one listed key, relative to the page.
 #[derive(PartialEq, Eq)]
 enum ListStart {
     Before,
@@ -37,8 +37,8 @@ impl<'a> Gathered<'a> {
         Gathered { prefix, after, limit, previous: String::new(), entries: Vec::new() }
     }
 
-    /// Adds a listed key. A wrong order of keys is an error, because the end of the keys with the
-    /// prefix is then unknown.
+    /// Adds a listed key. Returns an error if the keys are out of order, because more keys with the
+    /// prefix may then follow after any key.
     fn see(&mut self, meta: ObjectMeta) -> Result<ListStart, StoreError> {
         let key = String::from(meta.location);
         if key <= self.previous && !is_after_by_parts(&self.previous, &key) {
@@ -178,8 +178,8 @@ mod tests {
     use crate::store::request_context::Verb;
     use crate::store::{StoreErrorKind, listed_within};
 
-    /// Parameters of one requested page: the prefix, the offset, the maximum number of keys, and
-    /// the token of the page.
+    /// Parameters of the request for one page: the prefix, the offset, the maximum number of keys,
+    /// and the token of the page.
     type Request = (Option<String>, Option<String>, Option<usize>, Option<String>);
 
     /// A client that answers each call with the next of these pages. Each page except the last has
@@ -201,7 +201,7 @@ mod tests {
             let mut requests = self.asked.lock().unwrap();
             requests.push((asked.0, asked.1, asked.2, options.page_token));
             let mut left = self.left.lock().unwrap();
-            let keys = left.pop_front().expect("no call after the last page");
+            let keys = left.pop_front().expect("no call follows the last page");
             let meta = |key: &&str| ObjectMeta {
                 location: (*key).into(),
                 last_modified: DateTime::UNIX_EPOCH,
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_parts_is_accepted() {
+    fn keys_may_be_in_the_order_of_their_parts() {
         assert!(is_after_by_parts("app/z", "app-1/a"), "a hierarchical namespace");
         for (previous, key) in [("app/b", "app/a"), ("app-1/a", "app/z"), ("app/a", "app/a")] {
             assert!(!is_after_by_parts(previous, key), "{key} after {previous}");
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn regression_each_page_without_a_key_has_a_timeout_and_counts() {
+    async fn regression_pages_without_keys_have_a_timeout_each_and_a_maximum_number() {
         let store = AnyObjectStore::of(Arc::new(InMemory::new()), None, "a test".to_owned());
         let limit = Duration::from_secs(1);
         for (number, answered) in [(EMPTY_PAGES - 1, true), (usize::MAX, false)] {
@@ -322,7 +322,7 @@ mod tests {
             "object_store does not \
                                                                             allow the key"
         );
-        assert_eq!(start("app/l", ""), None, "only the whole folder contains the keys");
+        assert_eq!(start("app/l", ""), None, "the stream starts at the folder");
         assert_eq!(start("lock-", "").unwrap(), "lock");
         assert_eq!(start("app/", ""), None);
         assert_eq!(start("", ""), None);

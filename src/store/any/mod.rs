@@ -42,8 +42,8 @@ mod token;
 /// your own. Users of SlateDB, Delta or DataFusion already have an object_store client.
 ///
 /// **Requirements.** The client must be strongly consistent, implement `PutMode::Create` and
-/// `PutMode::Update` atomically, and list keys in order. A listing out of order is an error. The
-/// check before the first campaign verifies that the store supports conditions.
+/// `PutMode::Update` atomically, and list keys in order. A listing with keys out of order is an
+/// error. The check before the first campaign verifies that the store supports conditions.
 ///
 /// **The client's retries** may stay enabled, for example in a client that other code shares. But
 /// the client reports only the response to its last attempt. So every failed write may have taken
@@ -54,9 +54,9 @@ mod token;
 ///
 /// **Cost.** Each call is one request, with three exceptions. A deletion sends one request for each
 /// key on Cloud Storage, and one for each 250 keys elsewhere. A listing reads pages of the client
-/// until it has up to 1,000 keys. With your own client, until a replacement has succeeded, each
-/// refused replacement may cost one more read, and after this read one more write. Cloud Storage
-/// limits the writes of one object to about one a second, so use a validity of at least 5 s.
+/// until it has up to 1,000 keys. With your own client, each refused replacement may cost one more
+/// read, and then one more write, until a replacement has succeeded. Cloud Storage limits the
+/// writes of one object to about one a second, so use a validity of at least 5 s.
 ///
 /// **The store's clock.** The interface of object_store omits the dates of responses, so this store
 /// uses the newest `last_modified` that it has seen. This time is never ahead of the store's clock.
@@ -91,7 +91,7 @@ pub struct AnyObjectStore {
     pages: Option<Arc<dyn PaginatedListStore>>,
     name: String,
     /// True if the client sends each write only once, so a response belongs to the only attempt.
-    /// Clients that tenure created do this.
+    /// This holds for clients that tenure created.
     sent_once: bool,
     etag_form: ETagForm,
     #[cfg(any(feature = "azure", feature = "gcs"))]
@@ -118,7 +118,7 @@ impl AnyObjectStore {
     ///
     /// - The client cannot replace conditionally. Examples are HTTP, an S3 client with conditional
     ///   puts disabled, and `LocalFileSystem` (use [`DirStore`](super::DirStore)).
-    /// - The client replaces an object without a comparison of its version.
+    /// - The client replaces an object and does not compare its version.
     /// - The store is a directory bucket (S3 Express One Zone), which lists keys in no order: use
     ///   `S3Store`.
     pub async fn new(store: Arc<dyn ObjectStore>) -> Result<AnyObjectStore, StoreError> {
@@ -295,9 +295,9 @@ impl Store for AnyObjectStore {
         }
     }
 
-    /// Sends one GET. With `unless`, its condition compares only the ETag, which on Cloud Storage
-    /// depends only on the content. So this method returns `NotModified` even if the object was
-    /// deleted and created again with the same body.
+    /// Sends one GET. With `unless`, the GET compares only the ETag, which on Cloud Storage depends
+    /// only on the content. So this method returns `NotModified` even if the object was deleted and
+    /// created again with the same body.
     async fn get(
         &self,
         key: &str,

@@ -120,7 +120,7 @@ impl HttpConnector for AwsConnector {
     }
 }
 
-/// Converts the request without a change to its signed parts.
+/// Converts the request, and leaves its signed parts unchanged.
 fn converted(request: HttpRequest) -> Result<Request, NotSendable> {
     let request = request.try_into_http1x().map_err(|error| NotSendable(error.to_string()))?;
     let uri = request.uri().clone();
@@ -143,8 +143,8 @@ fn converted(request: HttpRequest) -> Result<Request, NotSendable> {
 }
 
 /// Returns a placeholder for the connection of a request. After a 5xx the SDK tries to close the
-/// connection, and logs an error if it does not know the connection. A close of this placeholder
-/// has no effect: [`Http::answered`] replaces the real connections.
+/// connection, and logs an error if it does not know the connection. Closing this placeholder has
+/// no effect: [`Http::answered`] replaces the real connections.
 fn connection() -> ConnectionMetadata {
     ConnectionMetadata::builder().proxied(false).poison_fn(|| {}).build()
 }

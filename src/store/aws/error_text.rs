@@ -146,8 +146,7 @@ fn chain<'e>(
     std::iter::successors(Some(error), |error| (**error).source())
 }
 
-/// Returns the chain of causes on one line, without the SDK's outermost message and without
-/// repetitions.
+/// Returns the chain of causes on one line. Omits the SDK's outermost message and repetitions.
 pub(in crate::store) fn causes(error: &(dyn StdError + 'static)) -> String {
     let mut line = String::new();
     for error in chain(error).skip(1) {
@@ -164,7 +163,8 @@ pub(in crate::store) fn causes(error: &(dyn StdError + 'static)) -> String {
 }
 
 /// Lists the sources that had no credentials, each with its reason. Begins with the last source,
-/// because long messages lose their end. The last source is usually the machine's metadata service.
+/// because long messages are cut off at the end. The last source is usually the machine's metadata
+/// service.
 fn sources_without(sources: &ProviderChainError<CredentialsError>) -> String {
     let attempts = sources.attempts().iter().rev().map(|attempt| {
         let reason = chain(attempt.error()).last().map(ToString::to_string).unwrap_or_default();
@@ -218,7 +218,7 @@ mod tests {
     /// name, and the SDK reports this 404 only in a message. Before the fix, the store did not
     /// treat this error as a refusal by the metadata service.
     #[tokio::test]
-    async fn regression_a_machine_without_a_role_refuses() {
+    async fn regression_the_404_for_a_machine_without_a_role_is_a_refusal() {
         let machine = imds::credentials::ImdsCredentialsProvider::builder();
         let machine = machine.imds_client(client(Metadata(200, 404))).build();
         let profile =
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refused_token_and_a_refused_request_are_refusals() {
+    async fn the_metadata_service_may_refuse_the_token_or_a_later_request() {
         for (token, after, refuses) in [
             (401, 200, true),
             (403, 200, true),
@@ -243,7 +243,8 @@ mod tests {
             (500, 200, false),
         ] {
             let client = client(Metadata(token, after));
-            let error = client.get("/latest/").await.expect_err("no response is a success");
+            let error =
+                client.get("/latest/").await.expect_err("one of the two responses is an error");
             assert_eq!(refused_by_the_machine(&error), refuses, "{token} {after}: {error:?}");
         }
     }

@@ -18,7 +18,7 @@ pub(in crate::store) const UNREADABLE: &str = "the response broke off or is inva
 
 /// A service of the SDK, and the interpretation of its responses.
 pub(in crate::store) trait Service: Store + Sized {
-    /// Remedy if the service has sent a web page, and no valid response before.
+    /// Remedy for a web page from a service that has sent no valid response before.
     const WRONG_ENDPOINT: &'static str;
 
     /// Returns true if the service has sent a valid response before.
@@ -31,8 +31,8 @@ pub(in crate::store) trait Service: Store + Sized {
         seen: &CallInterceptor,
     ) -> StoreError;
 
-    /// Returns the error of a request that was not sent, because the service refused a session for
-    /// it or did not answer. Services without sessions return `None`.
+    /// Returns the error of a request that was not sent: the service refused to create a session
+    /// for the request, or did not answer. Services without sessions return `None`.
     fn without_session(
         _request: RequestContext<'_, Self>,
         _error: &(dyn StdError + 'static),
@@ -123,7 +123,8 @@ pub(in crate::store) fn code<E: ProvideErrorMetadata>(
     answered(error)?.1
 }
 
-/// Returns one text: the status, the service's code, `note`, and the service's message.
+/// Returns one text that contains the status, the service's code, `note`, and the service's
+/// message.
 pub(in crate::store) fn reason<E: ProvideErrorMetadata>(
     answer: &ServiceError<E, HttpResponse>,
     note: &str,

@@ -11,8 +11,8 @@ use super::{setting, settings};
 use crate::store::redact::without_secrets;
 use crate::store::url::StoreOptions;
 
-/// The facts about a service that come from its settings and its responses. The default value
-/// contains no facts, and accompanies a client that the caller created.
+/// The facts about a service that come from its settings and its responses. For a client that the
+/// caller created, the store uses the default value, which contains no facts.
 #[derive(Default)]
 pub(in crate::store) struct Session {
     /// Custom endpoint, if there is one.

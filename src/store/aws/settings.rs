@@ -109,7 +109,7 @@ fn wrong_setting(
         let text = variable(name).unwrap_or_default();
         if let Some(place) = unsendable(&text) {
             return Some(WrongSetting(format!(
-                "{name} must contain only letters, digits and signs; correct its character \
+                "{name} must contain only letters, digits and symbols; correct its character \
                  {place} (for example a space or a line end)"
             )));
         }

@@ -76,7 +76,7 @@ impl Drop for Draft<'_> {
 /// Removes the drafts of killed processes, which it recognises by their old dates. A process that
 /// writes an old object again gives its draft the object's old date, but only while it holds the
 /// lock. Now the caller of this function holds the lock, so no such draft is in use. Other writers
-/// wait, so this function reads at most 2,000 names.
+/// wait for this function, so it reads at most 2,000 names.
 pub(super) fn remove_leftovers(_: &Locked, work: &Folder) -> Result<(), StoreError> {
     let now = clock::wall_clock();
     for found in work.names()?.take(MOST_NAMES) {

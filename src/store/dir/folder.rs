@@ -265,8 +265,8 @@ impl Folder {
             .map_err(|errno| failed("make", &self.path_of(name), Determinacy::Determinate, errno))
     }
 
-    /// Returns the target of a link, or `None` if the name is missing. For a file, the target is an
-    /// empty string.
+    /// Returns the target of a link, or `None` if the name is missing. If the name is not a link,
+    /// returns an empty string.
     pub(super) fn link_target(&self, name: &str) -> Result<Option<String>, StoreError> {
         match readlinkat(&self.file, name) {
             Ok(target) => Ok(Some(target.to_string_lossy().into_owned())),

@@ -2,8 +2,8 @@
 //!
 //! A deletion holds the lock and removes the folders that it leaves empty. So a chain that was
 //! opened without the lock may end at a removed folder, and a new folder may have the same name.
-//! Use a chain that was opened without the lock only for reads. A removed folder is empty, so a
-//! read finds no object. "No object" was the correct result at the moment of the removal.
+//! Only reads may use such a chain. A removed folder is empty, so a read finds no object. "No
+//! object" was the correct result at the moment of the removal.
 
 use std::time::Duration;
 

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_page_ignores_keys_greater_than_its_last() {
+    fn a_full_page_ignores_keys_greater_than_its_last_key() {
         let full = page("", "a", &["b", "d"]);
         for (key, wants) in [("a", false), ("aa", true), ("c", true), ("d", true), ("da", false)] {
             assert_eq!(full.wants(key), wants, "{key}");
@@ -252,7 +252,11 @@ mod tests {
         for (age, walked) in [(TICK + nanosecond, 1), (TICK, 0), (-TICK, 0)] {
             assert_eq!(walks(1, 0, age), (walked, walked == 1), "{age}");
         }
-        assert_eq!(walks(9, 0, TimeDelta::zero()), (1, true), "the folder becomes old");
+        assert_eq!(
+            walks(9, 0, TimeDelta::zero()),
+            (1, true),
+            "the clock passes the change of the folder"
+        );
         assert_eq!(walks(1, 0, TimeDelta::hours(-1)), (1, true), "the clock was set back");
         assert_eq!(walks(9, 1, TICK * 9), (2, true));
         assert_eq!(walks(1, 1, TICK * 9), (1, false));

@@ -108,7 +108,7 @@ impl Locked {
     }
 }
 
-/// Locks this file without a wait. Returns `None` if another process holds the lock, or if the file
+/// Tries once to lock this file. Returns `None` if another process holds the lock, or if the file
 /// is no longer at its path.
 fn lock_at(file: File, path: &Path, mode: Mode) -> Result<Option<File>, StoreError> {
     let tried = match mode {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_without_a_release_is_an_error_without_a_write() {
+    fn a_lock_that_another_process_keeps_is_a_determinate_error() {
         let (dir, work) = work();
         // A second root has a separate thread lock, so it acts like another process.
         let other = Folder::root(&root_of(&dir)).and_then(|root| work_folder(&root));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn regression_queued_threads_give_up_with_the_waiting_thread() {
+    fn regression_queued_threads_give_up_when_the_first_thread_gives_up() {
         let (dir, work) = work();
         // A second root has a separate thread lock, so it acts like another process.
         let other = Folder::root(&root_of(&dir)).and_then(|root| work_folder(&root));

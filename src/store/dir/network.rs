@@ -14,7 +14,7 @@ pub(super) fn refuse(root: &Folder, path: &Path) -> Result<(), StoreError> {
 
     let stat = nix::sys::statfs::fstatfs(root.file())
         .map_err(|errno| failed("inspect", path, Determinacy::Determinate, errno))?;
-    // The integer type differs between C libraries. Only its lower 32 bits are used.
+    // C libraries use different integer types for this number. Only its lower 32 bits matter.
     #[allow(clippy::unnecessary_cast, reason = "necessary with some C libraries")]
     let magic = stat.filesystem_type().0 as u32;
     match name(magic) {
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shared_file_systems_differ_from_local_ones() {
+    fn only_shared_file_systems_have_a_name_in_the_table() {
         use nix::sys::statfs;
         #[allow(clippy::unnecessary_cast, reason = "necessary with some C libraries")]
         let name_of = |fs_type: statfs::FsType| name(fs_type.0 as u32);

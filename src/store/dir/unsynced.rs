@@ -71,7 +71,7 @@ pub(super) fn open(root: &Folder, key: &str) -> Result<Option<File>, StoreError>
     }
 }
 
-/// Ensures that this object is on the disk, if it is marked.
+/// If this object is marked, ensures that it is on the disk.
 pub(super) fn ensure(root: &Folder, key: &str) -> Result<(), StoreError> {
     if marked(root)?.as_deref() == Some(key) { open(root, key).map(drop) } else { Ok(()) }
 }
@@ -109,8 +109,8 @@ fn write_again(root: &Folder, work: &Folder, key: &str) -> Result<(), StoreError
     chain.sync()
 }
 
-/// Returns the error of a request that had no effect, because the marked object could not be
-/// written again.
+/// Returns the error for a marked object that could not be written again. The request of the caller
+/// had no effect.
 fn cannot_settle(root: &Folder, key: &str, error: &StoreError) -> StoreError {
     let message = format!(
         "{} was written, but a power loss may undo this write, and the file cannot be written \

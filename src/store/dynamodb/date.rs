@@ -20,7 +20,7 @@ use crate::env::mutex::unpoisoned;
 ///
 /// So the date of a write follows DynamoDB's clock, and not the clock of this machine. The date is
 /// not earlier than the time at which the write was sent, except for the fraction of a second that
-/// `Date` omits. So an object never appears older than the lease of its record. This holds for any
+/// `Date` omits. So a record never appears older than the lease that it grants. This holds for any
 /// latency, and even if the process is suspended. A response from a server with a slow clock does
 /// not move the date back. An object may appear younger than it is, by at most the latency of a
 /// response.

@@ -19,7 +19,7 @@ const STORJ: &str = ".storjshare.io";
 /// The response to one request of a listing.
 struct Response {
     entries: Vec<Entry>,
-    /// Folders in place of their keys, if the request asked for them.
+    /// If the request had a delimiter, the folders, whose keys the response omits.
     folders: Vec<String>,
     truncated: bool,
     token: Option<String>,
@@ -84,8 +84,8 @@ impl S3Store {
         ))
     }
 
-    /// Lists a folder of a store without order, and sorts its keys. The keys of lower folders need no
-    /// page, unless the prefix includes them.
+    /// Lists a folder of a store that lists keys in no order, and sorts the keys. Reads the keys of
+    /// lower folders only if the prefix includes them.
     async fn read_folder(
         &self,
         prefix: &str,
@@ -188,8 +188,8 @@ fn entries(output: ListObjectsV2Output, encoded: bool) -> Vec<Entry> {
         .collect()
 }
 
-/// Returns true if the keys of the prefix's own folder are in order. A hierarchical namespace lists
-/// the keys of lower folders elsewhere.
+/// Returns true if the keys directly in the prefix's folder are in order. A hierarchical namespace
+/// lists the keys of lower folders at other positions.
 fn is_in_order(entries: &[Entry], prefix: &str, after: &str) -> bool {
     let folder = folder(prefix).len();
     let keys = entries.iter().map(|entry| entry.key.as_str());
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_keys_of_the_own_folder_show_the_order() {
+    fn keys_of_lower_folders_may_be_out_of_order() {
         for (keys, expected) in [
             (&["app/lock-3", "app/lock-4"][..], true),
             (&["app/lock-3", "app/lock-1/x", "app/lock-4"], true),

@@ -170,7 +170,7 @@ impl S3Store {
         self
     }
 
-    /// Refuses unsupported kinds of buckets without a request.
+    /// Refuses unsupported kinds of buckets. Sends no request.
     fn check_bucket(&self) -> Result<(), StoreError> {
         let why =
             if self.bucket.ends_with("--xa-s3") || self.bucket.starts_with("arn:aws:s3express") {
@@ -184,7 +184,7 @@ impl S3Store {
         Err(StoreError::new(StoreErrorKind::Unsupported, Determinacy::Determinate, message))
     }
 
-    /// Notes that the service has answered a request with this verb.
+    /// Records that a request with this verb has succeeded.
     fn heard(&self, verb: Verb) {
         self.session.heard();
         self.done.fetch_or(1 << verb as u8, Ordering::Relaxed);

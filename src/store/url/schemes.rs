@@ -1,6 +1,6 @@
 //! The schemes of store URLs, and their services.
 
-/// A cloud service with a store.
+/// A cloud service that this crate has a store for.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloudKind {

@@ -121,7 +121,7 @@ async fn regression_credentials_that_cannot_be_sent_are_an_error() {
         let source = Credentials::new(bad, "secret", None, None, "test");
         let source = SharedCredentialsProvider::new(source);
         let cache = CredentialsCache::of(source);
-        let error = cache.credentials().await.expect_err("no header can contain it");
+        let error = cache.credentials().await.expect_err("no header can contain the key ID");
         assert!(matches!(error, CredentialsError::InvalidConfiguration(_)), "{error:?}");
     }
 }
@@ -151,7 +151,7 @@ async fn expired_credentials_are_not_used() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn expired_credentials_are_retried_only_if_the_service_has_accepted_them() {
+async fn expired_credentials_cause_a_retry_only_if_the_service_had_accepted_them() {
     let (cache, _) = Provider::cache(&[0, 0, 0], 3_600);
     assert_eq!(within(1, &cache).await.as_deref(), Some("0"));
     assert!(!cache.expired());
@@ -163,7 +163,7 @@ async fn expired_credentials_are_retried_only_if_the_service_has_accepted_them()
 }
 
 #[test]
-fn credentials_are_refreshed_a_minute_or_a_quarter_of_their_life_before_their_end() {
+fn credentials_are_refreshed_a_minute_or_a_quarter_of_their_lifetime_before_they_expire() {
     let secs = Duration::from_secs;
     for (life, ahead) in [(3_600, 60), (400, 60), (240, 60), (120, 30), (4, 1)] {
         let credentials = Credentials::new("key", "secret", None, None, "test");

@@ -58,7 +58,10 @@ fn regression_a_failed_write_removes_old_drafts() {
         children(&work).1.len()
     };
     let first = left();
-    assert!((1_000..1_100).contains(&first), "{first}: other writers wait for the removal");
+    assert!(
+        (1_000..1_100).contains(&first),
+        "{first} drafts left: one call removes at most 2,000, because other writers wait"
+    );
     assert_eq!(left(), 1, "the lock file");
 }
 

@@ -73,7 +73,11 @@ fn regression_a_deletion_removes_empty_folders_of_earlier_versions() {
             .expect("written");
         delete("app/members/c/lock.json");
     }
-    assert_eq!(left(), 2, "b, and a name that is not allowed in a key");
+    assert_eq!(
+        left(),
+        2,
+        "only the folder b, and a folder whose name no key may contain, are left"
+    );
     scene.is_on_the_disk("app/members/b/lock.json", "it was not deleted");
     fs::remove_dir(path.join("app/members/not a key")).expect("empty");
     delete("app/members/b/lock.json");
@@ -85,7 +89,7 @@ fn regression_a_deletion_removes_empty_folders_of_earlier_versions() {
 /// deletion removed its objects before it read the mark. If this read failed, the error said that
 /// the deletion had no effect. In this test, the work folder is replaced during the deletion.
 #[test]
-fn regression_a_deletion_with_an_effect_is_no_determinate_error() {
+fn regression_a_deletion_that_removed_an_object_returns_no_determinate_error() {
     let scene = Scene::new();
     scene.put("app/a", "one", None).expect("the process is alive").expect("written");
     let (work, moved) = (scene.root.path.join(".tenure"), scene.root.path.join("moved"));

@@ -113,7 +113,7 @@ fn maybe(put: Option<PutResult>) {
 }
 
 #[test]
-fn regression_a_read_object_is_on_the_disk_after_a_failed_sync() {
+fn regression_a_read_after_a_failed_sync_returns_only_an_object_on_the_disk() {
     for folders in [0, 1] {
         let scene = Scene::new();
         scene.folders(&[&vec![Fate::Works; folders][..], &[Fate::Fails]].concat());
@@ -142,7 +142,7 @@ fn regression_a_refusal_implies_that_the_object_is_on_the_disk() {
     maybe(scene.put("a", "one", None));
     let refused = scene.put("a", "again", None).expect("the process is alive").expect("answered");
     assert_eq!(refused, PutOutcome::PreconditionFailed);
-    scene.is_on_the_disk("a", "the store refused because of it");
+    scene.is_on_the_disk("a", "the store refused a write because this object exists");
 }
 
 #[test]
@@ -207,12 +207,12 @@ fn a_write_first_writes_the_marked_object_again() {
     let error = scene
         .put("b", "two", None)
         .expect("the process is alive")
-        .expect_err("a cannot be written again");
+        .expect_err("the object a cannot be written again");
     assert_eq!(error.determinacy(), Determinacy::Determinate, "{error}");
     assert!(error.to_string().contains("/a was written"), "{error}");
     assert_eq!((scene.seen("b"), marks(&scene)), (None, 1));
     scene.put("b", "two", None).expect("the process is alive").expect("written");
-    scene.is_on_the_disk("a", "another object was written");
+    scene.is_on_the_disk("a", "the write of b wrote it again");
     scene.is_on_the_disk("b", "it was written");
     assert_eq!(marks(&scene), 0);
 }
@@ -291,17 +291,17 @@ fn regression_an_object_is_hidden_until_its_sync_ends() {
         let scene = Scene { dir, root };
         scene.fates(move |path| {
             if path.is_dir() {
-                reached.send(()).expect("the other thread waits");
-                told.recv().expect("the reader continues the writer");
+                reached.send(()).expect("the reader waits");
+                told.recv().expect("the reader tells the writer to continue");
             }
             Fate::Works
         });
         scene.put("a", "one", None).expect("the process is alive").expect("written")
     });
-    at_sync.recv().expect("the writer is at its sync");
+    at_sync.recv().expect("the writer has reached its sync");
     let error = scene.get("a").expect_err("the sync has not ended");
     assert_eq!(error.kind(), StoreErrorKind::Transient, "{error}");
-    go_on.send(()).expect("the other thread waits");
+    go_on.send(()).expect("the writer waits");
     assert!(matches!(writer.join().expect("no panic"), PutOutcome::Done { .. }));
     assert!(matches!(scene.get("a"), Ok(GetOutcome::Found(_))));
 }
@@ -386,7 +386,7 @@ fn an_unsupported_sync_is_not_a_failure() {
         super::DirStore::open(scene.dir.path())
     };
     open(Errno::EINVAL).expect("the file system needs no sync of folders");
-    open(Errno::EROFS).expect("no process can have created it");
-    let error = open(Errno::ENOSPC).expect_err("a crash may remove it");
+    open(Errno::EROFS).expect("on a read-only file system, the directory needs no sync");
+    let error = open(Errno::ENOSPC).expect_err("a crash may remove the directory");
     assert_eq!(error.determinacy(), Determinacy::Determinate, "{error}");
 }
