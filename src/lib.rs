@@ -120,8 +120,8 @@
 //! ```
 //!
 //! The package `tenure-testkit` has a clock that reads Tokio's time (`time::TestClock`) and a store
-//! with faults (`fault_store`). Give the same process to groups and to the guards of
-//! `tenure-fencing`, by their method `process`.
+//! with faults (`fault_store`). Pass the same [`Process`] to groups and to the guards of
+//! `tenure-fencing`, with their method `process`.
 //!
 //! # Where next
 //!

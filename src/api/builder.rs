@@ -277,7 +277,7 @@ impl ElectionBuilder {
     /// listings in order. For each [`Store`] that the process creates, the check sends 4 requests
     /// to one of 256 objects (`.tenure-check-00` to `.tenure-check-ff` under the prefix). For each
     /// election, the check also sends 1 LIST. The check deletes no object, and cannot prove that
-    /// the store decides races atomically. Default: true.
+    /// the store's conditional writes are atomic. Default: true.
     pub fn check_store(mut self, check: bool) -> ElectionBuilder {
         self.settings.check_store = check;
         self
@@ -286,7 +286,7 @@ impl ElectionBuilder {
     /// Sets how long campaigns and observers retry while the store denies access or does not exist
     /// ([`AccessDenied`](crate::ErrorKind::AccessDenied),
     /// [`NoSuchStore`](crate::ErrorKind::NoSuchStore)), for example during a rotation of keys. The
-    /// time counts from the first such refusal. Default: 10 s.
+    /// time starts at the first such refusal. Default: 10 s.
     ///
     /// - With `None`, the time has no limit. Use `None` for services.
     /// - With zero, the first refusal ends the campaign or the observer with an error.

@@ -129,8 +129,8 @@ impl Election {
     /// this method if another source, such as a bucket notification, tells the application of a
     /// change. Several calls during one poll have the effect of one call.
     ///
-    /// The call is only a hint: decisions use the store's answers. Cost: at most one GET, or LIST
-    /// and GET, for each campaign or observer.
+    /// The call is only a hint: a campaign or an observer acts on the store's answer. Cost: at most
+    /// one GET, or LIST and GET, for each campaign or observer.
     pub fn refresh(&self) {
         self.cx.refresh();
     }
@@ -145,8 +145,8 @@ impl Election {
     /// With an epoch in `only`, the call seals only this epoch. So the call does not depose a
     /// leader that was elected meanwhile.
     ///
-    /// Across stores, the call seals the epoch at all stores that answer, and is done once a
-    /// majority is sealed.
+    /// Across stores, the call seals the epoch at all stores that answer, and is done once the
+    /// epoch is sealed at a majority.
     ///
     /// Cost: LIST, GET and PUT, or GET and PUT with
     /// [`Layout::SingleObject`](crate::Layout::SingleObject). Whenever another write comes first or
@@ -199,7 +199,7 @@ impl Election {
     ///
     /// Cost: GET and PUT. Whenever a renewal comes first or the outcome of the seal is unknown, the
     /// call sends one more GET and PUT. Across stores, each store has this cost, and the call is
-    /// done once a majority is sealed.
+    /// done once the epoch is sealed at a majority.
     ///
     /// # Errors
     /// The errors of [`depose`](Election::depose), and

@@ -31,8 +31,8 @@ impl Election {
     /// markers, or both calls complete the same set.
     ///
     /// **Never call this method for a store that lost its contents.** Call
-    /// [`replace_store`](Election::replace_store). The call refuses a lost store only if another
-    /// store shows an epoch or a replacement.
+    /// [`replace_store`](Election::replace_store). The call detects the loss only if another store
+    /// shows an epoch or a replacement.
     ///
     /// Cost at each store: LIST, PUT and LIST. A complete set costs one LIST at each store. A
     /// listing costs one LIST for each 1,000 keys.

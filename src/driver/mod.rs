@@ -92,8 +92,7 @@ pub struct Context {
 struct Knowledge {
     greatest: Option<Epoch>,
     /// The lapse timer that a call of this `Election` started last. If another call reads the same
-    /// record, its own timer counts from the same start. No call changes the running timer of
-    /// another call.
+    /// record, its own timer has the same start. No call changes the running timer of another call.
     timer: Option<Arc<LapseTimer>>,
     /// In an election across stores, the greatest epoch that a call did not find in this store, and
     /// the time at which a read first missed it.

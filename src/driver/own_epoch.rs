@@ -102,8 +102,8 @@ impl OwnEpoch {
         record
     }
 
-    /// Notes the present time. The caller sends the write after this call, so the lease counts from
-    /// a time before the write (L1).
+    /// Notes the present time. The caller sends the write after this call, so the lease starts
+    /// before the write (L1).
     fn sending(&mut self, heartbeat: u64) {
         self.heartbeat = heartbeat;
         self.lease.sending(heartbeat, self.cx.process.now());

@@ -40,7 +40,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Creates counters that have counted no failure.
+    /// Creates the counters, all at zero.
     pub fn new(cx: &Arc<Context>) -> Requests {
         let (cx, polled) = (Arc::clone(cx), cx.process.now().boot);
         Requests {

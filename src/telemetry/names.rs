@@ -1,5 +1,5 @@
-//! The names, units and descriptions of the metrics. `tests/election/metrics/mod.rs` compares these
-//! texts with docs/reference/metrics.md.
+//! The names, units and descriptions of the metrics. `tests/election/metrics/mod.rs` compares the
+//! recorded metrics with docs/reference/metrics.md.
 
 use metrics::Unit::{Count, Seconds};
 use metrics::{describe_counter, describe_gauge, describe_histogram};

@@ -72,7 +72,7 @@ impl Cancellation {
     }
 
     /// Returns whether the work must stop. This method checks the lease and does not depend on any
-    /// task, so work that never yields can call it, also on a runtime with a single thread.
+    /// task, so work that never yields can call it, even on a runtime with a single thread.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         if !self.token.is_cancelled() {

@@ -110,7 +110,7 @@ impl AcrossDriver {
         let deferring = self.parts.iter().filter_map(|part| part.link.followed.defers_for());
         let ends = || (0..self.parts.len()).map(|store| self.machine.ended(store).flatten());
         let has_resigned = ends().any(|end| end == Some(EpochEnd::Resigned));
-        // The delay counts from a seal, so a store without a seal has no delay.
+        // The delay starts at a seal, so a store without a seal has no delay.
         let takeovers = self.parts.iter().zip(ends()).filter_map(|(part, end)| {
             let sighting = part.sighting.as_ref().filter(|it| it.epoch == newest)?;
             let waits = end.is_some_and(|end| end != EpochEnd::GivenUp) && !has_resigned;

@@ -8,7 +8,7 @@ use crate::record::listing::PageOfSet;
 
 use super::AcrossContext;
 
-/// Returns the set of this store's marker on a page.
+/// Returns the set that the marker of this store on a page names.
 pub(super) fn set_of(page: &PageOfSet, store: usize, stores: usize) -> Option<SetId> {
     let is_own = |name: &&SetKey| name.store == store && name.of == Some(stores);
     page.names.iter().find(is_own).map(|name| name.set)

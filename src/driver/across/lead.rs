@@ -34,7 +34,7 @@ struct Pending {
     dropped: bool,
 }
 
-/// The reports of the states of the stores.
+/// Data for the reports of the stores' states.
 #[derive(Debug)]
 pub(super) struct Led {
     /// Start of the leadership, on the boot clock.
@@ -45,7 +45,8 @@ pub(super) struct Led {
 }
 
 impl AcrossDriver {
-    /// Leads in the background until the leadership has ended. The driver must have been elected.
+    /// Leads in the background until the leadership has ended. The driver's candidate must have
+    /// been elected.
     pub(crate) fn start_leading(mut self, caller: &Span) -> StartedLead {
         let end = self.lease_end().unwrap_or_else(|| self.now());
         let cx = Arc::clone(self.main());

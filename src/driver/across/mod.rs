@@ -91,7 +91,7 @@ pub(crate) struct AcrossDriver {
     parts: Vec<StorePart>,
 
     // Times on the boot clock.
-    /// Time at which the candidate creates the epoch at the other stores, although the first create
+    /// Time at which the candidate creates the epoch at the other stores, even if the first create
     /// has no answer.
     spreads_at: Duration,
     /// End of the pause after a failed attempt.

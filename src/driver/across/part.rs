@@ -140,8 +140,8 @@ impl StorePart {
         })
     }
 
-    /// Returns the future of a request. The body is encoded before the request is sent, so a lease
-    /// counts from a time before the write (L1).
+    /// Returns the future of a request. The body is encoded before the request is sent, so the
+    /// lease starts before the write (L1).
     fn send(&mut self, request: &AcrossRequest) -> BoxFuture<'static, Reply> {
         let cx = Arc::clone(&self.link.cx);
         let limit = cx.config.request_timeout;

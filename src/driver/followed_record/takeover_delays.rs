@@ -55,9 +55,9 @@ impl FollowedRecord {
         self.timer.as_deref().filter(|timer| timer.epoch() == epoch)
     }
 
-    /// Returns the part of the takeover delay that counts from the lapse. With
-    /// `Layout::SingleObject` this part is the whole delay, because a takeover has no separate
-    /// seal. With epoch objects this part is zero, because the delay counts from the seal (E10).
+    /// Returns the part of the takeover delay that starts at the lapse. With `Layout::SingleObject`
+    /// this part is the whole delay, because a takeover has no separate seal. With epoch objects
+    /// this part is zero, because the delay starts at the seal (E10).
     fn delay_after_lapse(&self) -> Duration {
         match self.cx.config.layout {
             Layout::EpochFiles => Duration::ZERO,
@@ -80,9 +80,9 @@ impl FollowedRecord {
         self.lapses_after(self.delay_after_lapse(), self.cx.process.now())
     }
 
-    /// Returns the time until the takeover. The takeover delay counts from the moment at which this
+    /// Returns the time until the takeover. The takeover delay starts at the moment at which this
     /// candidate first saw the seal. After a deposition, the holder may believe until the lapse
-    /// that it leads. So if the lapse is later, the delay counts from the lapse (E10).
+    /// that it leads. So if the lapse is later, the delay starts at the lapse (E10).
     pub(in crate::driver) fn takeover_in(&self) -> Duration {
         let (delay, now) = (self.cx.config.takeover_delay, self.cx.process.now());
         let after_seal = self.timer.as_ref().map_or(delay, |timer| timer.takeover_in(delay, now));
@@ -93,7 +93,7 @@ impl FollowedRecord {
     }
 
     /// Returns the sealed epoch, and the remaining time in which only preferred candidates take
-    /// over (PR1, PR2). The time counts from the moment at which this candidate first saw the seal.
+    /// over (PR1, PR2). The time starts at the moment at which this candidate first saw the seal.
     pub(in crate::driver) fn defers_for(&self) -> Option<(Epoch, Duration)> {
         let (epoch, record) = self.record.as_deref()?;
         if !record.expired || self.deferred >= Some(*epoch) {

@@ -23,7 +23,8 @@ pub enum LeadershipEvent {
         /// The error of the last request, if it failed.
         last_error: Option<Error>,
     },
-    /// A leadership across stores does not hold all its stores. Sent at each change of the states.
+    /// A leadership across stores does not hold all its stores. Sent at each change of the stores'
+    /// states.
     Degraded {
         /// All stores, in the order of the markers.
         stores: Vec<StoreHold>,

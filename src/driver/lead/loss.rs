@@ -44,7 +44,7 @@ pub enum Loss {
         /// The greater epoch.
         by: Epoch,
     },
-    /// A peer that considered this process dead, or an operator, sealed the epoch.
+    /// An operator sealed the epoch, or a peer did because it considered this process dead.
     Sealed {
         /// The name of the peer or operator, from the record.
         by: Option<String>,

@@ -66,7 +66,8 @@ pub(crate) struct StartedLead {
 }
 
 impl Driver {
-    /// Leads in the background until the leadership has ended. The driver must have been elected.
+    /// Leads in the background until the leadership has ended. The driver's candidate must have
+    /// been elected.
     pub(crate) fn start_leading(self, caller: &Span) -> StartedLead {
         let end = self.link.own.lease.end().unwrap_or_else(|| self.now());
         let epoch = self.machine.greatest().unwrap_or(Epoch::FIRST);

@@ -1,6 +1,6 @@
 //! Detects pauses of the process, from gaps between its readings of the boot clock. A process
-//! pauses after a SIGSTOP, during a suspension of its machine, or without processor time. Its lease
-//! continues to run during a pause.
+//! pauses after a SIGSTOP, during a suspension of its machine, or if it gets no processor time. Its
+//! lease continues to run during a pause.
 
 use std::time::Duration;
 

@@ -17,8 +17,8 @@
 //!
 //! # Contract
 //!
-//! - A [`Context`] is one key prefix of a store with the settings of one process. Each request of a
-//!   context is counted, and ends after the request timeout. [`Context::create`] and
+//! - A [`Context`] combines one key prefix of a store and the settings of one process. Each request
+//!   of a context is counted, and ends after the request timeout. [`Context::create`] and
 //!   [`Context::replace`] classify the answer to a write in the same way as elections. A write is
 //!   [`Written::Done`] only if the answer has an ETag. If the answer does not show the effect, the
 //!   write is [`Written::Unknown`]. No request is sent twice.

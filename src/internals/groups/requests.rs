@@ -19,8 +19,8 @@ impl Requests {
         self.count(&Answer::Missing);
     }
 
-    /// Records a failed request. Returns `None` if a retry may succeed or the effect is unknown,
-    /// [`ErrorKind::UnsafeStore`] if the store broke a guarantee, and another kind if the store
+    /// Records a failed request. Returns `None` if a retry may succeed or the effect is unknown.
+    /// Returns [`ErrorKind::UnsafeStore`] if the store broke a guarantee, and another kind if it
     /// denied the request.
     pub fn fails(&mut self, doing: &str, error: StoreError) -> Option<ErrorKind> {
         let kind = error.kind();

@@ -189,7 +189,7 @@ impl AcrossContext {
     }
 }
 
-/// Returns the call that replaces this store, and the same verb of the command.
+/// Names the method that replaces this store, and the command's verb.
 pub(super) fn remedy(store: usize) -> String {
     format!("`replace_store` with index {store} (`tenure across replace --number {}`)", store + 1)
 }

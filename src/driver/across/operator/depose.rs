@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::protocol::depose::DeposeOrder;
 use crate::protocol::message::EpochEnd;
 
-/// Seals the newest epoch at all stores. The epoch is deposed once a majority is sealed.
+/// Seals the newest epoch at all stores. The epoch is deposed once it is sealed at a majority.
 pub(crate) async fn depose(across: &AcrossContext, order: DeposeOrder) -> Result<Deposed, Error> {
     let mut view = View::of_majority(across).await;
     if view.counted().is_err() && view.answered().count() >= across.majority() {
@@ -101,7 +101,8 @@ fn conclude(
     Ok(outcomes.max_by_key(rank).unwrap_or(Deposed::NoLeader))
 }
 
-/// Resigns for a dead process at all stores (L8). The epoch is resigned once a majority is sealed.
+/// Resigns for a dead process at all stores (L8). The epoch is resigned once it is sealed at a
+/// majority.
 pub(crate) async fn resign_dead(
     across: &AcrossContext,
     key: ResignKey,

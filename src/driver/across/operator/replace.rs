@@ -28,7 +28,7 @@ pub(super) struct Replacement<'a> {
     others: Vec<usize>,
 }
 
-/// Prepares new contents of this store: notes at the other stores, the newest epoch, the marker.
+/// Writes notes at the other stores, and the newest epoch and the marker to the new contents.
 pub(crate) async fn replace(
     across: &AcrossContext,
     store: usize,

@@ -194,8 +194,8 @@ impl Operator {
     }
 
     /// Returns the seal of the restored epoch. Its nonce differs from the nonce of the held epoch.
-    /// So each candidate counts the wait from the moment at which it first sees this seal, even if
-    /// it has watched the held epoch (RS8).
+    /// So the wait of each candidate starts when it first sees this seal, even if it has watched
+    /// the held epoch (RS8).
     pub(in crate::driver) fn restored(&self, wait: Duration) -> Record {
         let mut record = self.cx.config.blank();
         record.nonce = Some(self.cx.process.nonce());
