@@ -106,7 +106,7 @@ mod tests {
     /// the machine is paused for 5 s, which only the wall clock shows. So after 15 s, the wall
     /// clock has advanced by 14 s.
     #[test]
-    fn regression_a_pause_with_a_slewed_clock_counts_fully() {
+    fn regression_a_pause_shortens_the_lease_fully_despite_a_slewed_clock() {
         let end = at(100, 100, 100).plus(Duration::from_secs(15));
         assert_eq!(at(109, 110, 114).until(end), Duration::ZERO);
         assert_eq!(at(109, 110, 109).until(end), Duration::from_secs(5));

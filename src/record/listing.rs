@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_the_greatest_keys_out_of_order_is_unsafe() {
+    fn a_page_of_the_greatest_keys_is_unsafe_if_it_is_out_of_order() {
         let (four, five, six) =
             ("lock-0000000004.json", "lock-0000000005.json", "lock-0000000006.json");
         for names in [&[six, five][..], &[four, five], &[five, five], &["other"]] {

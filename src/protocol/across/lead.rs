@@ -8,13 +8,13 @@ use crate::protocol::layout::Layout;
 use crate::protocol::leader::LeaderNext;
 use crate::protocol::message::{Input, Lost, Nonce, Rules, Step, Wait};
 
-/// The rules of the leader's machine at one store. It needs no `verify_renewals`, because each
-/// create that counts was confirmed by a LIST.
+/// The rules of the leader's machine at one store. The machine needs no `verify_renewals`, because
+/// each create that counts was confirmed by a LIST.
 const RULES: Rules = Rules { observer: false, verify_renewals: false, takeover_delay: false };
 
 impl Across {
-    /// Passes an input to the leader's machine of this store. Without such a machine, ignores the
-    /// input.
+    /// Passes an input to the leader's machine of this store. Ignores the input if the store has no
+    /// such machine.
     pub(super) fn lead(&mut self, store: usize, input: Input) -> Option<AcrossEvent> {
         let part = &mut self.parts[store];
         let leading = match std::mem::replace(&mut part.own, Own::Free) {

@@ -26,17 +26,17 @@ use crate::epoch::Epoch;
 ///   [`counted`](Across::counted), [`leader`](Across::leader).
 ///
 /// A driver has at most one request under way at each store. It may send the requests of several
-/// stores at the same time. After each input it asks again for the steps of all stores. The machine
+/// stores at the same time. After each input it calls `step` again for all stores. The machine
 /// ignores an input that does not fit. The inputs `Lapsed` and `WaitOver` contain no ETag. So the
-/// driver passes them only after the end of the timer for the object that the machine follows, and
-/// not after the end of an older timer.
+/// driver passes them only when the timer of the followed object has ended, and never for an older
+/// timer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Across {
     observer: bool,
     parts: Vec<Part>,
     /// The greatest epoch that any store has shown.
     newest: Option<Epoch>,
-    /// The greatest generation of each store that any store has shown.
+    /// For each store, the greatest generation that any store has shown.
     generations: [u32; MAX_STORES],
     phase: Phase,
 }
@@ -50,7 +50,7 @@ enum Phase {
         epoch: Epoch,
     },
     /// Create and confirm (Q5 and Q6). `first` is the store that gets the first create. `spread` is
-    /// true once the other stores get theirs.
+    /// true once the other stores get their creates.
     Attempt {
         epoch: Epoch,
         nonce: Nonce,
@@ -369,7 +369,7 @@ impl Across {
         }
     }
 
-    /// Seals the objects of this process's ended attempts at idle stores.
+    /// At idle stores, seals the objects of this process's ended attempts.
     fn schedule_seals(&mut self) {
         for part in &mut self.parts {
             if part.doing == Doing::Idle && matches!(part.own, Own::Created { .. }) {

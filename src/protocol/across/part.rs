@@ -104,8 +104,8 @@ pub(super) enum Doing {
 pub(super) enum Own {
     /// No create is known to have succeeded.
     Free,
-    /// The create succeeded. `after` is `Some` once a LIST has shown no greater epoch. It contains
-    /// the stores with creates that were done before that LIST was sent.
+    /// The create succeeded. `after` is `Some` once a LIST has shown no greater epoch. `after`
+    /// contains the stores with creates that were done before this LIST was sent.
     Created { held: HeldEpoch, after: Option<StoreSet> },
     /// The create counts, and the leader renews here.
     Leading(LeadingState),

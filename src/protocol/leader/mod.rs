@@ -196,7 +196,7 @@ impl LeadingState {
     }
 
     /// Handles the record that the leader reads back. If an attempt of this leader wrote the
-    /// record, the leader adopts it. Any other record ends the leadership (L3).
+    /// record, the leader adopts its ETag. Any other record ends the leadership (L3).
     fn read_back(mut self, verify: bool, now: Sighting) -> LeaderNext {
         let held = &mut self.held;
         if now.epoch > held.epoch {

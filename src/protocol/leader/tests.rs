@@ -41,14 +41,14 @@ fn a_retried_renewal_has_a_new_heartbeat() {
 }
 
 #[test]
-fn a_refused_leader_adopts_its_earlier_renewal() {
+fn an_earlier_renewal_counts_after_a_later_one_is_refused() {
     let mut play = in_doubt();
     play.pauses();
     play.renews("c", 3, Answer::Refused);
     assert_eq!(play.event, None);
     play.gets(2, held(1, 2, "landed"));
     // The renewal with heartbeat 2 took effect, and the store refused the later renewal. So the
-    // lease counts from the renewal with heartbeat 2.
+    // lease starts at the renewal with heartbeat 2.
     assert_eq!(play.event, extended(2));
     play.input(Input::RenewDue);
     play.renews("landed", 4, done("d"));
@@ -88,7 +88,7 @@ fn a_missing_object_is_a_loss() {
 /// An SDK may send one renewal twice. The first PUT changes the ETag, so the store refuses the
 /// second PUT.
 #[test]
-fn a_renewal_that_was_sent_twice_is_adopted() {
+fn a_renewal_that_was_sent_twice_counts() {
     let mut play = Play::leading();
     play.input(Input::RenewDue);
     play.renews("c", 2, Answer::Refused);
@@ -110,9 +110,9 @@ fn the_leader_of_the_last_epoch_does_not_look_for_a_successor() {
 }
 
 /// In this test, a person edits the leader's object, and keeps its nonce and heartbeat. The leader
-/// must not adopt this body as its own write, and must lose the epoch.
+/// must not accept this body as its own write, and must lose the epoch.
 #[test]
-fn regression_another_body_with_the_known_heartbeat_is_not_adopted() {
+fn regression_another_body_with_the_known_heartbeat_is_a_loss() {
     let mut play = in_doubt();
     play.pauses();
     play.renews("c", 3, Answer::Refused);
@@ -137,7 +137,7 @@ fn the_end_of_the_lease_is_final_during_any_request() {
 }
 
 #[test]
-fn a_resignation_refused_after_a_late_own_renewal_is_repeated() {
+fn a_resignation_is_repeated_after_a_late_own_renewal() {
     let mut play = in_doubt();
     play.input(Input::Resign);
     play.seals(2, "c", EpochEnd::Resigned, Answer::Refused);

@@ -50,7 +50,7 @@ pub struct LapseTimer {
     touched: Option<DateTime<Utc>>,
     validity: Option<Duration>,
 
-    // The lapse and the delays count from these times.
+    // The lease and the delays start at these times.
     /// Time of receipt of the response that first showed this ETag.
     since: Moment,
     /// Time at which this observer first saw the seal.
@@ -150,7 +150,7 @@ impl LapseTimer {
     ///
     /// Each write raises the heartbeat, and a seal raises the heartbeat by one. If the heartbeat of
     /// a seal is greater by more than one, this observer has missed a renewal. The holder's lease
-    /// counts from the missed renewal, so the timer restarts (E9).
+    /// starts at the missed renewal, so the timer restarts (E9).
     fn runs_on(&self, reading: &Reading<'_>) -> bool {
         let Sighting { epoch, etag, seen } = reading.sighting;
         if self.epoch != *epoch || self.nonce != seen.nonce {
@@ -249,7 +249,7 @@ impl OwnLease {
         self.attempts.push((heartbeat, now));
     }
 
-    /// Records that the write with this heartbeat took effect. The lease counts from the time at
+    /// Records that the write with this heartbeat took effect. The lease starts at the time at
     /// which the leader sent this write.
     pub fn extended(&mut self, heartbeat: u64) {
         if let Some((_, sent)) = self.attempts.iter().find(|(sent, _)| *sent == heartbeat) {

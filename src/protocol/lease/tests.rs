@@ -57,7 +57,7 @@ fn only_a_new_etag_restarts_the_timer() {
 }
 
 #[test]
-fn a_deposed_lease_counts_from_its_last_unsealed_record() {
+fn a_deposed_lease_starts_at_its_last_unsealed_record() {
     let mut timer = None;
     observe(&mut timer, &sighting(1, 7, "a", None), at(0));
     observe(&mut timer, &sighting(1, 7, "s", Some(EpochEnd::Deposed)), at(4));
@@ -70,10 +70,10 @@ fn a_deposed_lease_counts_from_its_last_unsealed_record() {
 }
 
 /// The leader renews after the observer's last poll, and an operator then deposes it. Before the
-/// fix, the observer's timer counted from the record before the renewal. So the observer led before
+/// fix, the observer's timer started at the record before the renewal. So the observer led before
 /// the end of the leader's lease. The property test of I8 found this defect.
 #[test]
-fn regression_a_deposed_lease_counts_from_an_unseen_renewal() {
+fn regression_a_deposed_lease_starts_at_an_unseen_renewal() {
     let mut timer = None;
     observe(&mut timer, &sighting(1, 7, "a", None), at(0));
     let mut deposed = sighting(1, 7, "s", Some(EpochEnd::Deposed));
@@ -128,11 +128,11 @@ fn a_lease_lapses_by_the_stores_dates_only_beyond_the_margin() {
     }
 }
 
-/// Before the fix, the takeover delay counted from the moment at which the candidate first saw the
+/// Before the fix, the takeover delay started at the moment at which the candidate first saw the
 /// record. So if the candidate had polled for longer than the delay, it took over as soon as a poll
 /// showed the end of the lease.
 #[test]
-fn regression_a_delay_counts_from_the_answer_that_shows_the_lapse() {
+fn regression_a_delay_starts_at_the_answer_that_shows_the_lapse() {
     let sighting = sighting(1, 7, "a", None);
     let (delay, margin) = (Duration::from_secs(5), Duration::from_secs(2));
     let mut timer = None;
@@ -152,7 +152,7 @@ fn regression_a_delay_counts_from_the_answer_that_shows_the_lapse() {
 }
 
 #[test]
-fn a_lease_counts_from_the_sending_of_the_last_effective_write() {
+fn a_lease_starts_at_the_sending_of_the_last_effective_write() {
     let mut lease = OwnLease::new(VALIDITY);
     assert_eq!(lease.remaining(at(0)), Duration::ZERO);
     lease.sending(1, at(0));

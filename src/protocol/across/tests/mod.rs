@@ -326,7 +326,7 @@ fn a_store_without_a_marker_does_not_count() {
 /// Before the fix, if a leader read back a late repeated create, the create counted without a LIST
 /// (Q8). A store that had lost its contents then counted for the lease.
 #[test]
-fn regression_a_late_repeated_create_is_not_adopted() {
+fn regression_a_late_repeated_create_does_not_count() {
     let mut stores = Stores::new(3);
     let mut leader = Across::new(3, false);
     stores.round(&mut leader, 1);

@@ -64,7 +64,7 @@ fn a_seal_of_a_compacted_epoch_starts_a_new_search() {
 }
 
 #[test]
-fn an_unanswered_create_is_adopted_after_the_next_is_refused() {
+fn an_unanswered_create_counts_after_the_next_create_is_refused() {
     let mut play = Play::creating();
     play.creates(2, 1, 1, Answer::Unknown);
     play.pauses();
@@ -72,8 +72,8 @@ fn an_unanswered_create_is_adopted_after_the_next_is_refused() {
     play.creates(2, 2, 2, Answer::Refused);
     play.gets(2, held(1, 1, "c"));
     play.lists(2, listed(&[]));
-    // The first create took effect, and the store refused the second create. So the lease counts
-    // from the first create.
+    // The first create took effect, and the store refused the second create. So the lease starts at
+    // the first create.
     assert_eq!(play.event, Some(Event::Granted { epoch: e(2), heartbeat: 1 }));
     play.input(Input::RenewDue);
     play.renews("c", 3, done("d"));
@@ -143,7 +143,7 @@ fn a_refused_create_of_a_compacted_epoch_starts_a_new_search() {
 }
 
 #[test]
-fn a_compacted_epoch_created_again_is_not_granted() {
+fn a_compacted_epoch_that_is_created_again_is_not_granted() {
     let mut play = Play::creating();
     play.creates(2, 1, 1, done("c"));
     play.lists(2, listed(&[4, 9]));

@@ -70,10 +70,10 @@ pub(super) struct Story {
     leader: Rate,
     observer: Rate,
     drift: Drift,
-    /// The leader's writes. Each write has the pause before it, its latency to the store, and the
-    /// latency of its answer.
+    /// For each write of the leader: the pause before it, its latency to the store, and the latency
+    /// of its answer.
     writes: Vec<(u32, u32, u32)>,
-    /// The observer's polls. Each poll has the pause before it, its latency to the store, and the
+    /// For each poll of the observer: the pause before it, its latency to the store, and the
     /// latency of its answer.
     polls: Vec<(u32, u32, u32)>,
     /// The latency of the observer's own write to the store.
@@ -90,8 +90,8 @@ pub(super) fn story(beyond_the_drift: bool) -> impl Strategy<Value = Story> {
     let rates = (500_000..2_000_000_u64, 0..=MAX_DRIFT_PPM, 0..=1_000_000_u64);
     let rates = rates.prop_map(move |(leader, drift, share)| {
         // Unless `beyond_the_drift` is true, the observer's clock runs faster than the leader's
-        // clock by at most the drift. In half of these stories, it has the greatest rate that the
-        // drift allows.
+        // clock by at most the drift. In half of these stories, the observer's clock has the
+        // greatest rate that the drift allows.
         let fastest = leader * (1_000_000 + u64::from(drift)) / 1_000_000;
         let observer = match share {
             _ if beyond_the_drift => fastest + fastest / 10,
@@ -285,7 +285,7 @@ impl Story {
     }
 
     /// Returns the remaining time of the leader's lease at `acted`, the time of the takeover. The
-    /// lease counts from the leader's last write that took effect before this time.
+    /// lease starts at the leader's last write that took effect before this time.
     fn belief(&self, history: &BTreeMap<u64, StoryWrite>, acted: u64, broken: Broken) -> Duration {
         let mut lease = OwnLease::new(self.validity());
         let unsealed = |(_, written): &(&u64, &StoryWrite)| written.sighting.seen.ended.is_none();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_renewal_with_a_lost_answer_is_adopted() {
+fn a_renewal_with_a_lost_answer_counts() {
     let mut play = SinglePlay::leading();
     play.input(Input::RenewDue);
     play.renews("c", 2, Answer::Unknown);
@@ -82,7 +82,7 @@ fn a_resignation_keeps_the_token() {
 /// The leader's own renewal takes effect late, so the store refuses the seal of the resignation.
 /// The leader repeats the seal with the ETag of that renewal.
 #[test]
-fn a_resignation_refused_after_a_late_own_renewal_is_repeated() {
+fn a_resignation_is_repeated_after_a_late_own_renewal() {
     let mut play = SinglePlay::leading();
     play.input(Input::RenewDue);
     play.renews("c", 2, Answer::Unknown);
