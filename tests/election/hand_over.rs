@@ -60,7 +60,7 @@ async fn a_named_successor_is_elected_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn candidates_wait_one_poll_for_a_missing_successor() {
+async fn candidates_wait_one_poll_interval_for_a_missing_successor() {
     for layout in LAYOUTS {
         let world = World::new();
         let node = |name| world.node(name).layout(layout).build().unwrap();

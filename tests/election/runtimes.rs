@@ -141,7 +141,7 @@ fn regression_a_directory_without_a_runtime_is_an_error() {
 
 /// An observer's stream ends with the error.
 #[test]
-fn an_observer_without_a_runtime_ends() {
+fn the_stream_of_an_observer_without_a_runtime_ends() {
     let (_, election) = election();
     let seen: Vec<_> = block_on(election.observe().collect());
     assert_eq!(seen.len(), 1);

@@ -184,7 +184,7 @@ async fn an_election_with_many_others_in_lower_folders_is_listed_in_one_page() {
     assert_eq!(keys, expected);
 }
 
-/// A listing of two pages counts for a log unless a trim runs meanwhile.
+/// A log may use a listing of two pages, unless a trim runs meanwhile.
 #[tokio::test]
 async fn a_log_may_be_longer_than_a_page() {
     let (server, store) = start();

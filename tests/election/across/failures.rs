@@ -46,7 +46,7 @@ async fn stores_of_two_sets_are_refused_while_the_third_is_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wiped_store_does_not_count_and_the_others_elect() {
+async fn a_wiped_store_does_not_count_and_the_others_elect_a_leader() {
     let scene = Scene::new(3).await;
     let marker = "app/lock-set-00000000000000ab-2of3-0000000001.json";
     scene.stores[1].delete(vec![marker.to_owned()]).await.unwrap();

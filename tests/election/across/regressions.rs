@@ -170,7 +170,8 @@ async fn regression_a_failed_listing_is_repeated_although_another_store_is_wiped
     assert!(elected.is_ok());
 }
 
-/// One answer arrives before a suspension. The answer that completes a majority arrives after it.
+/// One answer arrives before a suspension. The answer that completes a majority arrives after the
+/// suspension.
 #[tokio::test(start_paused = true)]
 async fn regression_an_answer_after_the_end_of_the_lease_does_not_extend_it() {
     let scene = Scene::new(3).await;

@@ -253,7 +253,8 @@ async fn concurrent_calls_leave_one_set() {
     assert!(failures > 10 && both > 10, "{failures} {both}");
 }
 
-/// A crash between the markers and the check leaves two sets. The error names the keys to delete.
+/// A crash after the creation of the markers and before their check leaves two sets. The error
+/// names the keys to delete.
 #[tokio::test(start_paused = true)]
 async fn the_error_names_the_markers_of_two_sets() {
     let scene = Scene::with_set(3).await;

@@ -142,7 +142,7 @@ async fn an_object_of_a_candidate_in_the_new_contents_is_overwritten() {
         let now = Replaced::of(&scene, 2, 3).await;
         assert_eq!((now.broken(), now.counts()), (None, true));
     }
-    // A greater epoch in the new contents counts as well.
+    // The replacement also keeps a greater epoch that the new contents have.
     let scene = lost().await;
     scene.leads(4, &[2]).await;
     let outcome = scene.operator().replace_store(2, VALIDITY).await.unwrap();
@@ -230,7 +230,7 @@ async fn concurrent_calls_use_different_generations() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_majority_of_the_other_stores_must_count() {
+async fn a_replacement_needs_a_majority_of_other_stores_that_count() {
     for (stores, down) in [(3, vec![0]), (5, vec![0, 1])] {
         let scene = Scene::with_set(stores).await;
         scene.leads(1, &[0, 1, 2]).await;
@@ -309,7 +309,7 @@ fn broken_replacements_are_caught() {
     }
 }
 
-/// Each other store is replaced before the store is lost again.
+/// Store 1 is lost a second time, after each other store was replaced.
 #[tokio::test(start_paused = true)]
 async fn regression_a_generation_is_never_used_again() {
     let scene = Scene::with_set(3).await;

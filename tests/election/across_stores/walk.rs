@@ -197,7 +197,7 @@ async fn walk(stores: usize, seed: u64) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_two_leaders_while_stores_are_lost_replaced_and_moved() {
+async fn no_two_processes_lead_while_stores_are_lost_replaced_and_moved() {
     for seed in 0..10 {
         let granted = walk(if seed % 3 == 0 { 5 } else { 3 }, seed).await;
         assert!(granted > 5, "{granted} grants (seed {seed})");

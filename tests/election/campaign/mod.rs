@@ -57,7 +57,7 @@ async fn regression_poll_intervals_below_the_jitter_do_not_delay_the_seal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_is_elected_within_a_poll_after_a_resignation() {
+async fn a_follower_is_elected_within_a_poll_interval_after_a_resignation() {
     let world = World::new();
     let a = world.leader("a").await;
     let b = world.node("b").build().unwrap();

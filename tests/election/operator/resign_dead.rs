@@ -115,7 +115,7 @@ async fn an_epoch_that_ended_in_another_way_is_left_unchanged() {
 
 /// The last renewal of the dead process arrives between the read and the seal.
 #[tokio::test(start_paused = true)]
-async fn a_late_renewal_is_read_and_sealed() {
+async fn after_a_late_renewal_the_record_is_read_again_and_sealed() {
     for layout in LAYOUTS {
         let scene = Arc::new(Scene::new(layout));
         let key = dead_leader(&scene).await;

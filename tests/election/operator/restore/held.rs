@@ -111,7 +111,7 @@ async fn regression_a_restore_to_a_greater_epoch_finishes_a_held_epoch() {
 /// depose the leader. `depose` reported that another epoch is the newest, and `restore` required a
 /// forced deposition.
 #[tokio::test(start_paused = true)]
-async fn regression_force_deposes_an_epoch_below_a_held_epoch() {
+async fn regression_a_forced_deposition_ends_an_epoch_below_a_held_epoch() {
     let scene = Scene::new(Layout::EpochFiles);
     scene.store.on(Call::List).skip(1).always().fault(Fault::Hang);
     let killed = within(secs(1), scene.election("ann").restore(epoch(20), NO_WAIT)).await;

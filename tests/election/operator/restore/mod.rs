@@ -169,7 +169,7 @@ async fn a_lower_epoch_without_a_validity_requires_a_forced_deposition() {
 /// For each fault of each write, the outcome of the restore matches the objects on the store, and a
 /// second run finishes the restore.
 #[tokio::test(start_paused = true)]
-async fn faults_are_survived_or_reported_and_a_second_run_finishes() {
+async fn faults_are_survived_or_reported_and_a_second_run_finishes_the_restore() {
     for layout in LAYOUTS {
         for (call, times) in
             [(Call::Create, 1), (Call::Replace, 1), (Call::Create, 99), (Call::Replace, 99)]
