@@ -257,9 +257,9 @@ impl Election {
     pub async fn restore(&self, epoch: Epoch, wait: Duration) -> Result<Restored, Error> {
         require_timers()?;
         if self.across.is_some() {
-            let why = "an election across stores cannot be restored, because the epoch below would \
-                       not be closed. Use `replace_store` (`tenure across replace`) for a store that \
-                       lost its contents";
+            let why = "an election across stores cannot be restored, because a restore would not \
+                       close the epoch below. Use `replace_store` (`tenure across replace`) for a \
+                       store that lost its contents";
             return Err(Error::new(ErrorKind::InvalidInput, why));
         }
         Operator::new(&self.cx).restore(epoch, wait).await

@@ -26,7 +26,7 @@ async fn a_lease_reports_renewals_and_its_end() {
 /// The timers of the driver stop while the machine sleeps, so the driver does not run at the end of
 /// the lease. `check` must detect the end of the lease by the clock.
 #[tokio::test(start_paused = true)]
-async fn a_lease_ends_on_either_clock() {
+async fn a_lease_ends_by_the_first_clock_that_reaches_its_end() {
     let world = World::new();
     for suspended in [true, false] {
         let lead = world.leader("a").await;

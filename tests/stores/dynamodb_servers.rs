@@ -17,7 +17,8 @@ use tenure_testkit::dynamo_server::{config, own_http_client};
 /// Returns a store with a new table. The table is created in the same way as by `tenure table
 /// create`.
 pub async fn store() -> Arc<DynamoStore> {
-    let endpoint = std::env::var("AWS_ENDPOINT_URL").expect("set by the scripts of servers");
+    let endpoint =
+        std::env::var("AWS_ENDPOINT_URL").expect("the scripts of servers set this variable");
     let config = config(&endpoint).http_client(own_http_client()).build();
     let client = aws_sdk_dynamodb::Client::from_conf(config);
     let unique = fastrand::u128(..);

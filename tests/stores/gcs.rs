@@ -191,7 +191,7 @@ async fn no_request_is_sent_twice() {
                 Op::List => (store.list("app/", "", 9).await.err(), Determinacy::Determinate),
                 _ => (store.delete(vec![KEY.to_owned()]).await.err(), Determinacy::Indeterminate),
             };
-            let error = error.unwrap_or_else(|| panic!("{fault:?} on {op:?} is an error"));
+            let error = error.unwrap_or_else(|| panic!("{fault:?} on {op:?} must be an error"));
             let what = (error.kind(), error.determinacy());
             assert_eq!(what, (StoreErrorKind::Transient, maybe), "{fault:?} on {op:?}: {error}");
             assert_eq!(server.requests().len(), 1, "{fault:?} on {op:?}");

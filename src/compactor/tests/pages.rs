@@ -97,7 +97,7 @@ async fn a_run_stops_if_the_last_epoch_is_created_meanwhile() {
 }
 
 #[tokio::test]
-async fn keys_that_are_out_of_order_or_repeated_are_refused_by_name() {
+async fn errors_name_keys_that_are_out_of_order_or_repeated() {
     let (one, two) = (lock(1), lock(2));
     for keys in [[&two, &one], [&two, &two]] {
         let store = run_of(vec![(lock(0), page(&[keys[0], keys[1]], false))]);

@@ -12,7 +12,7 @@ pub const MAX_STORES: usize = 5;
 pub struct Marker {
     /// Number of the contents of this store: 1, and one more after each replacement.
     pub generation: u32,
-    /// The greatest generation that a note at this store names, for each store. 0 means no note.
+    /// Greatest generation of each store in the notes at this store. 0 means no note.
     pub notes: [u32; MAX_STORES],
 }
 

@@ -36,7 +36,7 @@ pub struct Across {
     parts: Vec<Part>,
     /// The greatest epoch that any store has shown.
     newest: Option<Epoch>,
-    /// For each store, the greatest generation that any store has shown.
+    /// Greatest known generation of each store.
     generations: [u32; MAX_STORES],
     phase: Phase,
 }

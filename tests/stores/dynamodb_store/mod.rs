@@ -377,6 +377,10 @@ async fn the_newest_of_a_thousand_epochs_costs_one_query() {
     assert_eq!(server.operations()[..5], asked);
     let queries = server.requests("Query");
     assert_eq!((&queries[0]["ScanIndexForward"], &queries[0]["Limit"]), (&json!(false), &json!(4)));
-    assert_eq!(queries[1]["ScanIndexForward"], Value::Null, "confirmed from the start");
+    assert_eq!(
+        queries[1]["ScanIndexForward"],
+        Value::Null,
+        "the confirming query reads from the start"
+    );
     leadership.resign().await.unwrap();
 }

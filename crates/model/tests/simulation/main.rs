@@ -51,7 +51,7 @@ fn caught(broken: Broken, within: u64, by: &'static [&'static str]) {
 /// The broken leader's lease is too long by one round trip. The test makes round trips longer, so
 /// that the leases of two leaders overlap.
 #[test]
-fn broken_lease_that_counts_from_the_answer_is_caught() {
+fn broken_lease_that_starts_with_the_answer_is_caught() {
     caught(Broken::LeaseFromAnswer, 20, &["I7"]);
     let slow = |plan: Plan| Plan { rtt: plan.rtt * 5, ..plan };
     suite::caught(Broken::LeaseFromAnswer, 100, &["I8"], slow);

@@ -128,7 +128,7 @@ impl Stores {
                 return;
             }
         }
-        panic!("the machine does not rest: {machine:?}");
+        panic!("the machine never becomes idle: {machine:?}");
     }
 
     /// Returns a leader of epoch 1 with this nonce.
@@ -195,7 +195,7 @@ fn each_step_has_the_cost_of_the_table() {
     assert_eq!((stores.cost(), leader.wait()), ([1, 0, 0, 3], AcrossWait::Over), "a resignation");
     follower.handle(AcrossInput::PollDue { store: 1 });
     stores.round(&mut follower, 2);
-    assert_eq!(stores.cost(), [1, 0, 1, 0], "the poll that sees the resignation");
+    assert_eq!(stores.cost(), [1, 0, 1, 0], "the poll sees the resignation");
     stores.run(&mut follower, 2);
     assert_eq!((stores.cost(), follower.wait()), ([5, 6, 2, 3], AcrossWait::Lead), "a takeover");
 }
@@ -298,7 +298,11 @@ fn a_create_at_lost_contents_does_not_count() {
     assert_eq!(counted(&candidate), [None; 3], "store 1 has new contents");
     candidate.handle(AcrossInput::Answer { store: 2, answer: Answer::Unknown });
     stores.run(&mut candidate, 1);
-    assert_eq!(counted(&candidate), [Some(1), Some(2), None], "it was created again");
+    assert_eq!(
+        counted(&candidate),
+        [Some(1), Some(2), None],
+        "the epoch of store 1 was created again"
+    );
 }
 
 #[test]

@@ -126,12 +126,12 @@ fn finds_an_overlap(beyond_the_drift: bool, broken: Broken) {
 }
 
 #[test]
-fn broken_timer_that_starts_at_the_sending_is_caught() {
+fn broken_timer_that_starts_with_the_request_is_caught() {
     finds_an_overlap(false, Broken::TimerFromSending);
 }
 
 #[test]
-fn broken_lease_that_counts_from_the_answer_is_caught() {
+fn broken_lease_that_starts_with_the_answer_is_caught() {
     finds_an_overlap(false, Broken::LeaseFromAnswer);
 }
 
