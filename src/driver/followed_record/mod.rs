@@ -78,7 +78,7 @@ impl FollowedRecord {
     }
 
     /// Notes a record. Returns the input for the machine, and whether the record shows that its
-    /// leader is alive. Unless this driver leads, the lapse timer starts or continues.
+    /// leader is alive. If this driver does not lead, the lapse timer starts or continues.
     pub(super) fn read(
         &mut self,
         (epoch, record): (Epoch, Record),

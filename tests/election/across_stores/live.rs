@@ -56,7 +56,7 @@ async fn a_leader_keeps_its_lease_while_a_store_moves() {
 /// The dead leader held the lost store, so its successor waits for the validity that the operator
 /// gave.
 #[tokio::test(start_paused = true)]
-async fn a_candidate_waits_at_the_new_contents() {
+async fn a_candidate_waits_for_the_given_validity_at_the_new_contents() {
     let scene = Scene::with_set(3).await;
     let leadership = scene.elect("a").await;
     wait(secs(5)).await;

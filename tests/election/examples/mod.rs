@@ -159,7 +159,7 @@ impl Program {
     fn until(&mut self, condition: &str, mut holds: impl FnMut() -> bool) {
         let end = Process::system().now().boot + PATIENCE;
         while !holds() {
-            let ended = self.child.try_wait().expect("the child can be waited for");
+            let ended = self.child.try_wait().expect("the test can wait for the child");
             assert!(
                 ended.is_none(),
                 "the example exited ({ended:?}) before the condition: {condition}"
