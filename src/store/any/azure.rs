@@ -43,14 +43,16 @@ impl AnyObjectStore {
         AnyObjectStore::azure(builder)
     }
 
-    /// Creates a store for a container of Azure Blob Storage. Its client has these settings, except
-    /// that this function disables the retries and replaces the connector. The new connector uses
-    /// rustls with ring and the system's root certificates. It follows no redirects, and waits at
-    /// most 3.1 s for a connection. A call has no timeout, so the caller must bound it.
+    /// Creates a store for a container of Azure Blob Storage. Its client has the settings of
+    /// `builder`, but this function disables the retries and replaces the connector. The new
+    /// connector uses rustls with ring and the system's root certificates. It follows no redirects,
+    /// and waits at most 3.1 s for a connection. A call has no timeout, so the caller must bound
+    /// it.
     ///
     /// Conditional writes compare the ETag, which is different after each write. The store's clock
     /// is the date in each response. The account needs the role *Storage Blob Data Contributor* on
-    /// the container, or a SAS with the permissions `rcwl`. With a SAS, a compactor also needs `d`.
+    /// the container, or a SAS with the permissions `rcwl`. A compactor with a SAS also needs the
+    /// permission `d`.
     ///
     /// This function sends no request. If the credentials are missing or wrong, the first call of
     /// the store returns an error.

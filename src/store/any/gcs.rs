@@ -50,10 +50,11 @@ impl AnyObjectStore {
         AnyObjectStore::gcs(builder)
     }
 
-    /// Creates a store for a bucket of Google Cloud Storage. Its client has these settings, except
-    /// that this function disables the retries and replaces the connector. The new connector uses
-    /// rustls with ring and the system's root certificates. It follows no redirects, and waits at
-    /// most 3.1 s for a connection. A call has no timeout, so the caller must bound it.
+    /// Creates a store for a bucket of Google Cloud Storage. Its client has the settings of
+    /// `builder`, but this function disables the retries and replaces the connector. The new
+    /// connector uses rustls with ring and the system's root certificates. It follows no redirects,
+    /// and waits at most 3.1 s for a connection. A call has no timeout, so the caller must bound
+    /// it.
     ///
     /// Conditional writes compare the object's generation. The store's clock is the date in each
     /// response. Each write has `Cache-Control: no-store`, so that no cache keeps a public object.

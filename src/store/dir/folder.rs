@@ -204,7 +204,7 @@ impl Folder {
         Ok(file)
     }
 
-    /// Opens an existing lock file, without any change of the file or its mode.
+    /// Opens an existing lock file, and changes neither the file nor its mode.
     pub(super) fn existing_lock_file(&self, name: &str) -> Result<File, StoreError> {
         self.open(name, OFlag::O_RDONLY, 0)
     }

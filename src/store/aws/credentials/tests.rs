@@ -51,7 +51,7 @@ async fn within(seconds: u64, cache: &CredentialsCache) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fetch_continues_without_its_caller() {
+async fn a_fetch_continues_after_its_caller_has_given_up() {
     let (cache, asked) = Provider::cache(&[5], 3_600);
     for _ in 0..4 {
         assert_eq!(within(1, &cache).await, None);

@@ -157,7 +157,7 @@ fn regression_a_listed_object_of_a_killed_process_is_on_the_disk() {
 }
 
 #[test]
-fn a_failing_disk_returns_no_object_that_may_be_lost() {
+fn a_store_on_a_failing_disk_returns_no_object_that_may_be_lost() {
     let scene = Scene::new();
     scene.folders(&[Fate::Fails; 4]);
     maybe(scene.put("a", "one", None));
