@@ -136,7 +136,8 @@ impl GroupBuilder {
 
     /// Sets the names of the partitions of a new group, such as `0..64`. At most 100,000 names are
     /// allowed, each of 1 to 256 bytes. All members must set the same names. An existing group
-    /// keeps its partitions. [`resize`](Group::resize) changes them. Default: none.
+    /// keeps its partitions. [`resize`](Group::resize) changes them. A member without this setting
+    /// creates no group: it waits until another member has created the group. Default: none.
     pub fn partitions<I>(mut self, names: I) -> GroupBuilder
     where
         I: IntoIterator,

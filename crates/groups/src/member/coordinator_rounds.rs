@@ -149,7 +149,15 @@ impl MemberTask {
     async fn create_next(&mut self, evidence: &Evidence) {
         let (nonce, participant) = (self.cx.nonce(), &mut self.participant);
         let known = participant.known();
-        if known.is_none() && evidence.joining.is_empty() {
+        let without = known.is_none() && self.config.partitions.is_empty();
+        if without && !std::mem::replace(&mut self.waits, true) {
+            tracing::warn!(
+                group = self.cx.prefix(),
+                "the group has no partitions, and this member sets none: it waits until a member \
+                 that sets `partitions` creates the group"
+            );
+        }
+        if without || known.is_none() && evidence.joining.is_empty() {
             self.report.completed = true;
             return;
         }

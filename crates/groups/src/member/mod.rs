@@ -55,6 +55,8 @@ pub(super) struct MemberTask {
     /// Time of the last listing of the assignments.
     listed: Moment,
     report: PollReport,
+    /// Whether this member has logged that it waits for another member to create the group.
+    waits: bool,
 }
 
 impl MemberTask {
@@ -80,6 +82,7 @@ impl MemberTask {
             delay: cx.jitter(poll),
             listed: now,
             report: PollReport::new(group.followers.member(cx.meter())),
+            waits: false,
         }
     }
 
