@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | [`groups`] | `tenure-groups` |
 //! | [`fencing`] | `tenure-fencing` |
-//! | the items of this module | the command, the test kit |
+//! | the items of this module | the command, the Python package, the test kit |
 
 pub mod fencing;
 pub mod groups;
@@ -17,3 +17,8 @@ pub use crate::driver::intervals::{poll_interval, renew_interval};
 pub use crate::env::clock::wall_clock;
 pub use crate::record::Record;
 pub use crate::store::escape::plain;
+
+/// Refuses a name that no candidate can have.
+pub fn check_name(name: &str) -> Result<(), crate::Error> {
+    crate::driver::config::Config::check_name(name)
+}

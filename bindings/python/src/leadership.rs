@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::stream::{self, StreamExt as _};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use tenure::internals::check_name;
 use tenure::{Error, ErrorKind, Leadership as Inner, LeadershipEvent, Lease, Process};
 use tenure_fencing::Token;
 use tokio::sync::RwLock;
@@ -275,6 +276,7 @@ impl Leadership {
     /// Starts the resignation. An interrupt before this call leaves it to the `with` block.
     fn resign(&self, successor: Option<String>) -> Result<Task, Failure> {
         let lead = self.0.get()?.clone();
+        successor.as_deref().map_or(Ok(()), check_name)?;
         let resigned = lead.clone();
         let task = Task::start(async move |_| lead.resign(successor).await)?;
         resigned.has_resigned.store(true, Ordering::Relaxed);

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use tenure::internals::check_name;
 use tenure::store::{MemoryStore, Store};
 use tenure::{Election, ElectionBuilder, Process, Snapshot};
 use tracing::{Instrument as _, error_span, info, warn};
@@ -115,9 +116,7 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
         return Err(Failure::new(exit::USAGE, why));
     }
     if let Some(successor) = &args.successor {
-        // This election is never used. Its `build` refuses a successor whose name no candidate can
-        // have.
-        Election::builder(unused(), "").name(successor).build()?;
+        check_name(successor)?;
     }
     let program = args.command.first().expect("clap requires a CMD");
     look_up(program, std::env::var_os("PATH").as_deref())?;

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tenure::internals::check_name;
 use tokio::sync::oneshot;
 
 use super::body::{LONGEST_PAUSE, bad_body, body_of, millis_of, only, optional, within};
@@ -182,7 +183,7 @@ impl Api {
         let epoch = only("epoch", &asked.query)?;
         let body: ResignBody = optional(asked)?;
         let pause = millis_of("pause_ms", body.pause_ms, LONGEST_PAUSE)?;
-        if body.successor.as_deref().is_some_and(|name| !is_name(name)) {
+        if body.successor.as_deref().is_some_and(|name| check_name(name).is_err()) {
             let why = "successor must be a name of 1 to 256 bytes without control characters";
             return Err(Refusal::fixed(400, "bad_body", why));
         }
@@ -206,12 +207,6 @@ impl Api {
         let epoch = within(outcome).await?;
         Ok(Answer::Whole(Reply::json(200, &json!({ "epoch": epoch }))))
     }
-}
-
-/// Returns whether a candidate can have this name. This check refuses an invalid successor before
-/// the leadership ends.
-fn is_name(name: &str) -> bool {
-    (1..=256).contains(&name.len()) && !name.chars().any(char::is_control)
 }
 
 fn whole(value: &impl Serialize) -> Result<Answer, Refusal> {
