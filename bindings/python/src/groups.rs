@@ -14,9 +14,9 @@ use tenure_groups::GroupSnapshot;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::errors::{Failure, invalid};
-use crate::runtime::{Local, locked, process};
+use crate::runtime::{Local, locked};
 use crate::settings::{given, seconds, set};
-use crate::stores::Stores;
+use crate::stores::{Clock, Stores};
 use crate::stream::Stream;
 use crate::task::Task;
 
@@ -50,7 +50,7 @@ struct Settings {
 #[pymethods]
 impl Group {
     #[new]
-    fn new(stores: &Stores, settings: &str) -> Result<Group, Failure> {
+    fn new(stores: &Stores, settings: &str, clock: Option<&Clock>) -> Result<Group, Failure> {
         let given: Settings =
             serde_json::from_str(settings).map_err(|error| invalid(error.to_string()))?;
         let mut builder = groups::Group::builder(stores.one()?.clone(), &*stores.prefix);
@@ -62,7 +62,7 @@ impl Group {
             let during = during.map(|it| seconds("retry_denied", it)).transpose()?;
             builder = builder.retry_denied(during);
         }
-        Ok(Group(Local::new(builder.process(process()).build()?)))
+        Ok(Group(Local::new(builder.process(Clock::process(clock)).build()?)))
     }
 
     #[getter]

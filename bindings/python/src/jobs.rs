@@ -9,14 +9,15 @@ use tenure::store::{GetOutcome, Store};
 use tenure::{ErrorKind, Process};
 use tenure_fencing::{FencedObject, ObjectWriter};
 use tenure_history::period::record::{BadRecord, MOST_LEN, PeriodRecord};
-use tenure_history::period::{Decision, Period, PeriodRules, SHORTEST, date, shown};
+use tenure_history::period::{Decision, LONGEST, Period, PeriodRules, SHORTEST, SkipReason};
+use tenure_history::period::{date, shown};
 use tokio::sync::Mutex;
 
 use crate::errors::{Failure, invalid};
 use crate::leadership::Leadership;
-use crate::runtime::{Local, pause, process};
+use crate::runtime::{Local, pause};
 use crate::settings::seconds;
-use crate::stores::Stores;
+use crate::stores::{Clock, Stores};
 use crate::task::Task;
 
 /// The key of the period record, under the prefix of the election.
@@ -33,11 +34,13 @@ pub struct Job {
     candidate: String,
 }
 
-/// The store and the key of the period record.
+/// The store and the key of the period record, and the clock that decides the period.
 #[derive(Clone)]
 struct Place {
     store: Arc<dyn Store>,
     key: String,
+    process: Process,
+    is_test: bool,
 }
 
 /// The rules in seconds.
@@ -52,14 +55,19 @@ struct Rules {
 }
 
 impl Place {
-    fn new(stores: &Stores) -> Result<Place, Failure> {
+    fn new(stores: &Stores, clock: Option<&Clock>) -> Result<Place, Failure> {
         let prefix = stores.prefix.trim_end_matches('/');
         let key = if prefix.is_empty() { KEY.to_owned() } else { format!("{prefix}/{KEY}") };
-        Ok(Place { store: stores.one()?.clone(), key })
+        let (process, is_test) = (Clock::process(clock), clock.is_some());
+        Ok(Place { store: stores.one()?.clone(), key, process, is_test })
     }
 
     fn object(&self) -> FencedObject {
-        FencedObject::new(self.store.clone(), &*self.key).process(process())
+        FencedObject::new(self.store.clone(), &*self.key).process(self.process.clone())
+    }
+
+    fn wall(&self) -> Duration {
+        self.process.now().wall
     }
 
     async fn read(&self) -> Result<Option<PeriodRecord>, Failure> {
@@ -78,14 +86,27 @@ impl Place {
     }
 }
 
-fn wall() -> Duration {
-    Process::system().now().wall
+/// Returns the reason in one word.
+fn word(why: SkipReason) -> &'static str {
+    match why {
+        SkipReason::Completed => "completed",
+        SkipReason::Past => "past",
+        SkipReason::Failed => "failed",
+        SkipReason::TooLate => "too_late",
+        SkipReason::InTheFuture => "in_the_future",
+        SkipReason::NotBegun => "not_begun",
+    }
 }
 
 #[pymethods]
 impl Job {
     #[new]
-    fn new(stores: &Stores, rules: &str, candidate: String) -> Result<Job, Failure> {
+    fn new(
+        stores: &Stores,
+        rules: &str,
+        candidate: String,
+        clock: Option<&Clock>,
+    ) -> Result<Job, Failure> {
         let given: Rules =
             serde_json::from_str(rules).map_err(|error| invalid(error.to_string()))?;
         let in_ms = |name, value| {
@@ -101,15 +122,19 @@ impl Job {
             retries: given.retries,
             clock_ahead_max: in_ms("clock_ahead_max", given.clock_ahead_max)?,
         };
-        if rules.period < SHORTEST || rules.offset >= rules.period {
-            let (period, offset) = (rules.period, rules.offset);
-            return Err(invalid(format!(
-                "the period must be at least {SHORTEST:?} and longer than its offset, got \
-                 {period:?} with the offset {offset:?}"
-            )));
+        let (least, most) = (SHORTEST.as_secs_f64(), LONGEST.as_secs_f64());
+        let (length, offset) = (rules.period.as_secs_f64(), rules.offset.as_secs_f64());
+        if !(least..=most).contains(&length) {
+            let why = format!("period must be {least} to {most} seconds, got {length}");
+            return Err(invalid(why));
         }
-        let period = rules.period_at(wall());
-        Ok(Job { rules, period, place: Local::new(Place::new(stores)?), candidate })
+        if offset >= length {
+            let why = format!("offset must be 0 to below the period of {length} seconds");
+            return Err(invalid(format!("{why}, got {offset}")));
+        }
+        let place = Place::new(stores, clock)?;
+        let period = rules.period_at(place.wall());
+        Ok(Job { rules, period, place: Local::new(place), candidate })
     }
 
     /// Returns the reason to skip the period without a campaign, or `None`.
@@ -117,12 +142,12 @@ impl Job {
         let (rules, period, place) = (self.rules, self.period, self.place.get()?.clone());
         Task::start(async move |_| {
             let record = place.read().await?;
-            Ok(match rules.decide(record.as_ref(), period, wall()) {
+            Ok(match rules.decide(record.as_ref(), period, place.wall()) {
                 // Another host may still run the attempt. Only a leader can decide.
                 Decision::Skip(_) if record.is_some_and(|record| record.exit_code.is_none()) => {
                     None
                 }
-                Decision::Skip(why) => Some(format!("{why:?}")),
+                Decision::Skip(why) => Some(word(why)),
                 Decision::Run { .. } => None,
             })
         })
@@ -137,23 +162,25 @@ impl Job {
         Task::start(async move |_| {
             let mut writer = place.object().open(token).await?;
             let before = place.parse(writer.body().map(AsRef::as_ref))?;
-            let attempt = match rules.decide(before.as_ref(), period, wall()) {
+            let attempt = match rules.decide(before.as_ref(), period, place.wall()) {
                 Decision::Run { attempt } => attempt,
-                Decision::Skip(why) => return Ok((None, Some(format!("{why:?}")))),
+                Decision::Skip(why) => return Ok((None, Some(word(why)))),
             };
-            check_clock(&place, &rules, period).await?;
+            if !place.is_test {
+                check_clock(&place, &rules, period).await?;
+            }
             let who = (&*candidate, epoch);
-            let record = PeriodRecord::begin(before.as_ref(), period, attempt, who, wall());
+            let record = PeriodRecord::begin(before.as_ref(), period, attempt, who, place.wall());
             writer.write(record.to_json()).await?;
             let attempt = Local::new(Arc::new(Mutex::new((writer, record))));
-            Ok((Some(Attempt(attempt)), None))
+            Ok((Some(Attempt(attempt, place.process)), None))
         })
     }
 }
 
 /// Refuses to run a job if this host's clock is too far ahead of the store's clock.
 async fn check_clock(place: &Place, rules: &PeriodRules, period: Period) -> Result<(), Failure> {
-    let before = wall();
+    let before = place.wall();
     let read = place.store.get(&place.key, None, MOST_LEN + 1_024);
     let served_at = tokio::select! {
         biased;
@@ -174,18 +201,18 @@ async fn check_clock(place: &Place, rules: &PeriodRules, period: Period) -> Resu
     }
 }
 
-/// A recorded attempt.
+/// A recorded attempt, and the clock of its end.
 #[pyclass(frozen)]
-pub struct Attempt(Local<Arc<Mutex<(ObjectWriter, PeriodRecord)>>>);
+pub struct Attempt(Local<Arc<Mutex<(ObjectWriter, PeriodRecord)>>>, Process);
 
 #[pymethods]
 impl Attempt {
     /// Records the end of the attempt.
     fn end(&self, exit_code: u8) -> Result<Task, Failure> {
-        let attempt = self.0.get()?.clone();
+        let (attempt, process) = (self.0.get()?.clone(), self.1.clone());
         Task::start(async move |_| {
             let (writer, record) = &mut *attempt.lock().await;
-            *record = record.clone().ended(exit_code, wall());
+            *record = record.clone().ended(exit_code, process.now().wall);
             Ok(writer.write(record.to_json()).await?)
         })
     }
@@ -194,7 +221,7 @@ impl Attempt {
 /// Reads the record of the newest period of a job, as JSON.
 #[pyfunction]
 pub fn last_period(stores: &Stores) -> Result<Task, Failure> {
-    let place = Place::new(stores)?;
+    let place = Place::new(stores, None)?;
     Task::start(async move |_| {
         let record = place.read().await?;
         Ok(record.map(|record| String::from_utf8_lossy(&record.to_json()).into_owned()))

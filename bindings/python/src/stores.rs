@@ -133,6 +133,9 @@ impl<'py> IntoPyObject<'py> for Body {
     }
 }
 
+/// The longest advance of a clock: 100 years, so that all dates have years that Python reads.
+const FARTHEST: Duration = tenure_history::period::LONGEST;
+
 /// The clocks of this machine, plus a duration that a test adds. Waits notice an advance within a
 /// second.
 #[pyclass(frozen)]
@@ -166,9 +169,11 @@ impl Clock {
     fn advance(&self, seconds: f64) -> PyResult<()> {
         let by = Duration::try_from_secs_f64(seconds).ok();
         let mut ahead = locked(&self.0);
-        *ahead = by
-            .and_then(|by| ahead.checked_add(by))
-            .ok_or_else(|| invalid(format!("a clock moves forward, not by {seconds} s")))?;
+        let after = by.and_then(|by| ahead.checked_add(by)).filter(|after| *after <= FARTHEST);
+        *ahead = after.ok_or_else(|| {
+            let most = FARTHEST.as_secs();
+            invalid(format!("duration must be 0 to {most} seconds in all, got {seconds}"))
+        })?;
         Ok(())
     }
 }

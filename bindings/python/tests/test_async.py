@@ -7,8 +7,8 @@ import logging
 import os
 import random
 import threading
-from collections.abc import Awaitable
-from typing import Optional
+from collections.abc import Awaitable, Coroutine
+from typing import Any, Optional
 
 import pytest
 import tenure
@@ -168,6 +168,63 @@ async def test_a_timeout_cancels_a_campaign() -> None:
             await asyncio.wait_for(_elected(follower), 0.1)
     assert await asyncio.to_thread(idle)
     assert tenure.Election(store, prefix="orders").newest_epoch() == 1
+
+
+@pytest.mark.parametrize("way", ["create_task", "gather", "wait_for", "TaskGroup", "timeout"])
+async def test_regression_a_campaign_is_a_coroutine(way: str) -> None:
+    store = MemoryStore()
+
+    def campaign() -> Coroutine[Any, Any, tenure.Leadership]:
+        return tenure.Election(store, prefix="orders", poll_interval=0.05).campaign_async()
+
+    async def lead() -> Any:
+        if way == "create_task":
+            return await asyncio.create_task(campaign())
+        if way == "gather":
+            return (await asyncio.gather(campaign(), asyncio.sleep(0)))[0]
+        if way == "wait_for":
+            return await asyncio.wait_for(campaign(), 20)
+        if way == "TaskGroup":
+            async with newer["TaskGroup"]() as group:
+                task: asyncio.Task[tenure.Leadership] = group.create_task(campaign())
+            return await task
+        async with newer["timeout"](20):
+            return await campaign()
+
+    newer = vars(asyncio)
+    if way in ("TaskGroup", "timeout") and way not in newer:
+        pytest.skip(f"asyncio.{way} begins with Python 3.11")
+    async with await lead() as leadership:
+        waiting = asyncio.create_task(campaign())
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(campaign(), 0.1)
+        if way == "timeout":
+            with pytest.raises(asyncio.TimeoutError):
+                async with newer["timeout"](0.1):
+                    await campaign()
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert waiting.cancelled() and leadership.check() == 1
+    assert await asyncio.to_thread(idle)
+    pending = campaign()
+    await pending
+    with pytest.raises(RuntimeError, match="already awaited"):
+        await pending
+    unused = campaign()
+    unused.close()  # as asyncio closes a coroutine that never starts
+
+
+async def test_regression_the_other_kind_of_block_raises_a_clear_error() -> None:
+    election: Any = tenure.Election(MemoryStore(), prefix="orders")
+    with pytest.raises(TypeError, match="use `async with`"):
+        with election.campaign_async():
+            pass
+    for name in ("campaign", "try_campaign"):
+        with pytest.raises(TypeError, match=rf"{name}_async\(\)"):
+            async with getattr(election, name)():
+                pass
+        assert await asyncio.to_thread(idle)
+    assert election.snapshot().end == "resigned"
 
 
 async def _elected(election: tenure.Election) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from datetime import timedelta
+from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
@@ -210,6 +212,83 @@ def test_regression_a_block_resigns_after_a_refused_order(make: Make) -> None:
     assert make().snapshot().end == "resigned"
 
 
+@pytest.mark.parametrize("successor", ["", "a\nb", "n" * 257, None, b"b"])
+def test_regression_a_refused_successor_ends_no_leadership(make: Make, successor: Any) -> None:
+    with make().campaign() as leadership:
+        with pytest.raises((tenure.InvalidInputError, TypeError)):
+            leadership.resign_to(successor)
+        assert leadership.check() == 1 and make().snapshot().end is None
+        leadership.resign_to("b")
+    assert make().snapshot().end == "resigned"
+
+
+#: Values that are no duration, and the exception of each.
+NO_DURATIONS = [
+    *((value, tenure.InvalidInputError) for value in (-1, float("nan"), float("inf"), 1e300)),
+    *((value, tenure.InvalidInputError) for value in (10**400, -timedelta(1), Decimal("NaN"))),
+    *((value, TypeError) for value in ("30s", True, b"30", [30])),
+]
+
+
+@pytest.mark.parametrize(("value", "error"), NO_DURATIONS)
+def test_regression_an_error_names_the_duration(value: Any, error: type[Exception]) -> None:
+    store = MemoryStore()
+    election = tenure.Election(store, prefix="orders")
+    leadership = election.campaign()
+    group = tenure.Group(store, prefix="shards")
+    calls: dict[str, list[Callable[[], object]]] = {
+        "timeout": [
+            lambda: election.campaign(timeout=value),
+            lambda: leadership.lost(timeout=value),
+            lambda: idle(value),
+        ],
+        "wait_for": [
+            lambda: election.restore(9, value),
+            lambda: election.init_stores(wait_for=value),
+        ],
+        "duration": [lambda: Clock().advance(value)],
+        "delay": [lambda: MemoryStore(delay=value)],
+        "min_age": [lambda: tenure.Compactor(store, min_age=value)],
+        "reserve": [lambda: group.leave(value)],
+    }
+
+    def add(make: Callable[..., object], *names: str) -> None:
+        for name in names:
+            calls.setdefault(name, []).append(partial(make, **{name: value}))
+
+    def of_election(**settings: Any) -> object:
+        return tenure.Election(store, prefix="orders", **settings)
+
+    def of_group(**settings: Any) -> object:
+        return tenure.Group(store, prefix="shards", **settings)
+
+    def of_job(**settings: Any) -> object:
+        return tenure.once_per(**{"period": "1d", **settings}, store=store)
+
+    common = ("validity", "renew_interval", "poll_interval", "request_timeout", "retry_denied")
+    add(of_election, *common, "poll_backoff", "takeover_delay", "priority_delay", "liveness")
+    add(of_election, "store_clock_margin")
+    add(of_group, *common, "rebalance_delay", "revocation_deadline")
+    for name, several in calls.items():
+        for call in several:
+            with pytest.raises(error, match=rf"^{name} must be "):
+                call()
+    with pytest.raises(error, match="^clock_ahead_max must be "):
+        of_job(clock_ahead_max=value)
+    for name in ("period", "offset", "tolerance") if value != "30s" else ():
+        with pytest.raises(error, match=rf"^{name} must be "):
+            of_job(**{name: value})
+    assert leadership.check() == 1
+
+
+def test_a_duration_is_any_number() -> None:
+    settings: dict[str, Any] = {"validity": Decimal("5"), "retry_denied": timedelta.max}
+    with tenure.Election(MemoryStore(), prefix="orders", **settings).campaign(
+        timeout=timedelta.max
+    ) as leadership:
+        assert leadership.remaining <= 5
+
+
 def test_regression_numbers_that_json_changes_are_refused(make: Make) -> None:
     for data in (2**64, [-(2**63) - 1], float("nan"), {"a": 10**5000}):
         with pytest.raises(tenure.InvalidInputError):
@@ -233,8 +312,9 @@ def test_a_test_moves_the_clock() -> None:
     assert other.try_campaign() is None
     clock.advance(timedelta(seconds=31))
     assert not leadership.leading
-    with pytest.raises(tenure.LeadershipLost):
+    with pytest.raises(tenure.LeadershipLost) as lost:
         leadership.check()
+    assert lost.value.reason == "suspended"
     successor = other.try_campaign()
     assert successor is not None and successor.epoch == 2
 
@@ -275,8 +355,8 @@ def test_the_text_of_an_error_has_the_effect_and_the_remedy(make: Make) -> None:
         with pytest.raises(tenure.InvalidInputError):
             tenure.Group(MemoryStore(), prefix="shards", partitions=wrong_partitions)
     clock = Clock()
-    clock.advance(1.5e19)
-    with pytest.raises(tenure.InvalidInputError):
-        clock.advance(1.5e19)
+    clock.advance(3e9)
+    with pytest.raises(tenure.InvalidInputError, match="3155760000 seconds in all"):
+        clock.advance(3e9)
     with pytest.raises(TypeError):
         tenure.Election("s3://my-bucket/orders", prefix="orders")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 import tenure
-from tenure.testing import MemoryStore, idle
+from tenure.testing import Clock, MemoryStore, idle
 
 
 def member(store: tenure.Store, name: str, **more: object) -> tenure.Group:
@@ -19,6 +20,13 @@ def member(store: tenure.Store, name: str, **more: object) -> tenure.Group:
     if isinstance(store, MemoryStore):
         settings["prefix"] = "shards"
     return tenure.Group(store, name=name, **settings)
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def owned_by_next_member(store: tenure.Store) -> set[str]:
@@ -71,6 +79,75 @@ def test_two_members_share_the_partitions(kind: str, tmp_path: Path) -> None:
     assert owned_by_next_member(store) == {"0", "1", "2", "3"}
     bodies = [entry.body for entry in tenure.FencedLog(store, name="log-0").read_from(1)]
     assert bodies and set(bodies) <= {b"a", b"b"}
+
+
+def test_a_test_moves_the_clock_of_a_group() -> None:
+    """The work of a member hangs, as in a suspended process. Another member takes over."""
+    store, clock, validities = MemoryStore(), Clock(), {"a": 60, "b": 600}
+    owners: dict[str, list[str]] = {"a": [], "b": []}
+    released = threading.Event()
+
+    def start(name: str) -> tuple[tenure.Group, threading.Thread]:
+        settings = {"validity": validities[name], "renew_interval": 20, "clock": clock}
+        group = member(store, name, rebalance_delay=0.1, **settings)
+
+        def work(partition: tenure.Partition) -> None:
+            owners[name].append(partition.name)
+            if name == "a":
+                released.wait(60)
+                with pytest.raises(tenure.LeadershipLost) as lost:
+                    partition.check()
+                assert lost.value.reason == "suspended"
+            else:
+                assert partition.check() == partition.token
+                partition.wait_revoked(timeout=60)
+
+        thread = threading.Thread(target=group.run, args=(work,), daemon=True)
+        thread.start()
+        return group, thread
+
+    members = [start("a")]
+    wait_until(lambda: len(owners["a"]) == 4)
+    members.append(start("b"))
+    wait_until(lambda: len(members[1][0].snapshot()["members"]) == 2)
+    clock.advance(70)
+    wait_until(lambda: len(owners["b"]) == 4)
+    for group, _ in members:
+        group.leave()
+    released.set()
+    for _, thread in members:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def test_regression_a_member_without_partitions_waits_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = MemoryStore()
+    owned: dict[str, set[str]] = {"a": set(), "b": set()}
+
+    def start(name: str, **settings: object) -> tuple[tenure.Group, threading.Thread]:
+        group = member(store, name, rebalance_delay=0.1, **settings)
+
+        def work(partition: tenure.Partition) -> None:
+            owned[name].add(partition.name)
+            partition.wait_revoked(timeout=60)
+
+        thread = threading.Thread(target=group.run, args=(work,), daemon=True)
+        thread.start()
+        return group, thread
+
+    members = [start("a", partitions=None)]
+    wait_until(lambda: "sets `partitions`" in caplog.text)
+    time.sleep(0.5)
+    assert members[0][0].snapshot()["epoch"] is None
+    members.append(start("b"))
+    wait_until(lambda: bool(owned["a"] and owned["b"]))
+    for group, thread in members:
+        group.leave()
+    for _, thread in members:
+        thread.join(60)
+    assert caplog.text.count("sets `partitions`") == 1
 
 
 def test_an_exception_of_the_work_moves_the_partition() -> None:

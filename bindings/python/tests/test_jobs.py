@@ -8,13 +8,14 @@ import sys
 import threading
 import time
 from collections.abc import Coroutine, Iterator, MutableMapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Optional
 
 import pytest
 import tenure
 from tenure.asgi import LeaderMiddleware
-from tenure.testing import MemoryStore
+from tenure.testing import Clock, MemoryStore
 
 
 def test_one_of_many_hosts_runs_a_job(tmp_path: Path) -> None:
@@ -60,6 +61,70 @@ def test_a_failed_job_runs_again_only_with_retries() -> None:
             tenure.once_per(wrong, store, prefix="job")
     with pytest.raises(tenure.InvalidInputError):
         tenure.once_per(0.5, store, prefix="job")(job)()
+
+
+@pytest.mark.parametrize("store", [MemoryStore(), "folder", None])
+def test_regression_the_clock_of_a_test_decides_the_period(store: Any, tmp_path: Path) -> None:
+    clock = Clock()
+    settings: dict[str, Any] = {} if store == "folder" else {"prefix": "job"}
+    store = tmp_path if store == "folder" else store or MemoryStore(clock)
+    runs: list[int] = []
+
+    @tenure.once_per("1d", store, clock=clock, **settings)
+    def job(leadership: tenure.Leadership) -> int:
+        runs.append(leadership.check())
+        return len(runs)
+
+    begun = time.time()
+    for day in range(1, 4):
+        assert (job(), job()) == (day, None)
+        period = tenure.last_period(store, **settings)
+        assert period is not None and period.ended_at is not None
+        ahead = period.ended_at.timestamp() - begun
+        assert 86400 * (day - 1) <= ahead <= 86400 * (day - 1) + 60
+        clock.advance(86400)
+    assert runs == [1, 2, 3]
+
+
+async def test_regression_a_call_tells_why_it_skipped_the_period(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store, clock = MemoryStore(), Clock()
+
+    @tenure.once_per("1d", store, prefix="job", retries=1, clock=clock)
+    def job() -> None:
+        if job.skipped is None:
+            raise ValueError("no")
+
+    for _ in range(2):
+        with pytest.raises(ValueError):
+            job()
+        assert job.skipped is None
+    assert job() is None and job.skipped == "failed"
+    assert "the period is skipped: failed" in caplog.text
+
+    @tenure.once_per("1d", store, prefix="other", clock=clock)
+    async def other() -> str:
+        return "done"
+
+    assert await other() == "done" and other.skipped is None
+    assert await other() is None and other.skipped == "completed"
+    late = tenure.once_per("1000w", store, prefix="late", tolerance=0, clock=clock)(lambda: 1)
+    assert late() is None and late.skipped == "too_late"
+
+
+def test_regression_an_absurd_period_is_refused() -> None:
+    store = MemoryStore()
+    for period in (1e14, timedelta.max, 0.5, "9999999999999w", "9" * 5000 + "d"):
+        with pytest.raises(tenure.InvalidInputError, match="^period must be "):
+            tenure.once_per(period, store, prefix="job")(lambda: 1)()
+    with pytest.raises(tenure.InvalidInputError, match="^offset must be .* 3600 seconds, got 7200"):
+        tenure.once_per("1h", store, prefix="job", offset="2h")(lambda: 1)()
+    assert store.keys() == []
+    century = timedelta(days=36525)
+    assert tenure.once_per(century, store, prefix="job")(lambda: 1)() == 1
+    period_of_job = tenure.last_period(store, prefix="job")
+    assert period_of_job is not None and period_of_job.length == century
 
 
 async def test_a_coroutine_is_a_job() -> None:

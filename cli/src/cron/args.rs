@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::period::{PeriodRules, SHORTEST};
-use crate::args::common::{CENTURY, DAY, YEAR, duration, duration_up_to, positive_up_to};
+use super::period::{LONGEST, PeriodRules, SHORTEST};
+use crate::args::common::{DAY, YEAR, duration, duration_up_to, positive_up_to};
 use crate::exit::{self, Failure};
 use crate::output::print::in_ms;
 
@@ -35,7 +35,7 @@ pub struct CronArgs {
     /// 1970-01-01T00:00:00Z. The run is recorded under the prefix of the election. Exit with 0 if
     /// the period is completed or this host made no attempt, else with the exit code of CMD.
     /// docs/how-to/cron.md lists the guarantees.
-    #[arg(long, value_name = "DURATION", value_parser = positive_up_to(CENTURY))]
+    #[arg(long, value_name = "DURATION", value_parser = positive_up_to(LONGEST))]
     #[arg(conflicts_with = "forever", help_heading = "Command")]
     pub once_per: Option<Duration>,
     /// Delay of the start of each period, less than the period [default: 0s]

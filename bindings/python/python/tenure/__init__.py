@@ -44,7 +44,7 @@ from ._guards import (
     Gate,
     Holder,
 )
-from ._jobs import Period, last_period, once_per
+from ._jobs import Job, Period, last_period, once_per
 from ._leadership import Leadership
 from ._reports import Span, history, probe
 from ._stream import Stream
@@ -69,6 +69,7 @@ __all__ = [
     "Group",
     "Holder",
     "InvalidInputError",
+    "Job",
     "Leader",
     "Leadership",
     "LeadershipLost",

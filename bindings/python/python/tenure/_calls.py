@@ -21,20 +21,25 @@ Seconds = Union[int, float, timedelta]
 #: The value of a setting that is not given, if ``None`` is a value.
 DEFAULT: Any = object()
 
+_LONGEST = timedelta.max.total_seconds()
+
 #: The main thread looks for signals this often.
 _SIGNALS = 0.05
 
 
-def seconds(duration: Seconds) -> float:
-    """Return the duration in seconds."""
+def seconds(name: str, duration: Seconds) -> float:
+    """Return the duration in seconds. An error contains the name of the parameter."""
     if isinstance(duration, timedelta):
-        return duration.total_seconds()
+        duration = duration.total_seconds()
+    if isinstance(duration, bool) or not hasattr(duration, "__float__"):
+        raise TypeError(f"{name} must be a number of seconds or a timedelta, got {duration!r}")
     try:
-        if math.isfinite(duration):
-            return float(duration)
+        value = float(duration)
     except OverflowError:
-        pass
-    raise InvalidInputError("a duration must be finite and at most the greatest float")
+        value = math.inf
+    if not 0 <= value <= _LONGEST:
+        raise InvalidInputError(f"{name} must be 0 to {_LONGEST:.0f} seconds, got {value:g}")
+    return value
 
 
 def json_text(value: Any) -> str:
@@ -60,11 +65,11 @@ def settings_json(
 ) -> str:
     """Return the given settings as JSON. In ``nullable``, ``None`` is a value."""
     given: dict[str, Any] = {
-        name: seconds(value) for name, value in durations.items() if value is not None
+        name: seconds(name, value) for name, value in durations.items() if value is not None
     }
     for name, value in nullable.items():
         if value is not DEFAULT:
-            given[name] = None if value is None else seconds(value)
+            given[name] = None if value is None else seconds(name, value)
     given.update((name, value) for name, value in others.items() if value is not None)
     return json_text(given)
 
@@ -74,7 +79,7 @@ def wait(task: _tenure.Task, timeout: Optional[Seconds] = None) -> Any:
     try:
         is_main = threading.current_thread() is threading.main_thread()
         step = _SIGNALS if is_main else 3600.0
-        end = None if timeout is None else time.monotonic() + seconds(timeout)
+        end = None if timeout is None else time.monotonic() + seconds("timeout", timeout)
         while True:
             left = step if end is None else min(step, max(0.0, end - time.monotonic()))
             if task.wait(left):

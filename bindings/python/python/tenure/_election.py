@@ -93,7 +93,7 @@ class Election:
         if inspect.iscoroutinefunction(liveness):
             raise TypeError("liveness is called from a thread, so it must not be `async def`")
         self._liveness = liveness if callable(liveness) else None
-        self._every = seconds(validity) / 3
+        self._every = seconds("validity", validity) / 3
         durations = {
             "validity": validity,
             "renew_interval": renew_interval,
@@ -132,12 +132,14 @@ class Election:
         After ``timeout``, raises ``TimeoutError``. A campaign that ends by a timeout or by
         KeyboardInterrupt leaves no leadership behind.
         """
-        leadership = self._wait_elected(self._inner.campaign, timeout)
+        leadership = self._wait_elected(self._inner.campaign, "campaign", timeout)
         assert leadership is not None, "only an attempt returns None"
         return leadership
 
     def campaign_async(self) -> PendingCampaign:
         """Campaign as ``campaign`` does, for ``async with`` or ``await`` in an event loop.
+
+        The result is a coroutine, for example for ``asyncio.create_task``.
 
         >>> import asyncio, tenure, tenure.testing
         >>> async def main(election):
@@ -148,7 +150,7 @@ class Election:
         """
 
         async def campaign() -> Leadership:
-            return self._leads(await wait_async(self._inner.campaign()))
+            return self._leads(await wait_async(self._inner.campaign()), None)
 
         return PendingCampaign(campaign)
 
@@ -157,12 +159,12 @@ class Election:
 
         Repeated calls of one election take over from a dead leader. ``last_seen`` has the leader.
         """
-        return self._wait_elected(self._inner.try_campaign)
+        return self._wait_elected(self._inner.try_campaign, "try_campaign")
 
     async def try_campaign_async(self) -> Optional[Leadership]:
         """Make one attempt as ``try_campaign`` does, in an event loop."""
         inner = await wait_async(self._inner.try_campaign())
-        return None if inner is None else self._leads(inner)
+        return None if inner is None else self._leads(inner, None)
 
     def leader(self) -> Optional[Leader]:
         """Return the holder of the newest epoch, or ``None`` if it is sealed. Cost: LIST, GET."""
@@ -229,11 +231,12 @@ class Election:
         ``epoch`` is at least the greatest token that any resource has seen. ``wait_for`` is the
         validity of a leader whose object was deleted, or 0 if no such leader exists.
         """
-        return Outcome._parse(wait(self._inner.restore(epoch, seconds(wait_for))))
+        return Outcome._parse(wait(self._inner.restore(epoch, seconds("wait_for", wait_for))))
 
     async def restore_async(self, epoch: int, wait_for: Seconds) -> Outcome:
         """Restore as ``restore`` does, in an event loop."""
-        return Outcome._parse(await wait_async(self._inner.restore(epoch, seconds(wait_for))))
+        restored = self._inner.restore(epoch, seconds("wait_for", wait_for))
+        return Outcome._parse(await wait_async(restored))
 
     def init_stores(self, above: Optional[int] = None, wait_for: Seconds = 0) -> None:
         """Create the markers of an election across stores. An operator calls this method once.
@@ -242,21 +245,25 @@ class Election:
         greatest token that any resource has seen, and ``wait_for`` the longest validity of old
         candidates that may still run.
         """
-        wait(self._inner.init_stores(above, seconds(wait_for)))
+        wait(self._inner.init_stores(above, seconds("wait_for", wait_for)))
 
     def __repr__(self) -> str:
         return f"<tenure.{self._inner!r}>"
 
     def _wait_elected(
-        self, start: Callable[[], _tenure.Task], timeout: Optional[Seconds] = None
+        self,
+        start: Callable[[], _tenure.Task],
+        blocked: str,
+        timeout: Optional[Seconds] = None,
     ) -> Optional[Leadership]:
         """Wait for a leadership. KeyboardInterrupt, which can occur in each line, resigns."""
+        timeout = None if timeout is None else seconds("timeout", timeout)
         task: Optional[_tenure.Task] = None
         inner: Optional[_tenure.Leadership] = None
         try:
             task = start()
             inner = wait(task, timeout)
-            return None if inner is None else self._leads(inner)
+            return None if inner is None else self._leads(inner, blocked)
         except BaseException:
             if inner is not None:
                 inner.resign(None)
@@ -264,8 +271,8 @@ class Election:
                 task.cancel()
             raise
 
-    def _leads(self, inner: _tenure.Leadership) -> Leadership:
-        return Leadership(inner, self._liveness, self._every)
+    def _leads(self, inner: _tenure.Leadership, blocked: Optional[str]) -> Leadership:
+        return Leadership(inner, self._liveness, self._every, blocked)
 
 
 def _unsealed(snapshot: Snapshot) -> Optional[Leader]:

@@ -14,6 +14,7 @@ from . import _tenure
 from ._calls import DEFAULT, Seconds, seconds, settings_json, wait, wait_async
 from ._election import Store, open_stores
 from ._errors import InvalidInputError, TenureError
+from .testing import Clock
 
 _logger = logging.getLogger("tenure")
 
@@ -80,6 +81,9 @@ class Group:
     ``partitions`` is the number of partitions, or their names. The first member creates them. With
     ``None``, a member waits until another member has created them.
 
+    ``clock`` is the clock of a test. An advance suspends all members with this clock, so the member
+    that takes over needs a validity above the advance.
+
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
     >>> group = tenure.Group(store, prefix="shards", partitions=2, name="a", poll_interval=0.1)
@@ -113,6 +117,7 @@ class Group:
         check_store: Optional[bool] = None,
         name_is_unique: Optional[bool] = None,
         machine_is_never_paused: Optional[bool] = None,
+        clock: Optional[Clock] = None,
     ) -> None:
         if isinstance(partitions, int):
             partitions = [str(number) for number in range(partitions)]
@@ -138,7 +143,8 @@ class Group:
             "machine_is_never_paused": machine_is_never_paused,
         }
         settings = settings_json(durations, {"retry_denied": retry_denied}, others)
-        self._inner = _tenure.Group(open_stores(store, prefix), settings)
+        inner_clock = None if clock is None else clock._inner
+        self._inner = _tenure.Group(open_stores(store, prefix), settings, inner_clock)
 
     @property
     def name(self) -> str:
@@ -202,7 +208,7 @@ class Group:
 
         The partitions are reserved for the name of this member for the time ``reserve``.
         """
-        self._inner.leave(None if reserve is None else seconds(reserve))
+        self._inner.leave(None if reserve is None else seconds("reserve", reserve))
 
     def snapshot(self) -> dict[str, Any]:
         """Return the members, and the owner and token of each partition."""

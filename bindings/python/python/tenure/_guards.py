@@ -270,7 +270,7 @@ class Compactor:
         min_age: Optional[Seconds] = None,
         dry_run: bool = False,
     ) -> None:
-        age = None if min_age is None else seconds(min_age)
+        age = None if min_age is None else seconds("min_age", min_age)
         self._arguments = (open_stores(store, prefix), keep_epochs, age, dry_run)
 
     def run(self) -> dict[str, Any]:

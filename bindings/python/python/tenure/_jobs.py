@@ -23,27 +23,45 @@ _logger = logging.getLogger("tenure")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
-class _Job(Protocol):
-    """The decorator of a job. Callers of the job do not pass the leadership."""
+class Job(Protocol[R_co]):
+    """A job that runs once per period. Callers do not pass the leadership.
 
+    >>> import tenure, tenure.testing
+    >>> report = tenure.once_per("1d", tenure.testing.MemoryStore(), prefix="job")(lambda: "sent")
+    >>> report(), report.skipped
+    ('sent', None)
+    >>> report(), report.skipped
+    (None, 'completed')
+    """
+
+    #: The reason if the last call in this process skipped the period: ``completed``, ``failed`` in
+    #: all attempts, ``too_late``, or ``past`` if a later period has begun. With a wrong clock, the
+    #: reason is ``in_the_future`` or ``not_begun``. ``None`` if the last call ran the function.
+    skipped: Optional[str]
+
+    def __call__(self, *arguments: Any, **named: Any) -> R_co: ...
+
+
+class _Decorator(Protocol):
     @overload
     def __call__(
         self, function: Callable[..., Coroutine[Any, Any, R]]
-    ) -> Callable[..., Coroutine[Any, Any, Optional[R]]]: ...
+    ) -> Job[Coroutine[Any, Any, Optional[R]]]: ...
     @overload
-    def __call__(self, function: Callable[..., R]) -> Callable[..., Optional[R]]: ...
+    def __call__(self, function: Callable[..., R]) -> Job[Optional[R]]: ...
 
 
-def _period(period: Union[Seconds, str]) -> float:
+def _period(name: str, period: Union[Seconds, str]) -> float:
     """Return a period in seconds. A text has units: ``1h`` or ``1h30m``."""
     if not isinstance(period, str):
-        return seconds(period)
+        return seconds(name, period)
     parts = re.findall(r"(\d+)(ms|[smhdw])", period)
     if not parts or "".join(number + unit for number, unit in parts) != period:
-        raise InvalidInputError(f"a period has units, as in 1h or 1h30m, got {period!r}")
-    return sum(int(number) * _UNITS[unit] for number, unit in parts)
+        raise InvalidInputError(f"{name} must have units, as in 1h or 1h30m, got {period!r}")
+    return seconds(name, sum(float(number) * _UNITS[unit] for number, unit in parts))
 
 
 def once_per(
@@ -56,17 +74,17 @@ def once_per(
     retries: int = 0,
     clock_ahead_max: Seconds = 60,
     **settings: Any,
-) -> _Job:
+) -> _Decorator:
     """Run a function once in each period, on one of the hosts that call it.
 
     A call runs the function under a leadership and records the attempt, as ``tenure run
-    --once-per`` does on the same store. A call returns ``None`` without running the function if
-    the period is completed, if the attempts are used up, or if the period began longer ago than
-    ``tolerance``. While another host runs the function, a call waits for its end. A failure is
-    raised. ``retries`` is the number of further attempts after it, by the next calls on this host
-    or another. ``last_period`` tells whether the period is completed. Periods are counted in UTC,
-    and start ``offset`` later. The function may be a coroutine function. It receives the
-    leadership if it has a parameter ``leadership``. The other settings are those of ``Election``.
+    --once-per`` does on the same store. A call returns ``None`` without running the function if the
+    period is completed, if the attempts are used up, or if the period began longer ago than ``tolerance``.
+    While another host runs the function, a call waits for its end. A failure is raised. ``retries``
+    is the number of further attempts after it, by the next calls on this host or another. The
+    attribute ``skipped`` of the function has the reason of a skip. Periods are counted in UTC, and
+    start ``offset`` later. The function may be a coroutine function. It receives the leadership if
+    it has a parameter ``leadership``. The other settings are those of ``Election``.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
@@ -77,11 +95,11 @@ def once_per(
     ('sent', None)
     """
     rules = {
-        "period": _period(period),
-        "offset": _period(offset),
-        "tolerance": None if tolerance is None else _period(tolerance),
+        "period": _period("period", period),
+        "offset": _period("offset", offset),
+        "tolerance": None if tolerance is None else _period("tolerance", tolerance),
         "retries": retries,
-        "clock_ahead_max": seconds(clock_ahead_max),
+        "clock_ahead_max": seconds("clock_ahead_max", clock_ahead_max),
     }
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -92,7 +110,16 @@ def once_per(
         def prepare() -> tuple[Election, _tenure.Job]:
             election = Election(store, prefix=prefix, **settings)
             stores = open_stores(store, prefix)
-            return election, _tenure.Job(stores, json.dumps(rules), election.name)
+            clock = settings.get("clock")
+            inner_clock = None if clock is None else clock._inner
+            return election, _tenure.Job(stores, json.dumps(rules), election.name, inner_clock)
+
+        def skips(why: Optional[str]) -> bool:
+            setattr(job_function, "skipped", why)
+            if why is not None:
+                level = logging.INFO if why in ("completed", "past") else logging.WARNING
+                _logger.log(level, "the period is skipped: %s", why)
+            return why is not None
 
         def more(leadership: Leadership) -> dict[str, Any]:
             return {"leadership": leadership} if takes_leadership else {}
@@ -100,11 +127,11 @@ def once_per(
         @functools.wraps(function)
         def call(*arguments: Any, **named: Any) -> Any:
             election, job = prepare()
-            if _skips(wait(job.skips())):
+            if skips(wait(job.skips())):
                 return None
             with election.campaign() as leadership:
                 attempt, why = wait(job.take(leadership._inner))
-                if _skips(why):
+                if skips(why):
                     return None
                 try:
                     result = function(*arguments, **named, **more(leadership))
@@ -120,11 +147,11 @@ def once_per(
         @functools.wraps(function)
         async def call_async(*arguments: Any, **named: Any) -> Any:
             election, job = prepare()
-            if _skips(await wait_async(job.skips())):
+            if skips(await wait_async(job.skips())):
                 return None
             async with election.campaign_async() as leadership:
                 attempt, why = await wait_async(job.take(leadership._inner))
-                if _skips(why):
+                if skips(why):
                     return None
                 try:
                     result = await function(*arguments, **named, **more(leadership))
@@ -135,15 +162,11 @@ def once_per(
                 await wait_async(attempt.end(0))
                 return result
 
-        return call_async if inspect.iscoroutinefunction(function) else call
+        job_function = call_async if inspect.iscoroutinefunction(function) else call
+        setattr(job_function, "skipped", None)
+        return job_function
 
-    return cast(_Job, decorate)
-
-
-def _skips(why: Optional[str]) -> bool:
-    if why is not None:
-        _logger.info("the period is skipped: %s", why)
-    return why is not None
+    return cast(_Decorator, decorate)
 
 
 def _exit_code(error: BaseException) -> int:

@@ -7,9 +7,9 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
 from types import TracebackType
-from typing import Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from . import _tenure
 from ._calls import Seconds, json_text, wait, wait_async
@@ -40,9 +40,15 @@ class Leadership(_tenure.Block):
     """
 
     def __init__(
-        self, inner: _tenure.Leadership, liveness: Optional[Callable[[], bool]], every: float
+        self,
+        inner: _tenure.Leadership,
+        liveness: Optional[Callable[[], bool]],
+        every: float,
+        blocked: Optional[str],
     ) -> None:
         self._inner = inner
+        #: The call that elected this leadership and blocked its thread.
+        self._blocked = blocked
         self.__dict__["check"] = inner.check  # saves a call in Python
         if liveness is not None:
             arguments = (weakref.ref(self), liveness, every)
@@ -114,12 +120,15 @@ class Leadership(_tenure.Block):
         await wait_async(self._inner.resign(None))
 
     def resign_to(self, successor: str) -> None:
-        """Resign, and give precedence to the candidate with this name."""
-        wait(self._inner.resign(successor))
+        """Resign, and give precedence to the candidate with this name.
+
+        Raises ``InvalidInputError`` for a name that no candidate can have, and still leads.
+        """
+        wait(self._inner.resign(_name(successor)))
 
     async def resign_to_async(self, successor: str) -> None:
         """Resign as ``resign_to`` does, in an event loop."""
-        await wait_async(self._inner.resign(successor))
+        await wait_async(self._inner.resign(_name(successor)))
 
     def _wait_resigned(self, task: _tenure.Task, error: Optional[BaseException]) -> None:
         try:
@@ -128,6 +137,11 @@ class Leadership(_tenure.Block):
             self._not_resigned(failed, error)
 
     async def __aenter__(self) -> Leadership:
+        if self._blocked is not None:
+            raise TypeError(
+                f"{self._blocked}() blocks the event loop: use `async with` with "
+                f"{self._blocked}_async(), or `with`"
+            )
         return self
 
     async def __aexit__(
@@ -154,16 +168,37 @@ class Leadership(_tenure.Block):
         return f"<tenure.Leadership epoch={self.epoch} name={self.name!r} {state}>"
 
 
-class PendingCampaign:
-    """A campaign for ``await`` and for ``async with``. It starts there."""
+class PendingCampaign(Coroutine[Any, Any, Leadership]):
+    """A coroutine of one campaign, also for ``async with``. The campaign starts there."""
 
-    def __init__(self, start: Callable[[], Any]) -> None:
+    def __init__(self, start: Callable[[], Coroutine[Any, Any, Leadership]]) -> None:
         self._start = start
+        self._started: Optional[Coroutine[Any, Any, Leadership]] = None
         self._leadership: Optional[Leadership] = None
 
-    def __await__(self) -> Generator[Any, None, Leadership]:
-        result: Generator[Any, None, Leadership] = self._start().__await__()
-        return result
+    def _campaign(self) -> Coroutine[Any, Any, Leadership]:
+        if self._started is None:
+            self._started = self._start()
+        return self._started
+
+    def send(self, value: Any) -> Any:
+        return self._campaign().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._campaign().throw(*error)
+
+    def close(self) -> None:
+        self._campaign().close()
+
+    def __await__(self) -> Generator[Any, Any, Leadership]:
+        return self._campaign().__await__()
+
+    if not TYPE_CHECKING:  # so that a type checker also refuses `with`
+
+        def __enter__(self) -> None:
+            raise TypeError("campaign_async() is for event loops: use `async with`, or campaign()")
+
+        def __exit__(self, *_: object) -> None: ...
 
     async def __aenter__(self) -> Leadership:
         self._leadership = await self
@@ -177,6 +212,12 @@ class PendingCampaign:
     ) -> None:
         assert self._leadership is not None, "__aenter__ sets the leadership"
         await self._leadership.__aexit__(kind, error, trace)
+
+
+def _name(successor: str) -> str:
+    if not isinstance(successor, str):
+        raise TypeError(f"successor must be the name of a candidate, got {successor!r}")
+    return successor
 
 
 def _reason(lost: tuple[str, str]) -> str:

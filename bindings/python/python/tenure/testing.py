@@ -28,8 +28,12 @@ class Clock:
         self._inner = _tenure.Clock()
 
     def advance(self, duration: Seconds) -> None:
-        """Move the clock forward."""
-        self._inner.advance(seconds(duration))
+        """Move the clock forward by seconds, or by a ``timedelta``.
+
+        An advance while a process leads is like a suspended machine. After an advance past the end
+        of its lease, the reason of ``LeadershipLost`` is ``suspended``.
+        """
+        self._inner.advance(seconds("duration", duration))
 
 
 class MemoryStore:
@@ -46,7 +50,7 @@ class MemoryStore:
 
     def __init__(self, clock: Optional[Clock] = None, *, delay: Seconds = 0) -> None:
         inner_clock = None if clock is None else clock._inner
-        self._inner = _tenure.Stores.memory(inner_clock, seconds(delay))
+        self._inner = _tenure.Stores.memory(inner_clock, seconds("delay", delay))
 
     def keys(self) -> list[str]:
         """Return the keys of all objects in order."""
@@ -69,4 +73,4 @@ def idle(timeout: Seconds = 10) -> bool:
     >>> tenure.testing.idle()
     True
     """
-    return _tenure.idle(seconds(timeout))
+    return _tenure.idle(seconds("timeout", timeout))

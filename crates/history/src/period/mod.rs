@@ -11,6 +11,8 @@ use record::PeriodRecord;
 
 /// The shortest length of a period that `--once-per` accepts.
 pub const SHORTEST: Duration = Duration::from_secs(1);
+/// The longest length of a period: 100 years.
+pub const LONGEST: Duration = Duration::from_secs(36_525 * 24 * 60 * 60);
 
 /// The rules that decide when CMD runs. They are made from flags that were already checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

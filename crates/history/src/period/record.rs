@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::{Period, date, since_epoch};
+use super::{LONGEST, Period, date, since_epoch};
 
 /// The format of the record that this version writes, and the newest format that it reads.
 const FORMAT: u64 = 1;
@@ -221,7 +221,10 @@ impl PeriodRecord {
         }
         let format: Format = serde_json::from_slice(bytes).map_err(|_| BadRecord::Corrupt)?;
         match format.tenure_once_per {
-            FORMAT => serde_json::from_slice(bytes).map_err(|_| BadRecord::Corrupt),
+            FORMAT => serde_json::from_slice(bytes)
+                .ok()
+                .filter(|record: &PeriodRecord| u128::from(record.period_ms) <= LONGEST.as_millis())
+                .ok_or(BadRecord::Corrupt),
             0 => Err(BadRecord::Corrupt),
             newer => Err(BadRecord::TooNew(newer)),
         }
