@@ -102,12 +102,15 @@ impl Election {
     /// change.
     ///
     /// Cost: one GET every poll interval while there is a leader, or one LIST and one GET for each
-    /// poll without a leader. Unless [`poll_interval`](crate::ElectionBuilder::poll_interval) is
-    /// set, the interval is a sixth of the validity in the newest record, but at least 1 s and at
-    /// most 60 s. If a sixth of this election's own validity is below 1 s or above 60 s, it
-    /// replaces that bound. While polls fail, the stream keeps the last leader until its lease has
-    /// lapsed, then yields [`Unknown`](Observation::Unknown), which differs from
-    /// [`NoLeader`](Observation::NoLeader). An error that a retry cannot fix is the last item.
+    /// poll without a leader. Across stores, each store costs this.
+    ///
+    /// Unless [`poll_interval`](crate::ElectionBuilder::poll_interval) is set, the interval is a
+    /// sixth of the validity in the newest record, but at least 1 s and at most 60 s. If a sixth of
+    /// this election's own validity is below 1 s or above 60 s, it replaces that bound.
+    ///
+    /// While polls fail, the stream keeps the last leader until its lease has lapsed, then yields
+    /// [`Unknown`](Observation::Unknown), which differs from [`NoLeader`](Observation::NoLeader).
+    /// An error that a retry cannot fix is the last item.
     pub fn observe(&self) -> impl Stream<Item = Result<Observation, Error>> + Send + Unpin + use<> {
         if let Some(across) = &self.across {
             let observer = AcrossObserver::new(across);

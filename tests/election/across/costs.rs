@@ -1,6 +1,7 @@
 //! The requests of each step of an election across 3 stores, as in the table "Cost of 3 stores" of
 //! the rules.
 
+use futures::StreamExt as _;
 use tenure_testkit::fault_store::Call;
 use tenure_testkit::time::{secs, wait};
 
@@ -35,4 +36,30 @@ async fn each_step_has_the_cost_in_the_rules() {
     assert!((8..=9).contains(&list) && (2..=3).contains(&get), "{list} LIST, {get} GET");
     assert_eq!(put, 3, "a new process takes over after a resignation");
     drop(second);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_poll_of_an_observer_has_the_cost_of_the_rules() {
+    let scene = Scene::new(3).await;
+    let observer = scene.view();
+    let election = observer.builder(9).check_store(false).poll_interval(secs(5)).build().unwrap();
+    let mut observations = election.observe();
+    tokio::spawn(async move { while observations.next().await.is_some() {} });
+    // Returns the requests of 12 polls, after this time in seconds.
+    let polls = async |after: u64| {
+        wait(secs(after)).await;
+        requests(&observer);
+        wait(secs(60)).await;
+        requests(&observer).map(|count| count / 12)
+    };
+    assert_eq!(polls(10).await, [3, 0, 0], "no epoch");
+    let config = scene.builder(1).resign_on_drop(false).build().unwrap();
+    let leadership = config.campaign().await.unwrap();
+    assert_eq!(polls(10).await, [0, 3, 0], "a leader");
+    drop(leadership);
+    assert_eq!(polls(100).await, [3, 3, 0], "a lapsed epoch");
+    config.campaign().await.unwrap().resign().await.unwrap();
+    // A resignation ends once a majority is sealed, so the object of the third store may lapse.
+    let [list, get, put] = polls(100).await;
+    assert!((list, put) == (3, 0) && get <= 1, "a resigned epoch: {list} LIST, {get} GET");
 }

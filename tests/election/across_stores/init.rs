@@ -114,9 +114,12 @@ async fn a_store_that_lost_its_contents_is_refused() {
     let scene = Scene::with_set(3).await;
     scene.leads(1, &[0, 1]).await;
     scene.wipe(2).await;
-    let error = scene.operator().init_stores().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
-    assert!(error.to_string().contains("`replace_store` with index 2"), "{error}");
+    let operator = scene.operator();
+    let above = operator.init_stores_above(Epoch::new(41).unwrap(), secs(1)).await;
+    for error in [operator.init_stores().await.unwrap_err(), above.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        assert!(error.to_string().contains("`replace_store` with index 2"), "{error}");
+    }
     assert!(scene.keys(2).await.is_empty());
 }
 

@@ -137,14 +137,6 @@ fn plan(view: &View<'_>, fresh: SetId, floor: Option<Epoch>) -> Result<Plan, Err
         let with_marker = (0..view.stores.len()).filter(has_marker);
         with_marker.map(|store| view.generation(set, store)).collect::<Result<Vec<_>, _>>()?;
     }
-    let below = |store: &usize| view.newest(&[*store]) < floor;
-    if let Some(store) = (0..view.stores.len()).filter(has_marker).find(below) {
-        return invalid(format!(
-            "{} has the marker of a set that continues above a lower epoch. Choose another prefix. \
-             Nothing was written",
-            view.across.stores[store].store.describe()
-        ));
-    }
     let is_note = |name: &SetKey| name.of.is_none();
     let used = view.answered().find_map(|(store, contents)| {
         let cx = &view.across.stores[store];
@@ -154,17 +146,27 @@ fn plan(view: &View<'_>, fresh: SetId, floor: Option<Epoch>) -> Result<Plan, Err
         let key = newest.map(|newest| cx.keys.epoch(newest)).or(note)?;
         Some((cx, key))
     });
-    match (set, missing.first(), used) {
-        (Some(_), None, _) => Ok(Plan::Complete),
-        (Some(_), Some(lost), Some((cx, key))) => invalid(format!(
+    if let (Some(_), Some(lost), Some((cx, key))) = (set, missing.first(), &used) {
+        return invalid(format!(
             "{} has no marker, but {key} in {} shows that the set is in use, so the contents may \
              have been lost. Use {}. Nothing was written",
             view.across.stores[*lost].store.describe(),
             cx.store.describe(),
             remedy(*lost)
-        )),
+        ));
+    }
+    let below = |store: &usize| view.newest(&[*store]) < floor;
+    if let Some(store) = (0..view.stores.len()).filter(has_marker).find(below) {
+        return invalid(format!(
+            "{} has the marker of a set that continues above a lower epoch. Choose another prefix. \
+             Nothing was written",
+            view.across.stores[store].store.describe()
+        ));
+    }
+    match (set, missing.first(), used) {
+        (Some(_), None, _) => Ok(Plan::Complete),
         (None, _, Some((cx, key))) => invalid(in_use(cx, &key)),
-        (set, Some(_), None) => Ok(Plan::Write { set: set.unwrap_or(fresh), missing }),
+        (set, Some(_), _) => Ok(Plan::Write { set: set.unwrap_or(fresh), missing }),
         (None, None, None) => unreachable!("a store with a marker has a set"),
     }
 }
