@@ -49,6 +49,9 @@ impl Group {
     /// that cannot be read for now is [`Unknown`](SessionState::Unknown). Costs one GET per member,
     /// 16 at a time.
     ///
+    /// If this group is observed, the metric `tenure_group_ownerless` then counts the partitions of
+    /// the members that cannot work.
+    ///
     /// # Errors
     /// - [`AccessDenied`](tenure::ErrorKind::AccessDenied), and other errors that retrying cannot
     ///   fix: the credentials must permit to read `members/*`.
@@ -59,7 +62,11 @@ impl Group {
     ) -> Result<Vec<SessionState>, Error> {
         self.cx.require_timers()?;
         let reads: Vec<_> = snapshot.members.iter().map(|it| state(&self.cx, it)).collect();
-        stream::iter(reads).buffered(AT_ONCE).try_collect().await
+        let states: Vec<_> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
+        let ended = snapshot.members.iter().zip(&states).filter(|(_, state)| !state.may_work());
+        let ended = ended.filter_map(|(member, _)| SessionId::parse(&member.session));
+        self.followers.learn(ended.collect());
+        Ok(states)
     }
 }
 

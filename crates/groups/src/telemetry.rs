@@ -3,14 +3,15 @@
 //!
 //! A member's session has metrics in this module. It does not count in the metrics of leaderships.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use metrics::Unit::Count;
 use metrics::{describe_counter, describe_gauge};
 use tenure::internals::groups::{LeaseMetrics, Meter};
 
-use crate::protocol::Assignment;
+use crate::protocol::{Assignment, SessionId};
 
 const OVERDUE: &str = "tenure_group_overdue";
 /// Values of the label `reason` of `tenure_group_losses_total` for losses while the session of the
@@ -204,19 +205,33 @@ impl Drop for Overdue {
     }
 }
 
-/// The number of members and observers of one `Group`.
+/// The members and observers of one `Group`.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Followers(Arc<AtomicUsize>);
+pub(super) struct Followers {
+    number: Arc<AtomicUsize>,
+    /// The sessions that have ended, as the last read of all sessions showed them.
+    ended: Arc<Mutex<BTreeSet<SessionId>>>,
+}
 
 impl Followers {
     /// Registers a member that follows the assignment.
     pub(super) fn member(&self, meter: &Meter) -> GroupSight {
         meter.keep_keys();
-        self.0.fetch_add(1, Ordering::SeqCst);
+        self.number.fetch_add(1, Ordering::SeqCst);
         for outcome in POLLS {
             count(meter, POLLS_TOTAL, ("outcome", outcome), 0);
         }
         GroupSight { meter: meter.clone(), followers: self.clone() }
+    }
+
+    /// Notes the sessions that have ended. The next poll counts the partitions of their members as
+    /// partitions without an owner.
+    pub(super) fn learn(&self, ended: BTreeSet<SessionId>) {
+        *self.ended() = ended;
+    }
+
+    fn ended(&self) -> MutexGuard<'_, BTreeSet<SessionId>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Registers an observer that follows the assignment.
@@ -242,10 +257,13 @@ impl GroupSight {
     pub(super) fn sees(&self, assignment: &Assignment) {
         // Count only the partitions that should have an owner. Paused, retiring and reserved
         // partitions should have no owner.
+        let ended = self.followers.ended();
         let meant = |it: &&crate::protocol::assignment::AssignedPartition| {
-            it.owner.is_none() && !it.marks.paused && !it.marks.retiring && it.kept.is_none()
+            let has_owner = it.owner.is_some_and(|owner| !ended.contains(&owner.id));
+            !has_owner && !it.marks.paused && !it.marks.retiring && it.kept.is_none()
         };
         let ownerless = assignment.partitions.iter().filter(meant).count();
+        drop(ended);
         self.set(assignment.partitions.len(), ownerless, assignment.members.len());
         self.meter.gauge(EPOCH).set(assignment.epoch.get() as f64);
     }
@@ -263,7 +281,7 @@ impl Drop for GroupSight {
     /// Resets the counts of partitions and members when the last follower is dropped, because the
     /// counts are then unknown.
     fn drop(&mut self) {
-        if self.followers.0.fetch_sub(1, Ordering::SeqCst) == 1 {
+        if self.followers.number.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.set(0, 0, 0);
         }
     }

@@ -173,11 +173,6 @@ impl Follower {
                     Some(answer) => {
                         let now = self.reader.handle(answer);
                         cx.learn(self.reader.greatest());
-                        if let (Some(News::Read | News::Confirmed), Some(sight), Some(known)) =
-                            (now, &self.sight, self.reader.known())
-                        {
-                            sight.sees(known);
-                        }
                         news = now.or(news);
                     }
                     None => {
@@ -322,6 +317,7 @@ impl Group {
                 let looked = matches!(driven, Ok(Some(_)));
                 if let Some(sight) = &follower.sight {
                     sight.polled(looked);
+                    follower.reader.known().filter(|_| looked).inspect(|it| sight.sees(it));
                 }
                 if let Err(error) = driven {
                     return Some((Err(error), (None, cx, listed, false)));

@@ -251,6 +251,31 @@ async fn ownerless_partitions_are_counted(recorder: &Recorder) {
     assert!(value(&now, "epoch") > 4.0);
 }
 
+/// Scenario: the last member dies, so no assignment follows. An observer that has read the sessions
+/// counts its partitions as ownerless, until another member gets them.
+async fn partitions_of_the_last_dead_member_are_ownerless(recorder: &Recorder) {
+    let fleet = Fleet::new(4);
+    let a = fleet.member("a").await;
+    balanced(&[&a], 4, secs(20)).await;
+    let watch = fleet.group("watch");
+    let (watched, mut seen) = (watch.clone(), watch.observe());
+    let newest = seen.next().await.unwrap().unwrap();
+    let following = tokio::spawn(async move { while seen.next().await.is_some() {} });
+    a.kill();
+    wait(VALIDITY * 2).await;
+    assert_eq!(value(&recorder.scrape(), "ownerless"), 0.0, "no read of the sessions");
+    watched.session_states(&newest).await.unwrap();
+    wait(POLL * 2).await;
+    let now = recorder.scrape();
+    assert_eq!((value(&now, "partitions"), value(&now, "ownerless")), (4.0, 4.0));
+    let b = fleet.member("b").await;
+    balanced(&[&b], 4, VALIDITY * 3).await;
+    wait(POLL * 2).await;
+    assert_eq!(value(&recorder.scrape(), "ownerless"), 0.0);
+    gone(b).await;
+    following.abort();
+}
+
 mod told {
     use super::*;
 
@@ -262,6 +287,7 @@ mod told {
         a_too_large_assignment_is_counted,
         reserved_partitions_are_not_ownerless,
         ownerless_partitions_are_counted,
+        partitions_of_the_last_dead_member_are_ownerless,
         overdue_work_is_counted,
     }
 
