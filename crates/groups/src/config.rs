@@ -92,8 +92,8 @@ impl GroupConfig {
         if !self.partitions.is_empty() && absent + others > 0 {
             tracing::warn!(
                 group,
-                "the partitions of this member have no effect: the group lacks {absent} of {}, and \
-                 has {others} others; `tenure group resize` changes a group",
+                "the group lacks {absent} of the {} partitions of this member, and has {others} that \
+                 this member does not name. Only `tenure group resize` changes a group",
                 self.partitions.len()
             );
         }

@@ -48,7 +48,11 @@ async fn a_member_with_other_partitions_than_the_group_logs_a_warning() {
         logged(async { drop((group.join().await.unwrap(), wait(POLL * 2).await)) }).await.1
     };
     let log = joined(2..5).await;
-    assert_eq!(log.matches("the group lacks 1 of 3, and has 2 others").count(), 1, "{log}");
+    assert_eq!(
+        log.matches("lacks 1 of the 3 partitions of this member, and has 2 that").count(),
+        1,
+        "{log}"
+    );
     let log = joined(0..4).await;
     assert!(!log.contains("no effect"), "{log}");
 }
