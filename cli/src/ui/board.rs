@@ -62,7 +62,8 @@ struct Tick {
     late: u64,
     requests: u64,
     per_minute: f64,
-    /// Cost of a month at the current rate of requests. Null if the price of a store is unknown.
+    /// Cost of a month at the current rate of requests. Null in the first seconds, or if the price
+    /// of a store is unknown.
     dollars_a_month: Option<f64>,
 }
 
@@ -151,11 +152,12 @@ impl Board {
         let now = self.now();
         let cards = lock(&self.cards);
         let counts = cards.counts();
-        // If there is no sample yet, the rate includes the requests that this process sent at its
-        // start. At that time requests are more frequent than later.
+        // Before the first sample, the rate includes the requests that this process sent at its
+        // start, which are more frequent than the later ones. So it gives no cost.
+        let first = cards.samples.front().map(|_| 0.0);
         let (since, before) = cards.samples.front().cloned().unwrap_or_default();
         let minutes = now.saturating_sub(since).max(1) as f64 / 60_000.0;
-        let (mut recent, mut dollars) = (0, Some(0.0));
+        let (mut recent, mut dollars) = (0, first);
         for (index, (_, prices)) in cards.stores.iter().enumerate() {
             let (lists, reads) = before.get(index).copied().unwrap_or_default();
             let (lists, reads) = (counts[index].0 - lists, counts[index].1 - reads);
@@ -232,7 +234,7 @@ mod tests {
         let counted = CountedStore { store, requests: Arc::clone(&requests) };
         board.count(requests, None);
         counted.list("", "", 1).await.expect("a page");
-        assert!(board.cost().per_minute > 0.0);
+        assert!(board.cost().per_minute > 0.0 && board.cost().dollars_a_month.is_none());
         board.sample();
         let cost = board.cost();
         assert_eq!((cost.requests, cost.per_minute), (1, 0.0));
@@ -245,6 +247,7 @@ mod tests {
     #[test]
     fn a_page_of_unknown_price_has_no_cost() {
         let board = Board::new(false, Duration::ZERO);
+        board.sample();
         assert_eq!(board.cost().dollars_a_month, Some(0.0));
         board.count(Arc::default(), None);
         assert_eq!(board.cost().dollars_a_month, None);
