@@ -319,8 +319,7 @@ mod tests {
         assert_eq!(
             start("app/lock-", "app/lock-x/").unwrap(),
             "app/lock",
-            "object_store does not \
-                                                                            allow the key"
+            "object_store does not allow the key"
         );
         assert_eq!(start("app/l", ""), None, "the stream starts at the folder");
         assert_eq!(start("lock-", "").unwrap(), "lock");

@@ -47,10 +47,10 @@ mod token;
 ///
 /// **The client's retries** may stay enabled, for example in a client that other code shares. But
 /// the client reports only the response to its last attempt. So every failed write may have taken
-/// effect, even after a 403 or a refused connection. Candidates read the object back. They also
-/// retry after errors that usually end a campaign. If a retry is refused because the first attempt
-/// took effect, the candidate recognises its nonce with one read. Keep the client's timeouts below
-/// the renewal interval.
+/// effect, even after a 403 or a refused connection. Candidates read the object back after a failed
+/// write. They also retry after errors that usually end a campaign. If a retry is refused because
+/// the first attempt took effect, the candidate recognises its nonce with one read. Keep the
+/// client's timeouts below the renewal interval.
 ///
 /// **Cost.** Each call is one request, with three exceptions. A deletion sends one request for each
 /// key on Cloud Storage, and one for each 250 keys elsewhere. A listing reads pages of the client
@@ -107,10 +107,10 @@ struct ServedAt(DateTime<Utc>);
 impl AnyObjectStore {
     /// Wraps an object store for elections.
     ///
-    /// This function tests whether the client can replace an object conditionally. It requests a
-    /// replacement for a key that no object has, without a version to compare. The clients of the
-    /// crate object_store refuse this replacement, and send no request. A client without
-    /// conditional replacement reports that it lacks this feature.
+    /// This function tests whether the client can replace an object conditionally. It requests to
+    /// replace a missing object, and names no version to compare. The clients of the crate
+    /// object_store refuse this replacement, and send no request. A client without conditional
+    /// replacement reports that it lacks this feature.
     ///
     /// # Errors
     ///

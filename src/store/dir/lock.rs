@@ -277,10 +277,8 @@ mod tests {
         // A second root has a separate thread lock, so it acts like another process.
         let other = Folder::root(&root_of(&dir)).and_then(|root| work_folder(&root));
         let _held = Locked::alone(&other.expect("the path exists")).expect("the lock is free");
-        let thread_lock = work.thread_lock().wait(Mode::Alone, Duration::ZERO).expect(
-            "the lock \
-                                                                                       is free",
-        );
+        let thread_lock =
+            work.thread_lock().wait(Mode::Alone, Duration::ZERO).expect("the lock is free");
         std::thread::scope(|scope| {
             let wait = || work.thread_lock().wait(Mode::Alone, THREAD_WAIT).expect_err("refused");
             let queued: Vec<_> = (0..8).map(|_| scope.spawn(wait)).collect();

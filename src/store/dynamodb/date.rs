@@ -163,8 +163,7 @@ mod tests {
         assert_eq!(
             heard.at(moment(105, 5_005)),
             date(14),
-            "the date continues from the greatest \
-                                                            date"
+            "the date continues from the greatest date"
         );
         heard.heard_at(date(20), moment(110, 5_010), moment(110, 5_010));
         assert_eq!(heard.at(moment(110, 5_010)), date(20));

@@ -20,8 +20,8 @@ pub(super) const VERSION: &str = "version";
 pub(super) const BODY: &str = "body";
 /// Attribute that contains the body length in bytes.
 const SIZE: &str = "size";
-/// Attribute that contains the date of the write, in milliseconds since the Unix epoch. For this
-/// date, the writer estimates the time of DynamoDB's clock.
+/// Attribute that contains the date of the write, in milliseconds since the Unix epoch. The date is
+/// the writer's estimate of DynamoDB's clock.
 const WRITTEN: &str = "written";
 
 /// Attributes that a listing requests. Nevertheless, the consumed capacity of a listing and the end
