@@ -75,13 +75,13 @@ pub(in crate::store::dir) fn sync(path: &Path) -> Option<io::Result<()>> {
 }
 
 fn opened(path: &Path) -> (u64, File) {
-    let file = File::open(path).expect("it is there");
-    (file.metadata().expect("it is open").ino(), file)
+    let file = File::open(path).expect("the path exists");
+    (file.metadata().expect("the file is open").ino(), file)
 }
 
 /// Returns the folders and the other files in a folder.
 pub(super) fn children(path: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let entries = fs::read_dir(path).expect("it is there");
+    let entries = fs::read_dir(path).expect("the path exists");
     entries.map(|entry| entry.expect("an entry").path()).partition(|path| path.is_dir())
 }
 
@@ -147,7 +147,7 @@ impl Disk {
             let (inode, name) = (opened(&path).0, name_of(&path));
             let kept =
                 match !self.forgotten.contains_key(&inode) && self.synced.contains_key(&inode) {
-                    true => Some(DiskEntry::File(fs::read(&path).expect("it is there"))),
+                    true => Some(DiskEntry::File(fs::read(&path).expect("the path exists"))),
                     false => before.remove(&name).filter(|it| matches!(it, DiskEntry::File(_))),
                 };
             now.extend(kept.map(|kept| (name, kept)));

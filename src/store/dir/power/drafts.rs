@@ -23,7 +23,8 @@ fn regression_the_draft_of_an_old_object_is_no_leftover() {
     let scene = Scene::new();
     scene.folders(&[Fate::Fails]);
     maybe(scene.put("a", "one", None));
-    let a = fs::File::options().write(true).open(scene.root.path.join("a")).expect("it exists");
+    let a =
+        fs::File::options().write(true).open(scene.root.path.join("a")).expect("the object exists");
     a.set_modified(SystemTime::UNIX_EPOCH).expect("aged");
     let path = Arc::clone(&scene.root.path);
     scene.fates(move |synced| {

@@ -15,8 +15,8 @@ fn regression_a_write_creates_a_concurrently_removed_folder_again() {
         let folder = scene.root.path.join("app/deep");
         scene.fates(move |path| {
             if !path.is_dir() && folder.join("a").exists() {
-                fs::remove_file(folder.join("a")).expect("it is there");
-                fs::remove_dir(&folder).expect("it is empty");
+                fs::remove_file(folder.join("a")).expect("the path exists");
+                fs::remove_dir(&folder).expect("the folder is empty");
                 if meanwhile_made_again {
                     fs::create_dir(&folder).expect("made");
                 }
@@ -95,7 +95,7 @@ fn regression_a_deletion_that_removed_an_object_returns_no_determinate_error() {
     let (work, moved) = (scene.root.path.join(".tenure"), scene.root.path.join("moved"));
     scene.fates(move |path| {
         if path.is_dir() && work.is_dir() {
-            fs::rename(&work, &moved).expect("it exists");
+            fs::rename(&work, &moved).expect("the folder exists");
             fs::write(&work, "").expect("written");
         }
         Fate::Works

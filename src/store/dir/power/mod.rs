@@ -60,7 +60,7 @@ impl Scene {
 
     fn put(&self, key: &str, body: &str, over: Option<&ETag>) -> Option<PutResult> {
         let condition = over.map_or(Condition::Absent, |etag| Condition::Is(etag.clone()));
-        let folder = super::Folder::root(&self.root).expect("the file exists");
+        let folder = super::Folder::root(&self.root).expect("the root exists");
         unless_it_dies(|| write::put(&folder, key, body.as_bytes(), &condition))
     }
 
@@ -129,7 +129,10 @@ fn regression_a_read_after_a_failed_sync_does_not_trust_a_later_sync() {
     let scene = Scene::new();
     scene.folders(&[Fate::Fails]);
     maybe(scene.put("a", "one", None));
-    super::Folder::root(&scene.root).expect("the file exists").sync().expect("it works again");
+    super::Folder::root(&scene.root)
+        .expect("the root exists")
+        .sync()
+        .expect("the disk works again");
     assert_eq!(scene.survives("a"), None, "the disk has lost the write");
     scene.get("a").expect("read");
     scene.is_on_the_disk("a", "it was read");
@@ -269,11 +272,11 @@ fn a_failed_removal_leaves_the_mark() {
     scene.folders(&[Fate::Fails]);
     maybe(scene.put("a", "one", None));
     let path = scene.root.path.join("a");
-    fs::remove_file(&path).expect("removed by another program");
-    fs::create_dir(&path).expect("a folder with the object's name");
+    fs::remove_file(&path).expect("the object exists");
+    fs::create_dir(&path).expect("the name is free");
     let outcome = delete::delete(&scene.root, &["a".to_owned()]).expect("answered");
     assert_eq!((outcome.len(), marks(&scene)), (1, 1));
-    fs::remove_dir(&path).expect("removed by another program");
+    fs::remove_dir(&path).expect("the folder is empty");
     let outcome = delete::delete(&scene.root, &["a".to_owned()]).expect("answered");
     assert_eq!((outcome.len(), marks(&scene)), (0, 0));
 }
