@@ -182,7 +182,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// [`Page::truncated`] is true if the page omits smaller keys. With this method, a campaign
     /// finds the newest epoch without reading a long listing. No promise of an election depends on
-    /// this method. It sends one request, or no request if it returns `None`.
+    /// this method. This method sends one request, or no request if it returns `None`.
     async fn list_last(
         &self,
         prefix: &str,

@@ -237,7 +237,7 @@ mod tests {
     /// One timeout applies to all pages of a leader's listing together, because the leader needs
     /// the rest of its lease for renewals.
     #[tokio::test(start_paused = true)]
-    #[allow(clippy::disallowed_methods, reason = "tokio's clock is the test's")]
+    #[allow(clippy::disallowed_methods, reason = "the test pauses Tokio's clock")]
     async fn one_timeout_applies_to_all_pages_of_a_leaders_listing() {
         let store = Arc::new(Pages::default());
         let clock = Arc::new(PausedClock(Instant::now()));

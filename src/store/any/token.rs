@@ -200,8 +200,7 @@ mod tests {
     use crate::store::timed;
 
     /// A token service for tests. Each element of `takes` is for one request: the time in seconds
-    /// until the response, or `None` for a failure. Requests after the last element never get a
-    /// response.
+    /// until the response, or `None` for a failure. Later requests never get a response.
     #[derive(Debug)]
     struct TokenService {
         takes: &'static [Option<u64>],

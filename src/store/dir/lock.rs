@@ -341,10 +341,10 @@ mod tests {
         let (dir, work) = work();
         let old = Locked::alone(&work).expect("the lock is free");
         let opened = work.lock_file(LOCK_FILE).expect("the path exists");
-        fs::remove_file(work.path_of(LOCK_FILE)).expect("deleted by hand");
+        fs::remove_file(work.path_of(LOCK_FILE)).expect("the lock file exists");
         let again = Folder::root(&root_of(&dir)).and_then(|root| work_folder(&root));
         let again = again.expect("the path exists");
-        let new = Locked::alone(&again).expect("a new lock file");
+        let new = Locked::alone(&again).expect("the new lock file is free");
         assert!(is_at(&new.file, &work.path_of(LOCK_FILE)));
         drop(old);
         // A process that opened the old file before its deletion does not hold the lock.

@@ -134,7 +134,7 @@ impl DirStore {
     ///   read-only directory can be opened, but its writes fail.
     /// - [`StoreErrorKind::NoSuchStore`]: a part of the path is not a directory.
     /// - [`StoreErrorKind::Invalid`]: `.tenure` in the directory is not a folder.
-    /// - [`StoreErrorKind::Transient`]: the file system failed, with the reason in the message.
+    /// - [`StoreErrorKind::Transient`]: the file system failed; the message has the reason.
     pub fn open(path: impl AsRef<Path>) -> Result<DirStore, StoreError> {
         DirStore::open_with(path.as_ref(), Access::Owner)
     }

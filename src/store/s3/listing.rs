@@ -19,7 +19,7 @@ const STORJ: &str = ".storjshare.io";
 /// The response to one request of a listing.
 struct Response {
     entries: Vec<Entry>,
-    /// If the request had a delimiter, the folders, whose keys the response omits.
+    /// The folders whose keys the response omits, if the request had a delimiter.
     folders: Vec<String>,
     truncated: bool,
     token: Option<String>,

@@ -4,7 +4,7 @@ use super::*;
 use crate::store::timed;
 
 /// A provider of numbered credentials. Each element of `takes` is the time, in seconds, until the
-/// response to one call. Calls after the last element hang.
+/// response to one call. Later calls hang.
 #[derive(Debug, Clone)]
 struct Provider {
     takes: &'static [u64],

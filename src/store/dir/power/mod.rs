@@ -33,7 +33,7 @@ struct Scene {
 impl Scene {
     fn new() -> Scene {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let path = fs::canonicalize(dir.path()).expect("the file exists").into();
+        let path = fs::canonicalize(dir.path()).expect("the directory exists").into();
         let scene = Scene { dir, root: Root::new(path, Access::Owner) };
         scene.fates(|_| Fate::Works);
         scene
