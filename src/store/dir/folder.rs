@@ -391,8 +391,7 @@ mod tests {
     #[test]
     fn child_processes_inherit_no_descriptor() {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let folder = Folder::root(&Root::new(dir.path().into(), Access::Owner))
-            .expect("the directory exists");
+        let folder = Folder::root(&Root::new(dir.path().into(), Access::Owner)).expect("opened");
         for file in [folder.lock_file("lock"), folder.new_file("new")] {
             let flags = fcntl(file.expect("opened"), FcntlArg::F_GETFD).expect("the file is open");
             assert!(FdFlag::from_bits_retain(flags).contains(FdFlag::FD_CLOEXEC));
