@@ -45,7 +45,7 @@ with tenure.Election("./orders", name="fresh").campaign() as leadership:
 EOF
 "$uv" pip install --quiet --python fresh/bin/python pytest==9.2.0 pytest-asyncio==1.5.0 mypy==2.4.1
 PYTHONDONTWRITEBYTECODE=1 fresh/bin/python -P -m pytest -q -p no:cacheprovider \
-    -c "$package/pyproject.toml" --doctest-modules --pyargs tenure "$package/tests" "${@:2}"
+    -c "$package/pyproject.toml" "$package/tests" "${@:2}"
 fresh/bin/mypy --config-file "$package/pyproject.toml" --cache-dir=.mypy -p tenure
 cd "$package" && "$empty/fresh/bin/mypy" --cache-dir="$empty/.mypy" tests examples/[ns]*.py
 if command -v npm >/dev/null; then

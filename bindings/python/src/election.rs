@@ -22,6 +22,7 @@ use crate::task::Task;
 #[pyclass(frozen)]
 pub struct Election {
     inner: Local<Inner>,
+    is_across: bool,
     validity: Duration,
     liveness: Option<Liveness>,
 }
@@ -100,6 +101,7 @@ impl Election {
         let inner = settings.apply(builder)?.build()?;
         Ok(Election {
             inner: Local::new(inner),
+            is_across: stores.all()?.len() > 1,
             validity: seconds("validity", validity)?,
             liveness,
         })
@@ -160,6 +162,9 @@ impl Election {
     fn init_stores(&self, above: Option<u64>, wait: f64) -> Result<Task, Failure> {
         let (inner, above) = (self.inner.get()?.clone(), above.map(epoch).transpose()?);
         let wait = seconds("wait_for", wait)?;
+        if !self.is_across {
+            return Err(invalid("init_stores is for a store of 3 or 5 URLs, got one URL"));
+        }
         Task::start(async move |_| match above {
             Some(above) => Ok(inner.init_stores_above(above, wait).await?),
             None => Ok(inner.init_stores().await?),
@@ -189,9 +194,5 @@ impl Election {
 
     fn since_last_answer(&self) -> Result<Option<f64>, Failure> {
         Ok(self.inner.get()?.since_last_answer().map(|it| it.as_secs_f64()))
-    }
-
-    fn __repr__(&self) -> Result<String, Failure> {
-        Ok(format!("{:?}", self.inner.get()?))
     }
 }

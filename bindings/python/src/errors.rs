@@ -50,8 +50,11 @@ impl From<FencingError> for Failure {
         match error {
             FencingError::Failed(error) => error.into(),
             FencingError::LeaseEnding { ref loss, .. } => {
-                let reason = loss.as_ref().map_or("at_risk", Loss::outcome);
-                Failure::Lost { reason, why: error.to_string(), may_have_happened }
+                let (reason, why) = match loss {
+                    Some(loss) => (loss.outcome(), loss.to_string()),
+                    None => ("at_risk", "less than a quarter of the lease is left".to_owned()),
+                };
+                Failure::Lost { reason, why, may_have_happened }
             }
             error => Failure::Fencing(error),
         }
@@ -91,7 +94,9 @@ fn exception(py: Python<'_>, failure: Failure) -> PyResult<PyErr> {
                 FencingError::Replaced { .. } => "Replaced",
                 _ => "Trimmed",
             };
-            errors.call_method1("of_kind", (kind, error.to_string(), error.may_have_happened()))?
+            let text = error.to_string();
+            let why = text.trim_end_matches(" (the write may have taken effect)");
+            errors.call_method1("of_kind", (kind, why, error.may_have_happened()))?
         }
         Failure::Forked => errors.call_method0("forked")?,
         Failure::Cancelled => return Ok(PyRuntimeError::new_err("the call was cancelled")),

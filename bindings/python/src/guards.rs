@@ -29,7 +29,7 @@ fn token(holder: &Bound<'_, PyAny>) -> Result<Token, Failure> {
         return partition.get().fencing_token();
     }
     let number = holder.extract::<u64>();
-    Ok(epoch(number.map_err(|_| invalid("a token is a leadership, a partition or a number"))?)?
+    Ok(epoch(number.map_err(|_| invalid("holder must be a Leadership, a Partition or a token"))?)?
         .into())
 }
 
@@ -55,7 +55,7 @@ impl<R, W> Guarded<R, W> {
 
     fn token(&self) -> Result<Token, Failure> {
         self.token.clone().ok_or_else(|| {
-            invalid("writing needs a token: give the leadership or its token at the creation")
+            invalid("a write needs `holder`: give a Leadership, a Partition or a token")
         })
     }
 }

@@ -83,7 +83,8 @@ async fn watch(lead: Weak<Lead>, limit: Duration) {
         let silent =
             Duration::from_millis(now().saturating_sub(lead.alive_at.load(Ordering::Relaxed)));
         let Some(left) = limit.checked_sub(silent).filter(|left| !left.is_zero()) else {
-            let why = format!("the program gave no sign of life for {limit:?}, so it resigned");
+            let limit = limit.as_secs_f64();
+            let why = format!("the program gave no sign of life for {limit} s, so it resigned");
             return lead.resign_hung(why).await;
         };
         drop(lead);
@@ -143,8 +144,8 @@ impl Lead {
     async fn resign_hung(&self, why: String) {
         tracing::error!(epoch = self.lease.epoch().get(), outcome = "hung", "{why}");
         let _ = self.hung.set(why);
-        if let Err(error) = self.resign(None).await {
-            tracing::warn!(?error, "could not resign; the lease lapses");
+        if let Err(Failure::Error(error)) = self.resign(None).await {
+            tracing::warn!(%error, "could not resign; the lease lapses");
         }
     }
 }

@@ -51,7 +51,7 @@ pub fn campaign_event(event: &CampaignEvent) -> Value {
             json!({"event": "store_failed", "message": error.to_string()})
         }
         CampaignEvent::Elected(epoch) => json!({"event": "elected", "epoch": epoch.get()}),
-        other => json!({"event": "other", "message": format!("{other:?}")}),
+        _ => json!({"event": "other"}),
     }
 }
 
@@ -70,7 +70,7 @@ pub fn leadership_event(event: &LeadershipEvent) -> Value {
         LeadershipEvent::Lost(loss) => {
             json!({"event": "lost", "reason": loss.outcome(), "message": loss.to_string()})
         }
-        other => json!({"event": "other", "message": format!("{other:?}")}),
+        _ => json!({"event": "other"}),
     }
 }
 
@@ -87,7 +87,7 @@ pub fn deposed(outcome: &Deposed) -> Value {
         Deposed::Held(epoch) => json!({"outcome": "held", "epoch": epoch.get()}),
         Deposed::Renewed(of) => json!({"outcome": "renewed", "leader": leader(of)}),
         Deposed::NoLeader => json!({"outcome": "no_leader"}),
-        other => json!({"outcome": format!("{other:?}")}),
+        _ => json!({"outcome": "other"}),
     }
 }
 
@@ -101,7 +101,7 @@ pub fn restored(outcome: &Restored) -> Value {
         Restored::Held(epoch) => json!({"outcome": "held", "epoch": epoch.get()}),
         Restored::NeedsForce(of) => json!({"outcome": "needs_force", "leader": leader(of)}),
         Restored::NeedsWait => json!({"outcome": "needs_wait"}),
-        other => json!({"outcome": format!("{other:?}")}),
+        _ => json!({"outcome": "other"}),
     }
 }
 

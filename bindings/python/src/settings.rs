@@ -37,5 +37,5 @@ pub(crate) use set;
 /// Returns an epoch, or an error for a number that no epoch has.
 pub fn epoch(number: u64) -> Result<Epoch, Failure> {
     Epoch::new(number)
-        .ok_or_else(|| invalid(format!("an epoch is 1 to {}, got {number}", Epoch::MAX)))
+        .ok_or_else(|| invalid(format!("a token is 1 to {}, got {number}", Epoch::MAX)))
 }

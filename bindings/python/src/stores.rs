@@ -33,7 +33,10 @@ impl Stores {
     pub fn one(&self) -> Result<&Arc<dyn Store>, Failure> {
         match &self.all()?[..] {
             [store] => Ok(store),
-            _ => Err(invalid("this call works on one store: give one URL")),
+            several => Err(invalid(format!(
+                "store must be one URL, got {}: only an Election works across stores",
+                several.len()
+            ))),
         }
     }
 }
@@ -115,8 +118,9 @@ impl Stores {
     }
 
     fn __repr__(&self) -> Result<String, Failure> {
-        let names: Vec<String> = self.all()?.iter().map(|store| store.describe()).collect();
-        Ok(format!("{} {}", names.join(" "), self.prefix))
+        let slash = if self.prefix.is_empty() { "" } else { "/" };
+        let place = |store: &Arc<dyn Store>| format!("{}{slash}{}", store.describe(), self.prefix);
+        Ok(self.all()?.iter().map(place).collect::<Vec<_>>().join(" "))
     }
 }
 

@@ -40,8 +40,9 @@ def test_python_continues_an_election(
     scenes: Path, scene: str, epoch: int, end: Optional[str]
 ) -> None:
     is_single = scene.startswith("single") or scene == "directory"
-    layout = "single-object" if is_single else "epoch-files"
-    election = tenure.Election(scenes / scene, name="b", layout=layout)
+    election = tenure.Election(
+        scenes / scene, name="b", layout="single-object" if is_single else "epoch-files"
+    )
     snapshot = election.snapshot()
     assert snapshot.leader is not None
     assert (snapshot.leader.epoch, snapshot.end) == (epoch, end)

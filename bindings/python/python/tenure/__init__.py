@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import atexit as _atexit
+import inspect as _inspect
 import multiprocessing as _multiprocessing
 import multiprocessing.util as _processes
 
@@ -97,6 +98,12 @@ __all__ = [
     "probe",
     "testing",
 ]
+
+# Tracebacks and help() show the public names.
+for _name in __all__:
+    _item = globals()[_name]
+    if _inspect.isclass(_item) or _inspect.isfunction(_item):
+        _item.__module__ = __name__
 
 # When the interpreter ends, resign all leaderships, and wait at most this time.
 _atexit.register(_tenure.shutdown, 5.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import operator
 import os
 import threading
 import time
@@ -18,8 +19,14 @@ from ._errors import InvalidInputError
 #: A duration: seconds, or a ``timedelta``.
 Seconds = Union[int, float, timedelta]
 
+
+class _Default:
+    def __repr__(self) -> str:
+        return "<default>"
+
+
 #: The value of a setting that is not given, if ``None`` is a value.
-DEFAULT: Any = object()
+DEFAULT: Any = _Default()
 
 _LONGEST = timedelta.max.total_seconds()
 
@@ -42,13 +49,50 @@ def seconds(name: str, duration: Seconds) -> float:
     return value
 
 
-def json_text(value: Any) -> str:
+def typed(name: str, value: Any, kind: type) -> Any:
+    """Return the value of a parameter. An error contains the name of the parameter."""
+    kinds = (int, float) if kind is float else kind
+    if not isinstance(value, kinds) or isinstance(value, bool) is not (kind is bool):
+        raise TypeError(f"{name} must be of type {kind.__name__}, got {value!r}")
+    return value
+
+
+def whole(name: str, number: Any, least: int = 0, most: int = 9_999_999_999) -> Any:
+    """Return a whole number, or ``None``. An error contains the name of the parameter."""
+    if number is None:
+        return None
+    try:
+        number = operator.index(number)
+    except TypeError:
+        raise TypeError(f"{name} must be of type int, got {number!r}") from None
+    if not least <= number <= most:
+        raise InvalidInputError(f"{name} must be {least} to {most}, got {number}")
+    return number
+
+
+#: The types of the settings that are not durations.
+_TYPES: dict[str, type] = {
+    "name": str,
+    "layout": str,
+    "reason": str,
+    "clock_drift_max": float,
+    "verify_renewals": bool,
+    "check_store": bool,
+    "name_is_unique": bool,
+    "machine_is_never_paused": bool,
+    "leave_when_overdue": bool,
+}
+
+
+def json_text(data: Any) -> str:
     """Return a value as JSON. Refuses numbers that readers of the record would change."""
     try:
-        text = json.dumps(value, allow_nan=False)
+        text = json.dumps(data, allow_nan=False)
         json.loads(text, parse_int=_integer)
     except ValueError as error:
-        raise InvalidInputError(f"{error}. The request had no effect.") from error
+        raise InvalidInputError(f"data must be JSON: {error}") from error
+    except TypeError as error:
+        raise TypeError(f"data must be JSON: {error}") from error
     return text
 
 
@@ -70,22 +114,28 @@ def settings_json(
     for name, value in nullable.items():
         if value is not DEFAULT:
             given[name] = None if value is None else seconds(name, value)
-    given.update((name, value) for name, value in others.items() if value is not None)
+    for name, value in others.items():
+        if value is not None:
+            given[name] = typed(name, value, _TYPES[name]) if name in _TYPES else value
     return json_text(given)
 
 
-def wait(task: _tenure.Task, timeout: Optional[Seconds] = None) -> Any:
-    """Wait for a call in this thread. An exception, such as KeyboardInterrupt, cancels the call."""
+def wait(task: _tenure.Task, timeout: Optional[Seconds] = None, late: str = "") -> Any:
+    """Wait for a call in this thread. An exception, such as KeyboardInterrupt, cancels the call.
+
+    ``late`` begins the text of ``TimeoutError``.
+    """
     try:
         is_main = threading.current_thread() is threading.main_thread()
         step = _SIGNALS if is_main else 3600.0
-        end = None if timeout is None else time.monotonic() + seconds("timeout", timeout)
+        limit = None if timeout is None else seconds("timeout", timeout)
+        end = None if limit is None else time.monotonic() + limit
         while True:
             left = step if end is None else min(step, max(0.0, end - time.monotonic()))
             if task.wait(left):
                 return task.result()
             if end is not None and time.monotonic() >= end:
-                raise TimeoutError("the call has not ended within its timeout")
+                raise TimeoutError(f"{late} within {limit:g} s")
     except BaseException:
         task.cancel()
         raise

@@ -6,17 +6,26 @@ import inspect
 import json
 import os
 from collections.abc import Sequence
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Literal, Optional, Union
 
 from . import _tenure
-from ._calls import DEFAULT, Seconds, seconds, settings_json, store_urls, wait, wait_async
+from ._calls import (
+    DEFAULT,
+    Seconds,
+    seconds,
+    settings_json,
+    store_urls,
+    wait,
+    wait_async,
+    whole,
+)
 from ._leadership import Leadership, PendingCampaign
 from ._stream import Stream
 from ._types import Event, Leader, Observation, Outcome, Snapshot, leader_of
-from .testing import Clock, MemoryStore
+from .testing import Clock, MemoryStore, native
 
 #: A store: a URL, the path of a directory, a list of 3 or 5 of them, or a store in memory.
-Store = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]], MemoryStore]
+Store = Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str]]], MemoryStore]
 
 _VALIDITY = 30.0
 
@@ -27,9 +36,12 @@ def open_stores(store: Store, prefix: Optional[str]) -> _tenure.Stores:
         return store._inner.at(prefix or "")
     if prefix is not None:
         raise TypeError("prefix is for a MemoryStore: a URL contains the prefix")
-    if isinstance(store, (bytes, bytearray)):
-        raise TypeError("a store is a URL, a path, a list of URLs, or a MemoryStore")
-    several = [store] if isinstance(store, (str, os.PathLike)) else store
+    several: Any = [store] if isinstance(store, (str, os.PathLike)) else store
+    is_list = isinstance(several, Sequence) and len(several) > 0
+    if not is_list or not all(isinstance(one, (str, os.PathLike)) for one in several):
+        raise TypeError(
+            f"store must be a URL, a path, a list of them, or a MemoryStore, got {store!r}"
+        )
     urls = [url for one in several for url in store_urls(one)]
     opened: _tenure.Stores = wait(_tenure.Stores.open(urls))
     return opened
@@ -41,20 +53,50 @@ class Election:
     ``store`` is a URL such as ``s3://my-bucket/orders``, ``gs://``, ``az://``, ``dynamodb://`` or
     ``file:///var/lib/orders``; the path of a directory; or a ``tenure.testing.MemoryStore``.
     Three or five URLs are an election across stores. A path starts with ``/`` or ``./``.
-    ``prefix`` is for a ``MemoryStore``, because a URL contains the prefix. Settings and
-    credentials come from the environment of the service.
+    Credentials come from the environment of the service.
 
-    Durations are seconds or ``timedelta``. The settings are the settings of the Rust library:
+    Durations are seconds or ``timedelta``. All candidates should use the same settings, except for
+    ``name``, ``data`` and ``priority_delay``. The page ``docs/reference/settings.md`` of the
+    project has the costs. V is the validity:
 
-    - ``validity``: time that a lease lasts without a renewal. After a crash, another candidate
-      leads after about this time.
-    - ``poll_interval``: time between two polls of a follower. With ``None``, a follower polls only
-      when the lease would lapse.
-    - ``retry_denied``: time for which a campaign retries while the store denies access. With
-      ``None``, this time has no limit.
+    - ``prefix``: only for a ``MemoryStore``, because a URL contains the prefix. Default: empty.
+    - ``name``: a name for people, 1 to 256 bytes. Default: ``$HOSTNAME``, else ``candidate``, and
+      the process id.
+    - ``validity``: the length of the lease, 0.1 to 86400. After a crash, another candidate leads
+      after about this time. Default: 30.
+    - ``data``: JSON that the leader publishes, such as its address, at most 47 KiB. Default: none.
     - ``liveness``: resigns if the program hangs. A duration is the longest time between two calls
       of ``check()`` or ``leading``. A callable is called from a thread three times a validity; the
-      leadership ends if it returns ``False``, raises, or does not return for a validity.
+      leadership ends if it returns ``False``, raises, or does not return for a validity. Default:
+      off.
+    - ``renew_interval``: the time between two renewals, 0.01 to V less two request timeouts.
+      Default: V/3.
+    - ``poll_interval``: the time between two polls of a follower, 0.01 to V. With ``None``, a
+      follower polls only when the lease would lapse. Default: V/6.
+    - ``poll_backoff``: doubles the poll interval up to this bound while the leader does not change,
+      at most V. Default: off.
+    - ``request_timeout``: the time limit of a request, 0.01 to V/5. Default: V/5.
+    - ``retry_denied``: the time for which a campaign retries while the store denies access or does
+      not exist. ``None`` has no limit, for services. Default: 10.
+    - ``takeover_delay``: an extra wait unless the leader resigned, for late writes of a dead
+      leader, at most 86400. Default: 0.
+    - ``priority_delay``: an extra wait, so that other candidates lead first, at most 86400.
+      Default: 0.
+    - ``store_clock_margin``: followers do not wait if the store's dates show that the lease ended
+      this time ago, 2 to 86400. Default: off.
+    - ``clock_drift_max``: the greatest difference between the rates of two clocks, a ratio from 0
+      to 0.5. Default: 0.01.
+    - ``layout``: the objects of the election, ``epoch-files`` (the default) or ``single-object``.
+    - ``reason``: a text that ``depose`` writes into the record, at most 1000 bytes. Default: none.
+    - ``verify_renewals``: sends a LIST for each renewal, for proxies that send a PUT twice.
+      Default: ``False``.
+    - ``check_store``: checks the store before the first campaign, with 5 requests. Default:
+      ``True``.
+    - ``name_is_unique``: asserts that no two living processes have this name, so a restarted
+      process does not wait for its own lease. Default: ``False``.
+    - ``machine_is_never_paused``: asserts that nothing pauses the machine, so the lease survives a
+      step of the wall clock. Default: ``False``.
+    - ``clock``: a ``tenure.testing.Clock``, for tests. Default: the clocks of the machine.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
@@ -82,7 +124,7 @@ class Election:
         priority_delay: Optional[Seconds] = None,
         store_clock_margin: Optional[Seconds] = None,
         clock_drift_max: Optional[float] = None,
-        layout: Optional[str] = None,
+        layout: Optional[Literal["epoch-files", "single-object"]] = None,
         reason: Optional[str] = None,
         verify_renewals: Optional[bool] = None,
         check_store: Optional[bool] = None,
@@ -118,28 +160,50 @@ class Election:
         }
         nullable = {"poll_interval": poll_interval, "retry_denied": retry_denied}
         settings = settings_json(durations, nullable, others)
-        inner_clock = None if clock is None else clock._inner
-        self._inner = _tenure.Election(open_stores(store, prefix), settings, inner_clock)
+        stores = open_stores(store, prefix)
+        self._place = repr(stores)
+        self._inner = _tenure.Election(stores, settings, native(clock))
 
     @property
     def name(self) -> str:
-        """The display name of this candidate. Default: the host's name and the process id."""
+        """The name of this candidate for people."""
         return self._inner.name
 
     def campaign(self, timeout: Optional[Seconds] = None) -> Leadership:
         """Wait until this process is elected. Use the result in a ``with`` statement.
 
-        After ``timeout``, raises ``TimeoutError``. A campaign that ends by a timeout or by
-        KeyboardInterrupt leaves no leadership behind.
+        After ``timeout`` seconds, raises ``TimeoutError``, whose text names the leader. With
+        ``None``, the wait has no limit. A campaign that ends by a timeout or by KeyboardInterrupt
+        leaves no leadership behind.
+
+        >>> import tenure, tenure.testing
+        >>> store = tenure.testing.MemoryStore()
+        >>> with tenure.Election(store, prefix="orders", name="a").campaign():
+        ...     tenure.Election(store, prefix="orders", name="b").campaign(timeout=0.2)
+        Traceback (most recent call last):
+        ...
+        TimeoutError: not elected within 0.2 s: a leads with token 1
         """
-        leadership = self._wait_elected(self._inner.campaign, "campaign", timeout)
+        try:
+            leadership = self._wait_elected(self._inner.campaign, "campaign", timeout)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}: {self._leads_instead()}") from None
         assert leadership is not None, "only an attempt returns None"
         return leadership
+
+    def _leads_instead(self) -> str:
+        leader = self.last_seen
+        if leader is not None:
+            return f"{leader.candidate} leads with token {leader.epoch}"
+        if self.since_last_answer is None:
+            return "the store has not answered"
+        return "no other candidate leads yet"
 
     def campaign_async(self) -> PendingCampaign:
         """Campaign as ``campaign`` does, for ``async with`` or ``await`` in an event loop.
 
-        The result is a coroutine, for example for ``asyncio.create_task``.
+        The result is a coroutine, for example for ``asyncio.create_task``. For a time limit, use
+        ``asyncio.wait_for``.
 
         >>> import asyncio, tenure, tenure.testing
         >>> async def main(election):
@@ -158,6 +222,12 @@ class Election:
         """Make one attempt to be elected. Return ``None`` if another candidate may lead.
 
         Repeated calls of one election take over from a dead leader. ``last_seen`` has the leader.
+
+        >>> import tenure, tenure.testing
+        >>> election = tenure.Election(tenure.testing.MemoryStore(), prefix="orders", name="a")
+        >>> leadership = election.try_campaign()
+        >>> election.try_campaign() is None, election.last_seen.candidate
+        (True, 'a')
         """
         return self._wait_elected(self._inner.try_campaign, "try_campaign")
 
@@ -167,7 +237,16 @@ class Election:
         return None if inner is None else self._leads(inner, None)
 
     def leader(self) -> Optional[Leader]:
-        """Return the holder of the newest epoch, or ``None`` if it is sealed. Cost: LIST, GET."""
+        """Return the holder of the newest epoch, or ``None`` if it is sealed. Cost: LIST, GET.
+
+        >>> import tenure, tenure.testing
+        >>> election = tenure.Election(tenure.testing.MemoryStore(), prefix="orders", name="a")
+        >>> with election.campaign():
+        ...     print(election.name, election.leader().candidate, election.newest_epoch())
+        a a 1
+        >>> print(election.leader())
+        None
+        """
         return _unsealed(self.snapshot())
 
     async def leader_async(self) -> Optional[Leader]:
@@ -191,6 +270,11 @@ class Election:
         """Follow the leadership without campaigning, for ``for`` or ``async for``.
 
         The stream yields the current state, then each change. Cost: one GET every poll interval.
+
+        >>> import tenure, tenure.testing
+        >>> election = tenure.Election(tenure.testing.MemoryStore(), prefix="orders")
+        >>> next(election.observe()).state, election.since_last_answer < 60
+        ('vacant', True)
         """
         return Stream(self._inner.observe(), Observation._parse)
 
@@ -199,12 +283,16 @@ class Election:
         return Stream(self._inner.events(), Event._parse)
 
     def refresh(self) -> None:
-        """Make the pending campaigns and observers of this election poll now."""
+        """Make the pending campaigns and observers of this election poll now. Does not wait.
+
+        >>> import tenure, tenure.testing
+        >>> tenure.Election(tenure.testing.MemoryStore(), prefix="orders").refresh()
+        """
         self._inner.refresh()
 
     @property
     def last_seen(self) -> Optional[Leader]:
-        """The living leader that this election saw last, without a request."""
+        """The living leader that this election saw last, or ``None``, without a request."""
         seen = self._inner.last_seen()
         return None if seen is None else leader_of(json.loads(seen))
 
@@ -217,24 +305,39 @@ class Election:
         """Seal the newest epoch, so that its holder stops leading.
 
         If ``epoch`` is given, seal no other epoch. With ``dead``, the caller asserts that the
-        holder is dead, and no successor waits.
+        holder is dead, and no successor waits. Default: the newest epoch, and ``False``.
+
+        >>> import tenure, tenure.testing
+        >>> election = tenure.Election(tenure.testing.MemoryStore(), prefix="orders")
+        >>> leadership = election.campaign()
+        >>> election.depose(dead=True).kind, election.snapshot().end
+        ('sealed', 'deposed_dead')
         """
+        epoch = whole("epoch", epoch, 1)
         return Outcome._parse(wait(self._inner.depose(epoch, dead)))
 
     async def depose_async(self, epoch: Optional[int] = None, *, dead: bool = False) -> Outcome:
         """Depose as ``depose`` does, in an event loop."""
+        epoch = whole("epoch", epoch, 1)
         return Outcome._parse(await wait_async(self._inner.depose(epoch, dead)))
 
     def restore(self, epoch: int, wait_for: Seconds) -> Outcome:
         """Raise the epoch floor after the loss of epoch objects: the next tokens exceed ``epoch``.
 
         ``epoch`` is at least the greatest token that any resource has seen. ``wait_for`` is the
-        validity of a leader whose object was deleted, or 0 if no such leader exists.
+        validity, in seconds, of a leader whose object was deleted, or 0 if no such leader exists.
+
+        >>> import tenure, tenure.testing
+        >>> election = tenure.Election(tenure.testing.MemoryStore(), prefix="orders")
+        >>> election.restore(41, wait_for=0).kind, election.campaign().token
+        ('sealed', 42)
         """
+        epoch = whole("epoch", epoch, 1)
         return Outcome._parse(wait(self._inner.restore(epoch, seconds("wait_for", wait_for))))
 
     async def restore_async(self, epoch: int, wait_for: Seconds) -> Outcome:
         """Restore as ``restore`` does, in an event loop."""
+        epoch = whole("epoch", epoch, 1)
         restored = self._inner.restore(epoch, seconds("wait_for", wait_for))
         return Outcome._parse(await wait_async(restored))
 
@@ -243,12 +346,20 @@ class Election:
 
         If a majority of an older set was lost, first stop its processes. ``above`` is then the
         greatest token that any resource has seen, and ``wait_for`` the longest validity of old
-        candidates that may still run.
+        candidates that may still run, in seconds. Default: a new set, without a wait.
+
+        >>> import tempfile, tenure
+        >>> election = tenure.Election([tempfile.mkdtemp() for _ in range(3)])
+        >>> election.init_stores()
+        >>> election.campaign().token
+        1
         """
+        above = whole("above", above, 1)
         wait(self._inner.init_stores(above, seconds("wait_for", wait_for)))
 
     def __repr__(self) -> str:
-        return f"<tenure.{self._inner!r}>"
+        validity = f"{self._every * 3:g}"
+        return f"<tenure.Election store={self._place!r} name={self.name!r} validity={validity}>"
 
     def _wait_elected(
         self,
@@ -262,7 +373,7 @@ class Election:
         inner: Optional[_tenure.Leadership] = None
         try:
             task = start()
-            inner = wait(task, timeout)
+            inner = wait(task, timeout, "not elected")
             return None if inner is None else self._leads(inner, blocked)
         except BaseException:
             if inner is not None:

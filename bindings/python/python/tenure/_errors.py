@@ -1,15 +1,29 @@
 """The exceptions of tenure, by the kind of the error."""
 
-from __future__ import annotations
+# Annotations are evaluated here, because the public module of these classes is ``tenure``.
+from typing import ClassVar, Literal
 
-from typing import ClassVar
+#: Reason of a loss.
+Reason = Literal[
+    "superseded",
+    "sealed",
+    "lease_ended",
+    "suspended",
+    "wall_clock_ahead",
+    "vanished",
+    "tampered",
+    "resigned",
+    "hung",
+    "at_risk",
+    "unknown",
+]
 
 
 class TenureError(Exception):
     """The base class of all errors of tenure.
 
-    The text of an error describes the failure, states whether the request may have taken effect,
-    and ends with the remedy.
+    The text of an error describes the failure and ends with the remedy. If a request was sent, the
+    text also states whether the request may have taken effect.
 
     >>> import tenure
     >>> try:
@@ -20,6 +34,8 @@ class TenureError(Exception):
     """
 
     remedy: ClassVar[str] = "Report a bug."
+    #: True if only an answer of the store, or its absence, causes this error.
+    _sent: ClassVar[bool] = True
 
     def __init__(self, message: str, may_have_happened: bool = False) -> None:
         super().__init__(message)
@@ -28,12 +44,12 @@ class TenureError(Exception):
         self.may_have_happened = may_have_happened
 
     def __str__(self) -> str:
-        effect = (
-            "The request may have taken effect."
-            if self.may_have_happened
-            else "The request had no effect."
-        )
-        return f"{self.message}. {effect} {self.remedy}"
+        effect = ""
+        if self.may_have_happened:
+            effect = " The request may have taken effect."
+        elif self._sent:
+            effect = " The request had no effect."
+        return f"{self.message}.{effect} {self.remedy}"
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.message, self.may_have_happened)
@@ -46,10 +62,11 @@ class InvalidInputError(TenureError, ValueError):
     >>> tenure.Gate().admit(0)
     Traceback (most recent call last):
     ...
-    tenure._errors.InvalidInputError: an epoch is 1 to 9999999999, got 0...
+    tenure.InvalidInputError: token must be 1 to 9999999999, got 0...
     """
 
     remedy = "Correct the value that the message names."
+    _sent = False
 
 
 class AccessDeniedError(TenureError):
@@ -59,7 +76,7 @@ class AccessDeniedError(TenureError):
     >>> raise tenure.AccessDeniedError("reading orders/lock-0000000001.json: 403 Forbidden")
     Traceback (most recent call last):
     ...
-    tenure._errors.AccessDeniedError: reading orders/lock-0000000001.json: 403...
+    tenure.AccessDeniedError: reading orders/lock-0000000001.json: 403...
     """
 
     remedy = "Correct the credentials, the permission or the clock that the message names."
@@ -72,7 +89,7 @@ class NoSuchStoreError(TenureError):
     >>> tenure.Election("/dev/null/orders").campaign()
     Traceback (most recent call last):
     ...
-    tenure._errors.NoSuchStoreError: opening the store: no directory exists at /dev/null...
+    tenure.NoSuchStoreError: opening the store: no directory exists at /dev/null...
     """
 
     remedy = "Create the store, or correct its address."
@@ -85,7 +102,7 @@ class UnsafeStoreError(TenureError):
     >>> raise tenure.UnsafeStoreError("the store ignores If-None-Match")
     Traceback (most recent call last):
     ...
-    tenure._errors.UnsafeStoreError: the store ignores If-None-Match...
+    tenure.UnsafeStoreError: the store ignores If-None-Match...
     """
 
     remedy = "Do not use this store for elections."
@@ -101,7 +118,7 @@ class CorruptRecordError(TenureError):
     >>> tenure.Election(folder).snapshot()
     Traceback (most recent call last):
     ...
-    tenure._errors.CorruptRecordError: lock-0000000001.json in file:///...
+    tenure.CorruptRecordError: lock-0000000001.json in file:///...
     """
 
     remedy = "Inspect the key that the message names, then depose the epoch or restore the object."
@@ -117,7 +134,7 @@ class RecordTooNewError(TenureError):
     >>> tenure.Election(folder).snapshot()
     Traceback (most recent call last):
     ...
-    tenure._errors.RecordTooNewError: lock-0000000001.json in file:///... has format 9...
+    tenure.RecordTooNewError: lock-0000000001.json in file:///... has format 9...
     """
 
     remedy = "Upgrade tenure."
@@ -130,7 +147,7 @@ class EpochsExhaustedError(TenureError):
     >>> tenure.Election(tenure.testing.MemoryStore()).restore(9999999999, 0)
     Traceback (most recent call last):
     ...
-    tenure._errors.EpochsExhaustedError: 9999999999 is the last epoch...
+    tenure.EpochsExhaustedError: 9999999999 is the last epoch...
     """
 
     remedy = "Start a new prefix, and reset the tokens that guarded resources remember."
@@ -147,7 +164,7 @@ class NewestDeletedError(TenureError):
     >>> election.try_campaign()
     Traceback (most recent call last):
     ...
-    tenure._errors.NewestDeletedError: lock-0000000001.json in file:///... is missing...
+    tenure.NewestDeletedError: lock-0000000001.json in file:///... is missing...
     """
 
     remedy = "Call restore() with at least the greatest token that any process received."
@@ -160,7 +177,7 @@ class UnavailableError(TenureError):
     >>> raise tenure.UnavailableError("writing orders/a: timeout", may_have_happened=True)
     Traceback (most recent call last):
     ...
-    tenure._errors.UnavailableError: writing orders/a: timeout. The request may have taken effect...
+    tenure.UnavailableError: writing orders/a: timeout. The request may have taken effect...
     """
 
     remedy = "Try again."
@@ -175,10 +192,11 @@ class StaleTokenError(TenureError):
     >>> gate.admit(1)
     Traceback (most recent call last):
     ...
-    tenure._errors.StaleTokenError: the token 1 is refused: epoch 2 has been seen...
+    tenure.StaleTokenError: the token 1 is refused: epoch 2 has been seen...
     """
 
     remedy = "Stop the work: a later leader writes."
+    _sent = False
 
 
 class ReplacedError(TenureError):
@@ -192,7 +210,7 @@ class ReplacedError(TenureError):
     >>> first.write(b"c")
     Traceback (most recent call last):
     ...
-    tenure._errors.ReplacedError: another writer of epoch 1 has opened the resource since...
+    tenure.ReplacedError: another writer of epoch 1 has opened the resource since...
     """
 
     remedy = "Use one writer for each token, or open the resource again."
@@ -209,10 +227,11 @@ class TrimmedError(TenureError):
     >>> next(log.read_from(1))
     Traceback (most recent call last):
     ...
-    tenure._errors.TrimmedError: the entries before 4 were trimmed...
+    tenure.TrimmedError: the entries before 4 were trimmed...
     """
 
     remedy = "Read from the oldest entry."
+    _sent = False
 
 
 class ForkedProcessError(TenureError, RuntimeError):
@@ -222,22 +241,31 @@ class ForkedProcessError(TenureError, RuntimeError):
     >>> raise tenure.ForkedProcessError("this process was forked")
     Traceback (most recent call last):
     ...
-    tenure._errors.ForkedProcessError: this process was forked...
+    tenure.ForkedProcessError: this process was forked...
     """
 
     remedy = (
         'Use the start method "spawn" or "forkserver" of multiprocessing, or make the first call '
         "of tenure after the fork."
     )
+    _sent = False
 
 
 class LeadershipLost(TenureError):
     """The leadership has ended. Stop the work, because a loss is final.
 
-    ``reason`` is one word: ``superseded``, ``sealed``, ``lease_ended``, ``suspended``,
-    ``wall_clock_ahead``, ``vanished``, ``tampered``, ``resigned`` or ``hung``. A guard
-    refuses writes near the end of a lease with ``at_risk``. The reason is ``unknown`` if the
-    leadership ended during a request.
+    ``reason`` is one word:
+
+    - ``superseded``: a foreign program created a greater epoch.
+    - ``sealed``: a peer considered this process dead, or an operator deposed it.
+    - ``lease_ended``: the store answered no renewal in time.
+    - ``suspended``: the process or its machine was paused.
+    - ``wall_clock_ahead``: the wall clock moved ahead of the other clocks.
+    - ``vanished``, ``tampered``: the epoch object was deleted, or has a foreign body.
+    - ``resigned``: this process resigned.
+    - ``hung``: the program gave no sign of life for the time ``liveness``.
+    - ``at_risk``: a guard refuses writes near the end of the lease.
+    - ``unknown``: the leadership ended during a request.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
@@ -251,9 +279,10 @@ class LeadershipLost(TenureError):
     """
 
     remedy = "Stop the work, and campaign again."
+    _sent = False
 
     def __init__(
-        self, message: str, may_have_happened: bool = False, reason: str = "unknown"
+        self, message: str, may_have_happened: bool = False, reason: Reason = "unknown"
     ) -> None:
         super().__init__(message, may_have_happened)
         self.reason = reason
@@ -284,9 +313,10 @@ def of_kind(kind: str, message: str, may_have_happened: bool) -> TenureError:
     return _KINDS.get(kind, TenureError)(message, may_have_happened)
 
 
-def lost(reason: str, message: str, may_have_happened: bool) -> LeadershipLost:
+def lost(reason: Reason, message: str, may_have_happened: bool) -> LeadershipLost:
     """Return the exception for a lost leadership."""
-    return LeadershipLost(f"the leadership has ended: {message}", may_have_happened, reason)
+    text = message if reason == "at_risk" else f"the leadership has ended: {message}"
+    return LeadershipLost(text, may_have_happened, reason)
 
 
 def forked() -> ForkedProcessError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import logging
 import threading
@@ -11,10 +12,10 @@ from contextlib import suppress
 from typing import Any, Callable, Optional, Union
 
 from . import _tenure
-from ._calls import DEFAULT, Seconds, seconds, settings_json, wait, wait_async
+from ._calls import DEFAULT, Seconds, seconds, settings_json, typed, wait, wait_async, whole
 from ._election import Store, open_stores
 from ._errors import InvalidInputError, TenureError
-from .testing import Clock
+from .testing import Clock, native
 
 _logger = logging.getLogger("tenure")
 
@@ -22,14 +23,19 @@ _logger = logging.getLogger("tenure")
 class Partition:
     """A partition that this member owns until its work returns.
 
+    Call ``check()`` right before each write, and send the token with the write.
+
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
     >>> group = tenure.Group(store, prefix="shards", partitions=["eu"], poll_interval=0.1)
     >>> def work(partition):
     ...     print(partition.name, partition.check() == partition.token, partition.revoked)
+    ...     print(0 < partition.remaining <= 30)
     ...     group.leave()
+    ...     partition.wait_revoked(timeout=10)
     >>> group.run(work)
     eu True False
+    True
     """
 
     def __init__(self, inner: _tenure.Partition) -> None:
@@ -60,15 +66,15 @@ class Partition:
 
     @property
     def revoked(self) -> bool:
-        """True if the work must return."""
+        """True if the work must return, because the partition moves or the lease ends."""
         return self._inner.revoked
 
     def wait_revoked(self, timeout: Optional[Seconds] = None) -> None:
-        """Wait until the work must return. After ``timeout``, raises ``TimeoutError``."""
-        wait(self._inner.wait_revoked(), timeout)
+        """Wait until the work must return. After ``timeout`` seconds, raises ``TimeoutError``."""
+        wait(self._inner.wait_revoked(), timeout, "the partition was not revoked")
 
     async def wait_revoked_async(self) -> None:
-        """Wait as ``wait_revoked`` does, in an event loop."""
+        """Wait as ``wait_revoked`` does, in an event loop. Limit: ``asyncio.wait_for``."""
         await wait_async(self._inner.wait_revoked())
 
     def __repr__(self) -> str:
@@ -78,11 +84,39 @@ class Partition:
 class Group:
     """A member of a group that shares partitions, with one lease for each member.
 
-    ``partitions`` is the number of partitions, or their names. The first member creates them. With
-    ``None``, a member waits until another member has created them.
+    Durations are seconds or ``timedelta``. V is the validity:
 
-    ``clock`` is the clock of a test. An advance suspends all members with this clock, so the member
-    that takes over needs a validity above the advance.
+    - ``store``: a URL, the path of a directory, or a ``MemoryStore``, as in ``Election``.
+    - ``prefix``: only for a ``MemoryStore``, because a URL contains the prefix. Default: empty.
+    - ``partitions``: their number, or a list of their names, at most 100000. The first member
+      creates them. With ``None``, a member waits until another member has created them.
+    - ``name``: a name for people, 1 to 256 bytes. Partitions are reserved for it. Default:
+      ``$HOSTNAME``, else ``candidate``, and the process id.
+    - ``validity``: the length of the lease, 0.1 to 3600. After a crash, other members own the
+      partitions after about this time. Default: 30.
+    - ``data``: JSON for ``snapshot``, such as an address, at most 44 KiB. Default: none.
+    - ``weight``: the share of this member, from 1. Default: 1.
+    - ``renew_interval``: the time between two renewals, 0.01 to V less two request timeouts.
+      Default: V/3.
+    - ``poll_interval``: the time between two polls, 0.01 to V. Default: V/6.
+    - ``request_timeout``: the time limit of a request, 0.01 to V/5. Default: V/5.
+    - ``rebalance_delay``: the time for which the group collects joining members, so a rollout moves
+      partitions once, at most 3600. Default: 1.
+    - ``revocation_deadline``: the time after which work that does not return is reported in the
+      log, at most 86400. The partition moves only after its work has returned. Default: V.
+    - ``retry_denied``: the time for which a joining member retries while the store denies access or
+      does not exist. ``None`` has no limit, for services. Default: 10.
+    - ``clock_drift_max``: the greatest difference between the rates of two clocks, a ratio from 0
+      to 0.5. Default: 0.01.
+    - ``leave_when_overdue``: leaves after ``revocation_deadline``, so that the partitions move
+      although the work still runs. Default: ``False``.
+    - ``check_store``: checks the store before the first join, with 5 requests. Default: ``True``.
+    - ``name_is_unique``: asserts that no two living processes have this name, so a restarted
+      process gets its partitions back without a wait. Default: ``False``.
+    - ``machine_is_never_paused``: asserts that nothing pauses the machine, so the lease survives a
+      step of the wall clock. Default: ``False``.
+    - ``clock``: a ``tenure.testing.Clock``, for tests. An advance suspends all members with this
+      clock, so the member that takes over needs a validity above the advance. Default: none.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
@@ -92,6 +126,8 @@ class Group:
     ...     group.leave()
     ...     partition.wait_revoked()
     >>> group.run(work)
+    >>> group.name, group.is_member
+    ('a', False)
     >>> [partition["name"] for partition in group.snapshot()["partitions"]]
     ['0', '1']
     """
@@ -119,10 +155,14 @@ class Group:
         machine_is_never_paused: Optional[bool] = None,
         clock: Optional[Clock] = None,
     ) -> None:
+        names: Any = partitions
         if isinstance(partitions, int):
-            partitions = [str(number) for number in range(partitions)]
-        if isinstance(partitions, str) or partitions is not None and not partitions:
-            raise InvalidInputError("partitions must be a number from 1, or a list of names")
+            names = [str(number) for number in range(partitions)]
+        is_list = isinstance(names, Sequence) and not isinstance(names, str) and len(names) > 0
+        if names is not None and not is_list:
+            raise InvalidInputError(
+                f"partitions must be a number from 1, or a list of names, got {partitions!r}"
+            )
         durations = {
             "validity": validity,
             "renew_interval": renew_interval,
@@ -133,9 +173,9 @@ class Group:
         }
         others = {
             "name": name,
-            "partitions": None if partitions is None else list(partitions),
+            "partitions": names and [typed("partitions", one, str) for one in names],
             "data": data,
-            "weight": weight,
+            "weight": whole("weight", weight, 1, 2**32 - 1),
             "clock_drift_max": clock_drift_max,
             "leave_when_overdue": leave_when_overdue,
             "check_store": check_store,
@@ -143,8 +183,7 @@ class Group:
             "machine_is_never_paused": machine_is_never_paused,
         }
         settings = settings_json(durations, {"retry_denied": retry_denied}, others)
-        inner_clock = None if clock is None else clock._inner
-        self._inner = _tenure.Group(open_stores(store, prefix), settings, inner_clock)
+        self._inner = _tenure.Group(open_stores(store, prefix), settings, native(clock))
 
     @property
     def name(self) -> str:
@@ -159,11 +198,13 @@ class Group:
     def run(self, work: Callable[[Partition], object]) -> None:
         """Join, and call ``work`` in a thread for each partition that this member is granted.
 
-        ``work`` returns once ``partition.revoked`` is true. If it raises, the exception is logged
-        and the partition moves. After ``leave()`` this call returns once all work has returned. An
-        exception such as KeyboardInterrupt also leaves, and is raised after all work has returned;
-        a second one does not wait.
+        ``work`` is a function of a ``Partition``. It returns once ``partition.revoked`` is true. If
+        it raises, the exception is logged and the partition moves. After ``leave()`` this call
+        returns once all work has returned. An exception such as KeyboardInterrupt also leaves, and
+        is raised after all work has returned; a second one does not wait.
         """
+        if not callable(work) or inspect.iscoroutinefunction(work):
+            raise TypeError(f"work must be a function, or use run_async, got {work!r}")
         granted, ended = self._inner.run()
         try:
             try:
@@ -181,7 +222,18 @@ class Group:
     async def run_async(self, work: Callable[[Partition], Awaitable[object]]) -> None:
         """Join as ``run`` does, with an asyncio task for each partition.
 
-        A cancellation leaves the group, cancels all work, and waits for its end.
+        ``work`` is a coroutine function of a ``Partition``. A cancellation leaves the group,
+        cancels all work, and waits for its end.
+
+        >>> import asyncio, tenure, tenure.testing
+        >>> store = tenure.testing.MemoryStore()
+        >>> group = tenure.Group(store, prefix="shards", partitions=["eu"], poll_interval=0.1)
+        >>> async def work(partition):
+        ...     print(partition.name)
+        ...     group.leave()
+        ...     await partition.wait_revoked_async()
+        >>> asyncio.run(group.run_async(work))
+        eu
         """
         granted, ended = self._inner.run()
         works: set[asyncio.Task[None]] = set()
@@ -204,14 +256,23 @@ class Group:
         await wait_async(ended)
 
     def leave(self, reserve: Optional[Seconds] = None) -> None:
-        """Leave: the running work gets the signal to return.
+        """Leave: the running work gets the signal to return. Does not wait.
 
-        The partitions are reserved for the name of this member for the time ``reserve``.
+        ``reserve`` is for a restart: for these seconds, at most 3600, only a member with the same
+        name gets the partitions. With ``None``, the other members get them at once.
         """
         self._inner.leave(None if reserve is None else seconds("reserve", reserve))
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the members, and the owner and token of each partition."""
+        """Return the members, and the owner and token of each partition. Cost: LIST and GET.
+
+        The keys are ``epoch``, the number of the assignment or ``None``; ``restoring``, true during
+        a restore; ``members``, a list with the keys ``session``, ``name``, ``weight``, ``validity``
+        in seconds, ``data`` and ``coordinates``, true for one member; and ``partitions``, a list
+        with the keys ``name``, ``owner``, ``token``, ``target``, the name of the next owner, and
+        ``reserved_for``. ``owner``, ``target`` and ``reserved_for`` are names of members or
+        ``None``.
+        """
         snapshot: dict[str, Any] = json.loads(wait(self._inner.snapshot()))
         return snapshot
 

@@ -1,7 +1,6 @@
 """Guards that refuse the tokens of former leaders."""
 
-from __future__ import annotations
-
+# Annotations are evaluated here, because the public module of these classes is ``tenure``.
 import json
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -9,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Optional, Union
 
 from . import _tenure
-from ._calls import Seconds, seconds, wait, wait_async
+from ._calls import Seconds, seconds, typed, wait, wait_async, whole
 from ._election import Store, open_stores
+from ._errors import InvalidInputError
 from ._group import Partition
 from ._leadership import Leadership
 from ._stream import Stream
@@ -23,17 +23,30 @@ def _inner(holder: Optional[Holder]) -> Any:
     return holder._inner if isinstance(holder, (Leadership, Partition)) else holder
 
 
-def _place(store: Store, name: Optional[str]) -> _tenure.Stores:
-    """Open a store, and add a name to its prefix."""
+def _place(store: Store, name: Optional[str], kind: str = "") -> _tenure.Stores:
+    """Open a store, and add a name to its prefix. A resource of this kind needs a key."""
     stores = open_stores(store, None)
     if name is None:
+        if kind and not stores.prefix:
+            raise InvalidInputError(f'the key is empty: give name, as in {kind}(…, name="state")')
         return stores
+    typed("name", name, str)
     return stores.at(f"{stores.prefix}/{name}" if stores.prefix else name)
+
+
+def _bytes(body: Any) -> bytes:
+    if not isinstance(body, bytes):
+        hint = "body.encode()" if isinstance(body, str) else "a bytes object"
+        raise TypeError(f"body must be bytes, got {type(body).__name__}: use {hint}")
+    return body
 
 
 @dataclass(frozen=True)
 class Contents:
-    """The content of a fenced object, and the token of its writer.
+    """The content of a fenced object.
+
+    - ``epoch``: the token of its writer.
+    - ``body``: ``None`` if the writer has claimed the object and written nothing.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
@@ -43,20 +56,23 @@ class Contents:
     """
 
     epoch: int
-    #: ``None`` if the writer has claimed the object and written nothing.
     body: Optional[bytes]
 
 
 class FencedObject:
     """One object that refuses the writes of former leaders.
 
-    The prefix of the URL is the key of the object. ``name`` is added to the prefix; the object of
-    a directory or a store in memory needs it.
+    - ``store``: a URL, the path of a directory, or a ``MemoryStore``, as in ``Election``. The
+      prefix of the URL is the key of the object.
+    - ``holder``: the right to write: a ``Leadership``, a ``Partition``, or a token. With a
+      leadership or a partition, writes also fail near the end of the lease. Readers need none.
+    - ``name``: is added to the prefix. The object of a directory or a store in memory needs it.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
     >>> with tenure.Election(store, prefix="orders").campaign() as leadership:
     ...     manifest = tenure.FencedObject(store, leadership, name="manifest")
+    ...     manifest.open()  # claims the object; nothing was written yet
     ...     manifest.write(b"a step further")
     >>> tenure.FencedObject(store, name="manifest").read().body
     b'a step further'
@@ -66,7 +82,7 @@ class FencedObject:
         self, store: Store, holder: Optional[Holder] = None, *, name: Optional[str] = None
     ) -> None:
         self._holder = holder
-        self._inner = _tenure.FencedObject(_place(store, name), _inner(holder))
+        self._inner = _tenure.FencedObject(_place(store, name, "FencedObject"), _inner(holder))
 
     def read(self) -> Optional[Contents]:
         """Read the object, or return ``None`` if it does not exist. Cost: GET."""
@@ -77,7 +93,7 @@ class FencedObject:
         return _contents(await wait_async(self._inner.read()))
 
     def open(self) -> Optional[bytes]:
-        """Claim the object, and return its body. From then on, earlier tokens are refused."""
+        """Claim the object, and return its body, or ``None``. Refuses lower tokens from then on."""
         body: Optional[bytes] = wait(self._inner.open())
         return body
 
@@ -87,21 +103,24 @@ class FencedObject:
         return body
 
     def write(self, body: bytes) -> None:
-        """Replace the body. The first write also claims the object.
+        """Replace the content by ``body``. The first write also claims the object.
 
-        Raises ``StaleTokenError`` after the claim of a later leader, and ``LeadershipLost`` near
-        the end of the lease.
+        Cost: PUT, and GET at each 16th write. Raises ``StaleTokenError`` after the claim of a later
+        leader, and ``LeadershipLost`` near the end of the lease.
         """
-        wait(self._inner.write(body))
+        wait(self._inner.write(_bytes(body)))
 
     async def write_async(self, body: bytes) -> None:
         """Write as ``write`` does, in an event loop."""
-        await wait_async(self._inner.write(body))
+        await wait_async(self._inner.write(_bytes(body)))
 
 
 @dataclass(frozen=True)
 class Entry:
     """An entry of a fenced log.
+
+    - ``number``: its place in the log. Numbers rise, with gaps.
+    - ``epoch``: the token of its writer.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
@@ -111,7 +130,6 @@ class Entry:
     """
 
     number: int
-    #: Token of the writer.
     epoch: int
     body: bytes
 
@@ -119,14 +137,20 @@ class Entry:
 class FencedLog:
     """A log that refuses the entries of former leaders.
 
+    ``store`` and ``holder`` are as in ``FencedObject``. ``name`` is added to the prefix of the URL.
+    A log may have an empty prefix.
+
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
     >>> with tenure.Election(store, prefix="orders").campaign() as leadership:
     ...     log = tenure.FencedLog(store, leadership, name="orders-log")
     ...     log.append(b"one") < log.append(b"two")
     True
-    >>> [entry.body for entry in tenure.FencedLog(store, name="orders-log").read_from(1)]
+    >>> log = tenure.FencedLog(store, name="orders-log")
+    >>> [entry.body for entry in log.read_from(1)]
     [b'one', b'two']
+    >>> log.latest().number > log.oldest()
+    True
     """
 
     def __init__(
@@ -136,20 +160,27 @@ class FencedLog:
         self._inner = _tenure.FencedLog(_place(store, name), _inner(holder))
 
     def append(self, body: bytes) -> int:
-        """Append an entry, and return its number. The first append also claims the log.
+        """Append ``body``, and return the number of the entry. The first append claims the log.
 
-        After an error that may have taken effect, the next append first settles that entry.
+        A claim uses a number, so numbers have gaps. After an error that may have taken effect, the
+        next append first settles that entry.
         """
-        number: int = wait(self._inner.append(body))
+        number: int = wait(self._inner.append(_bytes(body)))
         return number
 
     async def append_async(self, body: bytes) -> int:
         """Append as ``append`` does, in an event loop."""
-        number: int = await wait_async(self._inner.append(body))
+        number: int = await wait_async(self._inner.append(_bytes(body)))
         return number
 
     def open(self) -> Optional[Entry]:
-        """Claim the log, and return its newest entry."""
+        """Claim the log, and return its newest entry, or ``None`` if it is empty.
+
+        >>> import tenure, tenure.testing
+        >>> log = tenure.FencedLog(tenure.testing.MemoryStore(), 7, name="log")
+        >>> print(log.open())
+        None
+        """
         return _entry(wait(self._inner.open()))
 
     async def open_async(self) -> Optional[Entry]:
@@ -157,12 +188,19 @@ class FencedLog:
         return _entry(await wait_async(self._inner.open()))
 
     def settle(self) -> Optional[int]:
-        """Complete an append that may have taken effect, and return the number of its entry."""
+        """Complete an append that may have taken effect, and return the number of its entry.
+
+        Return ``None`` if no such append is pending.
+
+        >>> import tenure, tenure.testing
+        >>> print(tenure.FencedLog(tenure.testing.MemoryStore(), 7, name="log").settle())
+        None
+        """
         number: Optional[int] = wait(self._inner.settle())
         return number
 
     def latest(self) -> Optional[Entry]:
-        """Return the newest entry. Needs no token."""
+        """Return the newest entry, or ``None``. Needs no token."""
         return _entry(wait(self._inner.latest()))
 
     async def latest_async(self) -> Optional[Entry]:
@@ -171,6 +209,7 @@ class FencedLog:
 
     def read_from(self, number: int) -> Stream[Entry]:
         """Return the entries from this number, for ``for`` or ``async for``. Needs no token."""
+        number = whole("number", number)
         return Stream(self._inner.read_from(number), lambda read: Entry(*read))
 
     def oldest(self) -> int:
@@ -179,9 +218,12 @@ class FencedLog:
         return number
 
     def trim(self, before: int) -> int:
-        """Delete the entries before this number. Return the number of deleted entries."""
-        deleted: int = wait(self._inner.trim(before))
-        return deleted
+        """Delete the entries before this number, but never the newest entry.
+
+        Return the number of the oldest entry that may remain.
+        """
+        oldest: int = wait(self._inner.trim(whole("before", before)))
+        return oldest
 
 
 class Gate:
@@ -189,7 +231,7 @@ class Gate:
 
     >>> import tenure
     >>> gate = tenure.Gate()
-    >>> gate.admit(2)
+    >>> gate.admit(2)  # right before the work of a request with this token
     >>> with gate.enter(3):  # waits until work with lower tokens has left
     ...     gate.newest
     3
@@ -204,13 +246,13 @@ class Gate:
         self._inner = _tenure.Gate()
 
     def admit(self, token: int) -> None:
-        """Raise ``StaleTokenError`` if a greater token has been seen."""
-        self._inner.admit(token)
+        """Remember the token. Raise ``StaleTokenError`` if a greater token has been seen."""
+        self._inner.admit(whole("token", token, 1))
 
     @contextmanager
     def enter(self, token: int) -> Generator[None, None, None]:
-        """Run the block after all work with lower tokens has left."""
-        permit: _tenure.Permit = wait(self._inner.enter(token))
+        """Run the block after all work below ``token`` has left. Refuses as ``admit`` does."""
+        permit: _tenure.Permit = wait(self._inner.enter(whole("token", token, 1)))
         try:
             yield
         finally:
@@ -218,12 +260,14 @@ class Gate:
 
     @property
     def newest(self) -> Optional[int]:
-        """The greatest token, or ``None`` before the first token."""
+        """The greatest token, or ``None`` before the first token. Sends no request."""
         return self._inner.newest
 
 
 class DurableGate:
     """A gate that keeps its greatest token in an object, so it survives a restart.
+
+    ``store`` and ``name`` are the place of the object, as in ``FencedObject``.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
@@ -233,24 +277,30 @@ class DurableGate:
     """
 
     def __init__(self, store: Store, *, name: Optional[str] = None) -> None:
-        self._inner = _tenure.DurableGate(_place(store, name))
+        self._inner = _tenure.DurableGate(_place(store, name, "DurableGate"))
 
     def admit(self, token: int) -> None:
-        """Raise ``StaleTokenError`` if a greater token has been seen."""
-        wait(self._inner.admit(token))
+        """Remember the token. Raise ``StaleTokenError`` if a greater token has been seen."""
+        wait(self._inner.admit(whole("token", token, 1)))
 
     async def admit_async(self, token: int) -> None:
         """Admit as ``admit`` does, in an event loop."""
-        await wait_async(self._inner.admit(token))
+        await wait_async(self._inner.admit(whole("token", token, 1)))
 
     def newest(self) -> Optional[int]:
-        """Return the greatest token, or ``None`` before the first token."""
+        """Read the greatest token, or ``None`` before the first token. Cost: GET."""
         token: Optional[int] = wait(self._inner.newest())
         return token
 
 
 class Compactor:
     """Deletes superseded epoch objects. The newest epoch object is never deleted.
+
+    - ``store``, ``prefix``: the election, as in ``Election``.
+    - ``keep_epochs``: the number of the newest epochs to keep, 1 to 100000. Default: 10.
+    - ``min_age``: the least age of a deleted epoch, in seconds or ``timedelta``. Less than an hour
+      is only for tests. Default: 3600.
+    - ``dry_run``: deletes nothing, and reports what a run would delete. Default: ``False``.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
@@ -271,10 +321,18 @@ class Compactor:
         dry_run: bool = False,
     ) -> None:
         age = None if min_age is None else seconds("min_age", min_age)
-        self._arguments = (open_stores(store, prefix), keep_epochs, age, dry_run)
+        kept = whole("keep_epochs", keep_epochs, 1, 100_000)
+        self._arguments = (open_stores(store, prefix), kept, age, dry_run)
 
     def run(self) -> dict[str, Any]:
-        """Delete once, and return the report."""
+        """Delete once, and return the report.
+
+        Its counts are ``listed``, ``deleted``, ``kept``, ``too_young`` (kept because of
+        ``min_age``) and ``failed`` epochs, the ``bytes`` of the deleted bodies, and the
+        ``requests``. The other keys are ``newest``, an epoch or ``None``; ``held``, true during a
+        restore; ``min_age_ms``; ``dry_run``; ``interrupted``; and ``first_failure``, a text or
+        ``None``.
+        """
         report: dict[str, Any] = json.loads(wait(_tenure.compact(*self._arguments)))
         return report
 

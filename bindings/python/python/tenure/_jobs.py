@@ -1,6 +1,6 @@
 """Jobs that run once per period, on one of many hosts."""
 
-from __future__ import annotations
+# Annotations are evaluated here, because the public module of these classes is ``tenure``.
 
 import functools
 import inspect
@@ -11,13 +11,14 @@ from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Callable, Optional, Protocol, TypeVar, Union, cast, overload
+from typing import Any, Callable, Literal, Optional, Protocol, TypeVar, Union, cast, overload
 
 from . import _tenure
-from ._calls import Seconds, seconds, wait, wait_async
+from ._calls import Seconds, seconds, wait, wait_async, whole
 from ._election import Election, Store, open_stores
 from ._errors import InvalidInputError, TenureError
 from ._leadership import Leadership
+from .testing import native
 
 _logger = logging.getLogger("tenure")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
@@ -29,6 +30,11 @@ R_co = TypeVar("R_co", covariant=True)
 class Job(Protocol[R_co]):
     """A job that runs once per period. Callers do not pass the leadership.
 
+    ``skipped`` is the reason if the last call in this process skipped the period: ``completed``,
+    ``failed`` in all attempts, ``too_late`` for the tolerance, or ``past`` if a later period has
+    begun. With a wrong clock, the reason is ``in_the_future`` or ``not_begun``. It is ``None`` if
+    the last call ran the function.
+
     >>> import tenure, tenure.testing
     >>> report = tenure.once_per("1d", tenure.testing.MemoryStore(), prefix="job")(lambda: "sent")
     >>> report(), report.skipped
@@ -37,10 +43,9 @@ class Job(Protocol[R_co]):
     (None, 'completed')
     """
 
-    #: The reason if the last call in this process skipped the period: ``completed``, ``failed`` in
-    #: all attempts, ``too_late``, or ``past`` if a later period has begun. With a wrong clock, the
-    #: reason is ``in_the_future`` or ``not_begun``. ``None`` if the last call ran the function.
-    skipped: Optional[str]
+    skipped: Optional[
+        Literal["completed", "failed", "too_late", "past", "in_the_future", "not_begun"]
+    ]
 
     def __call__(self, *arguments: Any, **named: Any) -> R_co: ...
 
@@ -78,13 +83,23 @@ def once_per(
     """Run a function once in each period, on one of the hosts that call it.
 
     A call runs the function under a leadership and records the attempt, as ``tenure run
-    --once-per`` does on the same store. A call returns ``None`` without running the function if the
-    period is completed, if the attempts are used up, or if the period began longer ago than ``tolerance``.
-    While another host runs the function, a call waits for its end. A failure is raised. ``retries``
-    is the number of further attempts after it, by the next calls on this host or another. The
-    attribute ``skipped`` of the function has the reason of a skip. Periods are counted in UTC, and
-    start ``offset`` later. The function may be a coroutine function. It receives the leadership if
-    it has a parameter ``leadership``. The other settings are those of ``Election``.
+    --once-per`` does on the same store. A call returns ``None`` without running the function if
+    the period is completed, if the attempts are used up, or if the period began longer ago than
+    ``tolerance``. The attribute ``skipped`` of the function has the reason. While another host runs
+    the function, a call waits for its end. A failure is raised. The function may be a coroutine
+    function. It receives the leadership if it has a parameter ``leadership``.
+
+    Durations are seconds, ``timedelta``, or texts such as ``1d`` and ``1h30m``:
+
+    - ``period``: the length of a period, at least 1 second. Periods are counted in UTC.
+    - ``store``, ``prefix``: as in ``Election``. Each job needs a separate prefix.
+    - ``offset``: the start of each period, such as ``3h`` after midnight. Default: 0.
+    - ``tolerance``: the longest time from the start of a period to the call. Default: no limit.
+    - ``retries``: the number of attempts after the first one. A failure itself starts no attempt;
+      the next call on this host or another does. Default: 0.
+    - ``clock_ahead_max``: the job is refused if this host's clock is further ahead of the store's
+      clock. Not a text. Default: 60.
+    - ``settings``: the other settings of ``Election``, such as ``liveness``.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
@@ -98,11 +113,17 @@ def once_per(
         "period": _period("period", period),
         "offset": _period("offset", offset),
         "tolerance": None if tolerance is None else _period("tolerance", tolerance),
-        "retries": retries,
+        "retries": whole("retries", retries, 0, 2**32 - 1),
         "clock_ahead_max": seconds("clock_ahead_max", clock_ahead_max),
     }
 
+    for name in settings:
+        if name not in inspect.signature(Election).parameters:
+            raise TypeError(f"once_per() got an unexpected keyword argument {name!r}")
+
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        if not callable(function):
+            raise TypeError(f"a job must be a function, got {function!r}")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError("a job is a function or a coroutine function, not a generator")
         takes_leadership = "leadership" in inspect.signature(function).parameters
@@ -111,8 +132,8 @@ def once_per(
             election = Election(store, prefix=prefix, **settings)
             stores = open_stores(store, prefix)
             clock = settings.get("clock")
-            inner_clock = None if clock is None else clock._inner
-            return election, _tenure.Job(stores, json.dumps(rules), election.name, inner_clock)
+            inner = _tenure.Job(stores, json.dumps(rules), election.name, native(clock))
+            return election, inner
 
         def skips(why: Optional[str]) -> bool:
             setattr(job_function, "skipped", why)
@@ -188,6 +209,15 @@ def _reports_unrecorded() -> Generator[None, None, None]:
 class Period:
     """The newest period of a job that any host has begun.
 
+    - ``start``, ``length``: the period. ``start`` is in UTC.
+    - ``attempts``: the number of attempts of all hosts.
+    - ``candidate``: the name of the host of the last attempt.
+    - ``started_at``, ``ended_at``: the last attempt, by the clock of its host. ``ended_at`` is
+      ``None`` while the job runs, or if its host died.
+    - ``exit_code``: 0 if the function returned, 1 if it raised, or the code of ``SystemExit`` or
+      of the command. ``None`` while the job runs, or if its host died.
+    - ``last_completed``: the start of the last completed period, or ``None``.
+
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
     >>> tenure.once_per("1h", store, prefix="nightly")(lambda: "ran")()
@@ -203,14 +233,14 @@ class Period:
     candidate: str
     started_at: datetime
     ended_at: Optional[datetime]
-    #: 0 after a success. ``None`` while the job runs, or if its host died.
     exit_code: Optional[int]
-    #: Start of the last completed period.
     last_completed: Optional[datetime]
 
 
 def last_period(store: Store, *, prefix: Optional[str] = None) -> Optional[Period]:
     """Return the newest period of a job, or ``None`` if no period was begun. Cost: GET.
+
+    ``store`` and ``prefix`` are those of the job.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()

@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from . import _tenure
-from ._calls import Seconds, json_text, wait, wait_async
-from ._errors import ForkedProcessError, LeadershipLost, TenureError
+from ._calls import Seconds, json_text, typed, wait, wait_async
+from ._errors import ForkedProcessError, LeadershipLost, Reason, TenureError
 from ._stream import Stream
 from ._types import Event
 
@@ -31,12 +31,12 @@ class Leadership(_tenure.Block):
     no longer referenced resigns in the background.
 
     >>> import tenure, tenure.testing
-    >>> election = tenure.Election(tenure.testing.MemoryStore(), prefix="orders")
+    >>> election = tenure.Election(tenure.testing.MemoryStore(), prefix="orders", name="a")
     >>> with election.campaign() as leadership:
-    ...     leadership.check()
-    1
-    >>> leadership.leading
-    False
+    ...     leadership.check(), leadership.epoch, leadership.name, leadership.remaining <= 30
+    (1, 1, 'a', True)
+    >>> leadership.leading, leadership.token
+    (False, None)
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Leadership(_tenure.Block):
 
     @property
     def epoch(self) -> int:
-        """The epoch. It is a valid fencing token only while ``check()`` succeeds."""
+        """The number of the leadership. It is a valid token only while ``check()`` succeeds."""
         return self._inner.epoch
 
     @property
@@ -72,7 +72,7 @@ class Leadership(_tenure.Block):
 
     @property
     def token(self) -> Optional[int]:
-        """The fencing token, or ``None`` after the end of the lease."""
+        """The fencing token, which equals ``epoch``, or ``None`` after the end of the lease."""
         return self._inner.epoch if self._inner.leading else None
 
     @property
@@ -85,15 +85,22 @@ class Leadership(_tenure.Block):
         """The remaining seconds of the lease. Zero after a loss."""
         return self._inner.remaining
 
-    def lost(self, timeout: Optional[Seconds] = None) -> str:
-        """Wait until the leadership has ended, and return the reason of the loss.
+    def lost(self, timeout: Optional[Seconds] = None) -> Reason:
+        """Wait until the leadership has ended, and return the reason, as in ``LeadershipLost``.
 
-        After ``timeout``, raises ``TimeoutError``.
+        After ``timeout`` seconds, raises ``TimeoutError``. ``leading`` does not wait.
+
+        >>> import tenure, tenure.testing
+        >>> store = tenure.testing.MemoryStore()
+        >>> leadership = tenure.Election(store, prefix="orders").campaign()
+        >>> leadership.resign()
+        >>> leadership.lost(timeout=10)
+        'resigned'
         """
-        return _reason(wait(self._inner.lost(), timeout))
+        return _reason(wait(self._inner.lost(), timeout, "the leadership has not ended"))
 
-    async def lost_async(self) -> str:
-        """Wait as ``lost`` does, in an event loop."""
+    async def lost_async(self) -> Reason:
+        """Wait as ``lost`` does, in an event loop. For a limit, use ``asyncio.wait_for``."""
         return _reason(await wait_async(self._inner.lost()))
 
     def events(self) -> Stream[Event]:
@@ -101,7 +108,16 @@ class Leadership(_tenure.Block):
         return Stream(self._inner.events(), Event._parse)
 
     def proclaim(self, data: Any) -> None:
-        """Write JSON data into the record for observers, and renew the lease. Cost: one PUT."""
+        """Write JSON data into the record for observers, and renew the lease. Cost: one PUT.
+
+        >>> import tenure, tenure.testing
+        >>> election = tenure.Election(tenure.testing.MemoryStore(), prefix="orders")
+        >>> with election.campaign() as leadership:
+        ...     events = leadership.events()
+        ...     leadership.proclaim({"port": 9000})
+        ...     election.leader().data, next(events).kind
+        ({'port': 9000}, 'renewed')
+        """
         wait(self._inner.proclaim(json_text(data)))
 
     async def proclaim_async(self, data: Any) -> None:
@@ -111,7 +127,8 @@ class Leadership(_tenure.Block):
     def resign(self) -> None:
         """Seal the epoch, so that another candidate is elected without a wait. Cost: one PUT.
 
-        Call this method after the end of the work, because ``check()`` fails after the call.
+        Call this method after the end of the work, because ``check()`` fails after the call. A
+        ``with`` block calls it.
         """
         wait(self._inner.resign(None))
 
@@ -120,15 +137,22 @@ class Leadership(_tenure.Block):
         await wait_async(self._inner.resign(None))
 
     def resign_to(self, successor: str) -> None:
-        """Resign, and give precedence to the candidate with this name.
+        """Resign, and give precedence to the candidate with the name ``successor``.
 
         Raises ``InvalidInputError`` for a name that no candidate can have, and still leads.
+
+        >>> import tenure, tenure.testing
+        >>> store = tenure.testing.MemoryStore()
+        >>> a, b = (tenure.Election(store, prefix="orders", name=name) for name in "ab")
+        >>> a.campaign().resign_to("b")
+        >>> b.try_campaign().name
+        'b'
         """
-        wait(self._inner.resign(_name(successor)))
+        wait(self._inner.resign(typed("successor", successor, str)))
 
     async def resign_to_async(self, successor: str) -> None:
         """Resign as ``resign_to`` does, in an event loop."""
-        await wait_async(self._inner.resign(_name(successor)))
+        await wait_async(self._inner.resign(typed("successor", successor, str)))
 
     def _wait_resigned(self, task: _tenure.Task, error: Optional[BaseException]) -> None:
         try:
@@ -214,13 +238,7 @@ class PendingCampaign(Coroutine[Any, Any, Leadership]):
         await self._leadership.__aexit__(kind, error, trace)
 
 
-def _name(successor: str) -> str:
-    if not isinstance(successor, str):
-        raise TypeError(f"successor must be the name of a candidate, got {successor!r}")
-    return successor
-
-
-def _reason(lost: tuple[str, str]) -> str:
+def _reason(lost: tuple[Reason, str]) -> Reason:
     return lost[0]
 
 

@@ -12,5 +12,6 @@ def log(level: int, message: str, fields: str) -> None:
     """Log an event of the native part. Its fields are in the attribute ``fields`` of the record."""
     if _logger.isEnabledFor(level):
         parsed = json.loads(fields)
-        text = " ".join([message, *(f"{name}={value}" for name, value in parsed.items())])
+        shown = (f"{name}={value}" for name, value in parsed.items() if value != "")
+        text = " ".join([message, *shown])
         _logger.log(level, "%s", text, extra={"fields": parsed})

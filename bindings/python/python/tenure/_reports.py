@@ -1,21 +1,28 @@
 """Reports on a store."""
 
-from __future__ import annotations
-
+# Annotations are evaluated here, because the public module of these classes is ``tenure``.
 import json
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Optional
 
 from . import _tenure
-from ._calls import wait
+from ._calls import wait, whole
 from ._election import Store, open_stores
-from ._types import _date
+from ._types import End, _date
 
 
 @dataclass(frozen=True)
 class Span:
     """One epoch of an election. The times are estimates by the store's clock.
+
+    - ``candidate``: the name of the leader.
+    - ``start``, ``stop``: the leadership. ``stop`` is ``None`` while the leader leads.
+    - ``end``: the end of the epoch, as in ``Snapshot``, or ``superseded``, if a program that does
+      not use tenure created the next epoch.
+    - ``lapsed``: true if the newest epoch is not sealed, but its lease has ended.
+    - ``sealed_by``, ``forced_by``, ``reason``: as in ``Snapshot``.
+    - ``unreadable``: the reason why the object cannot be read, or ``None``.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
@@ -28,15 +35,12 @@ class Span:
     epoch: int
     candidate: Optional[str]
     start: Optional[datetime]
-    #: ``None`` while the leader leads.
     stop: Optional[datetime]
-    #: End of the epoch, as in ``Snapshot``.
-    end: Optional[str]
+    end: Optional[End]
     lapsed: bool
     sealed_by: Optional[str]
     forced_by: Optional[str]
     reason: Optional[str]
-    #: Reason why the object cannot be read.
     unreadable: Optional[str]
 
 
@@ -44,6 +48,9 @@ def history(
     store: Store, *, prefix: Optional[str] = None, limit: Optional[int] = None
 ) -> list[Span]:
     """Return the past leaders, from the remaining epoch objects, in ascending order.
+
+    ``store`` and ``prefix`` are as in ``Election``. ``limit`` is the greatest number of the newest
+    epochs, 1 to 100000. Default: 1000. Cost: a LIST, and a GET for each epoch.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
@@ -53,7 +60,7 @@ def history(
     [('a', 'resigned'), ('b', 'resigned')]
     """
     spans: list[dict[str, Any]] = json.loads(
-        wait(_tenure.history(open_stores(store, prefix), limit))
+        wait(_tenure.history(open_stores(store, prefix), whole("limit", limit, 1, 100_000)))
     )
     dates = ("start", "stop")
     return [Span(**{**span, **{name: _date(span[name]) for name in dates}}) for span in spans]
@@ -64,7 +71,9 @@ def probe(
 ) -> dict[str, Optional[str]]:
     """Check the guarantees of a store with some hundred requests, and delete the objects again.
 
-    Return the failure of each check, or ``None`` for a passed check.
+    ``store`` and ``prefix`` are as in ``Election``. ``race_rounds`` is the number of races between
+    two writers, from 0. Return the name of each check, such as ``create-race``, with its failure,
+    or with ``None`` for a passed check.
 
     >>> import tenure, tenure.testing
     >>> results = tenure.probe(tenure.testing.MemoryStore(), prefix="orders")
@@ -72,6 +81,6 @@ def probe(
     []
     """
     results: dict[str, Optional[str]] = json.loads(
-        wait(_tenure.probe(open_stores(store, prefix), race_rounds))
+        wait(_tenure.probe(open_stores(store, prefix), whole("race_rounds", race_rounds)))
     )
     return results

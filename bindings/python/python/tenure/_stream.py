@@ -14,6 +14,8 @@ T = TypeVar("T")
 class Stream(Generic[T], Iterator[T], AsyncIterator[T]):
     """An iterator whose items come from the store. It serves ``for`` and ``async for``.
 
+    A ``for`` loop blocks its thread until the next item.
+
     >>> import tenure, tenure.testing
     >>> election = tenure.Election(tenure.testing.MemoryStore(), prefix="orders")
     >>> observations = election.observe()

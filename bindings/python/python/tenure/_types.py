@@ -1,11 +1,24 @@
 """The values that an election returns."""
 
-from __future__ import annotations
-
+# Annotations are evaluated here, because the public module of these classes is ``tenure``.
 import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any, Optional
+from typing import Any, Literal, Optional
+
+from ._errors import Reason
+
+#: End of an epoch.
+End = Literal[
+    "resigned",
+    "lapsed",
+    "deposed",
+    "deposed_dead",
+    "restored",
+    "superseded",
+    "given_up",
+    "unknown",
+]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -21,6 +34,15 @@ def _date(micros: Optional[int]) -> Optional[datetime]:
 class Leader:
     """The holder of an epoch, from its record. All dates come from the clock of its writer.
 
+    - ``epoch``: the epoch of the leader, which is its fencing token.
+    - ``candidate``: the name of the leader. ``None`` if its record is not from tenure.
+    - ``validity``: the seconds that the lease lasts without a renewal. ``None``: without an end.
+    - ``expires_at``: the end of the lease, only in the layout ``single-object``.
+    - ``heartbeat``: a counter that every write of the record raises.
+    - ``elected_at``: the time at which the leader created the epoch.
+    - ``renewed_at``: the time of the last renewal.
+    - ``data``: the data that the leader publishes, such as its address.
+
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
     >>> election = tenure.Election(store, prefix="orders", name="a", data={"port": 9000})
@@ -30,25 +52,17 @@ class Leader:
     ('a', 1, 9000)
     """
 
-    #: Epoch of the leader: its fencing token.
     epoch: int
-    #: Display name of the leader. ``None`` in a record of a peer that does not use tenure.
     candidate: Optional[str]
-    #: Seconds that the lease lasts without a renewal. ``None`` if the lease never lapses.
     validity: Optional[float]
-    #: End of the lease, only in the layout ``single-object``.
     expires_at: Optional[datetime]
-    #: Counter that every write of the record raises.
     heartbeat: int
-    #: Time at which the leader created the epoch.
     elected_at: Optional[datetime]
-    #: Time of the last renewal.
     renewed_at: Optional[datetime]
-    #: Data that the leader publishes, such as its address.
     data: Any
 
     @staticmethod
-    def _of(value: dict[str, Any]) -> Leader:
+    def _of(value: dict[str, Any]) -> "Leader":
         dates = {name: _date(value[name]) for name in ("expires_at", "elected_at", "renewed_at")}
         return Leader(**{**value, **dates})
 
@@ -62,6 +76,17 @@ def leader_of(value: Optional[dict[str, Any]]) -> Optional[Leader]:
 class Snapshot:
     """The content of the newest epoch object at the time of the call.
 
+    - ``leader``: the holder of the epoch, even after its end. ``None`` if no epoch exists.
+    - ``end``: the end of the epoch. ``None`` until the seal. ``resigned``, ``lapsed`` (a peer saw
+      no renewal), ``deposed``, ``deposed_dead`` (an operator asserted the death of the leader),
+      ``restored`` (no process led), ``given_up`` (the candidate sealed its own epoch),
+      ``unknown``.
+    - ``sealed_by``: the name of the process that sealed the epoch.
+    - ``forced_by``: the name of the operator that asserted the death of the leader.
+    - ``reason``: the operator's reason for the end.
+    - ``age``: the seconds since the last write of the record, by the store's clock.
+    - ``lapsed``: true if the epoch is unsealed and ``age`` exceeds the validity. It is only a hint.
+
     >>> import tenure, tenure.testing
     >>> election = tenure.Election(tenure.testing.MemoryStore(), prefix="orders", name="a")
     >>> election.campaign().resign()
@@ -70,30 +95,27 @@ class Snapshot:
     ('a', 'resigned')
     """
 
-    #: Holder of the epoch, even after its end. ``None`` if no epoch exists.
     leader: Optional[Leader]
-    #: End of the epoch, such as ``resigned``, ``lapsed`` or ``deposed``. ``None`` until the seal.
-    end: Optional[str]
-    #: Name of the process that sealed the epoch.
+    end: Optional[End]
     sealed_by: Optional[str]
-    #: Name of the operator that asserted the death of the holder.
     forced_by: Optional[str]
-    #: The operator's reason for the end.
     reason: Optional[str]
-    #: Seconds since the last write of the record, by the store's clock.
     age: Optional[float]
-    #: True if the epoch is unsealed and ``age`` exceeds the validity. This is only a hint.
     lapsed: bool
 
     @staticmethod
-    def _parse(text: str) -> Snapshot:
+    def _parse(text: str) -> "Snapshot":
         value = json.loads(text)
         return Snapshot(**{**value, "leader": leader_of(value["leader"])})
 
 
 @dataclass(frozen=True)
 class Observation:
-    """The state of an election as an observer sees it: ``held``, ``vacant`` or ``unknown``.
+    """The state of an election as an observer sees it.
+
+    - ``state``: ``held``; ``vacant``, if no leader has a lease; or ``unknown``, if the store does
+      not answer.
+    - ``leader``: the leader while the state is ``held``, else ``None``.
 
     >>> import tenure, tenure.testing
     >>> election = tenure.Election(tenure.testing.MemoryStore(), prefix="orders")
@@ -101,11 +123,11 @@ class Observation:
     'vacant'
     """
 
-    state: str
+    state: Literal["held", "vacant", "unknown"]
     leader: Optional[Leader] = None
 
     @staticmethod
-    def _parse(text: str) -> Observation:
+    def _parse(text: str) -> "Observation":
         value = json.loads(text)
         return Observation(value["state"], leader_of(value.get("leader")))
 
@@ -113,6 +135,15 @@ class Observation:
 @dataclass(frozen=True)
 class Event:
     """An event of a campaign or a leadership, for logs and metrics.
+
+    - ``kind``: of a campaign ``following``, ``store_failed`` or ``elected``. Of a leadership
+      ``renewed``, ``at_risk`` (the lease ends soon), ``lost``; across stores also ``degraded`` (a
+      store fails) and ``whole`` (all stores answer again).
+    - ``message``: the description of a failure or a loss.
+    - ``reason``: the reason of a loss, as in ``LeadershipLost``.
+    - ``remaining``: the remaining seconds of the lease, of ``renewed`` and ``at_risk``.
+    - ``epoch``: the epoch of ``elected``.
+    - ``leader``: the leader of ``following``.
 
     >>> import tenure, tenure.testing
     >>> election = tenure.Election(tenure.testing.MemoryStore(), prefix="orders")
@@ -122,22 +153,25 @@ class Event:
     'elected'
     """
 
-    #: ``following``, ``store_failed``, ``elected``; or ``renewed``, ``at_risk``, ``degraded``,
-    #: ``whole``, ``lost``.
-    kind: str
-    #: Description of a failure or a loss.
+    kind: Literal[
+        "following",
+        "store_failed",
+        "elected",
+        "renewed",
+        "at_risk",
+        "degraded",
+        "whole",
+        "lost",
+        "other",
+    ]
     message: Optional[str] = None
-    #: Reason of a loss, as in ``LeadershipLost``.
-    reason: Optional[str] = None
-    #: Remaining seconds of the lease.
+    reason: Optional[Reason] = None
     remaining: Optional[float] = None
-    #: Epoch of the election.
     epoch: Optional[int] = None
-    #: Followed leader.
     leader: Optional[Leader] = None
 
     @staticmethod
-    def _parse(text: str) -> Event:
+    def _parse(text: str) -> "Event":
         value = json.loads(text)
         value["leader"] = leader_of(value.get("leader"))
         return Event(value.pop("event"), **value)
@@ -145,7 +179,18 @@ class Event:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of an operator's call.
+    """The outcome of ``depose`` or ``restore``. Only ``sealed`` changes the store.
+
+    - ``kind``: ``sealed``; ``already``, if the epoch was sealed before; ``held``, if an unfinished
+      restore holds the election; ``needs_force``, if only ``depose(dead=True)`` can end the epoch.
+      Of ``depose`` also ``not_current``, for another epoch than the newest; ``renewed``, if the
+      leader renewed meanwhile; ``no_leader``. Of ``restore`` also ``exists``, if the epoch exists;
+      ``waits_less``, after a restore with a shorter wait; ``needs_wait``, if ``wait_for`` must be
+      above 0.
+    - ``leader``: the leader of the epoch that the call found.
+    - ``wait``: the seconds for which the successor waits.
+    - ``epoch``: the restored epoch, or the epoch that a restore holds.
+    - ``end``: the end of the epoch, as in ``Snapshot``, if the kind is ``already``.
 
     >>> import tenure, tenure.testing
     >>> election = tenure.Election(tenure.testing.MemoryStore(), prefix="orders")
@@ -153,21 +198,26 @@ class Outcome:
     'no_leader'
     """
 
-    #: ``depose``: ``sealed``, ``already``, ``not_current``, ``needs_force``, ``held``, ``renewed``
-    #: or ``no_leader``. ``restore``: ``sealed``, ``already``, ``waits_less``, ``exists``,
-    #: ``held``, ``needs_force`` or ``needs_wait``.
-    kind: str
-    #: Leader of the epoch that the call found.
+    kind: Literal[
+        "sealed",
+        "already",
+        "not_current",
+        "needs_force",
+        "held",
+        "renewed",
+        "no_leader",
+        "waits_less",
+        "exists",
+        "needs_wait",
+        "other",
+    ]
     leader: Optional[Leader] = None
-    #: Seconds for which the successor waits.
     wait: Optional[float] = None
-    #: Restored epoch, or the epoch of the record that cannot be read.
     epoch: Optional[int] = None
-    #: End of the epoch, if it was sealed before the call.
-    end: Optional[str] = None
+    end: Optional[End] = None
 
     @staticmethod
-    def _parse(text: str) -> Outcome:
+    def _parse(text: str) -> "Outcome":
         value = json.loads(text)
         value["leader"] = leader_of(value.get("leader"))
         return Outcome(value.pop("outcome"), **value)

@@ -25,7 +25,7 @@ _PAUSE = 5.0
 
 
 class LeaderMiddleware:
-    """Campaigns during the lifespan of an application, and answers 503 while it follows.
+    """Campaigns in ``election`` while ``app`` runs, and answers 503 while this process follows.
 
     Without a lifespan, the campaign starts at the first request.
 

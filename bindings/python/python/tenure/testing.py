@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Optional
 
 from . import _tenure
-from ._calls import Seconds, seconds, wait
+from ._calls import Seconds, seconds, typed, wait
 
 __all__ = ["Clock", "MemoryStore", "idle"]
 
@@ -13,33 +13,40 @@ __all__ = ["Clock", "MemoryStore", "idle"]
 class Clock:
     """The clocks of this machine, plus the time that a test adds.
 
-    An advance past the end of a lease ends it immediately. Waits notice an advance within a second.
+    An advance past the end of a lease ends it immediately. For the library, the process was paused,
+    so the reason of the loss is ``suspended``. Waits notice an advance within a second. Give one
+    clock to the store, the elections and the groups of a test.
 
     >>> import tenure, tenure.testing
     >>> clock = tenure.testing.Clock()
     >>> store = tenure.testing.MemoryStore(clock)
     >>> leadership = tenure.Election(store, prefix="orders", clock=clock).campaign()
     >>> clock.advance(60)
-    >>> leadership.leading
-    False
+    >>> leadership.lost()
+    'suspended'
     """
 
     def __init__(self) -> None:
         self._inner = _tenure.Clock()
 
     def advance(self, duration: Seconds) -> None:
-        """Move the clock forward by seconds, or by a ``timedelta``.
-
-        An advance while a process leads is like a suspended machine. After an advance past the end
-        of its lease, the reason of ``LeadershipLost`` is ``suspended``.
-        """
+        """Move the clock forward by ``duration``, in seconds or a ``timedelta``."""
         self._inner.advance(seconds("duration", duration))
+
+
+def native(clock: Optional[Clock]) -> Optional[_tenure.Clock]:
+    """Return the native part of a clock."""
+    if clock is not None and not isinstance(clock, Clock):
+        raise TypeError(f"clock must be a tenure.testing.Clock, got {clock!r}")
+    return None if clock is None else clock._inner
 
 
 class MemoryStore:
     """An empty store in memory, for the tests of an application.
 
-    After ``delay``, a write takes effect, and a read returns the state at its start.
+    ``clock`` dates the objects. Default: the clock of the machine. After ``delay`` seconds, a write
+    takes effect, and a read returns the state at its start. Default: 0. One store can hold several
+    elections, each with its own ``prefix``.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
@@ -49,8 +56,7 @@ class MemoryStore:
     """
 
     def __init__(self, clock: Optional[Clock] = None, *, delay: Seconds = 0) -> None:
-        inner_clock = None if clock is None else clock._inner
-        self._inner = _tenure.Stores.memory(inner_clock, seconds("delay", delay))
+        self._inner = _tenure.Stores.memory(native(clock), seconds("delay", delay))
 
     def keys(self) -> list[str]:
         """Return the keys of all objects in order."""
@@ -58,15 +64,22 @@ class MemoryStore:
         return keys
 
     def read(self, key: str) -> Optional[bytes]:
-        """Return the content of an object, or ``None`` if the key is free."""
-        body: Optional[bytes] = wait(self._inner.read(key))
+        """Return the content of the object ``key``, or ``None`` if the key is free.
+
+        >>> import tenure, tenure.testing
+        >>> store = tenure.testing.MemoryStore()
+        >>> tenure.FencedObject(store, 1, name="state").write(b"one")
+        >>> store.read("state").splitlines()[-1]
+        b'one'
+        """
+        body: Optional[bytes] = wait(self._inner.read(typed("key", key, str)))
         return body
 
 
 def idle(timeout: Seconds = 10) -> bool:
     """Wait until no leadership and no cancelled campaign of this process is left.
 
-    Return ``False`` if one is left after the timeout.
+    Return ``False`` if one is left after ``timeout`` seconds.
 
     >>> import tenure, tenure.testing
     >>> tenure.Election(tenure.testing.MemoryStore(), prefix="orders").campaign().resign()
