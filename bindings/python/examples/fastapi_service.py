@@ -1,6 +1,8 @@
-"""A FastAPI service with a task that only the leader runs.
+"""A FastAPI service with a task that only the leader runs. `curl host:8000/leader` shows it.
 
-STORE=./orders uvicorn fastapi_service:app
+Install tenure, fastapi and uvicorn. Start the service on each host, with its own address:
+
+    STORE=s3://my-bucket/orders URL=http://host-7:8000 uvicorn --host 0.0.0.0 fastapi_service:app
 """
 
 import asyncio
@@ -12,7 +14,8 @@ from typing import Any
 import tenure
 from fastapi import FastAPI
 
-election = tenure.Election(os.environ.get("STORE", "./orders"), data={"url": "http://host-7:8000"})
+STORE, URL = os.environ.get("STORE", "./orders"), os.environ.get("URL", "http://127.0.0.1:8000")
+election = tenure.Election(STORE, data={"url": URL})
 
 
 async def clean_up(leadership: tenure.Leadership) -> None:

@@ -1,6 +1,8 @@
 """A nightly job that runs on one of many hosts. Start it by cron on each host, at 3:00 UTC.
 
-STORE=s3://my-bucket/nightly python nightly_job.py
+Install tenure. The other hosts wait for the end of the job.
+
+    STORE=s3://my-bucket/nightly python nightly_job.py
 """
 
 import logging
@@ -11,7 +13,8 @@ import tenure
 STORE = os.environ.get("STORE", "./nightly")
 
 
-@tenure.once_per("1d", STORE, offset="3h", retries=2, liveness=600)  # hung after 600 s
+# With `liveness`, the host resigns after 10 minutes without `check()`.
+@tenure.once_per("1d", STORE, offset="3h", retries=2, liveness=600)
 def report(leadership: tenure.Leadership) -> str:
     """Send the report. The token lets the receiver refuse a late host."""
     for page in range(3):

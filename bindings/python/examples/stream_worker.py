@@ -1,6 +1,8 @@
 """A stream worker on a group of partitions. Each partition has a fenced manifest.
 
-STORE=s3://my-bucket/stream python stream_worker.py
+Install tenure. Start some workers. They share 8 partitions, until SIGTERM:
+
+    STORE=s3://my-bucket/stream python stream_worker.py
 """
 
 import asyncio
@@ -26,10 +28,12 @@ async def work(partition: tenure.Partition) -> None:
     manifest = tenure.FencedObject(STORE, partition, name=name)
     body = await manifest.open_async()
     offset = json.loads(body)["offset"] if body else 0
+    print("owns partition", partition.name, "from offset", offset, "with token", partition.token)
     while not partition.revoked:
         batch = await next_batch(offset)
         offset += len(batch)
         await manifest.write_async(json.dumps({"offset": offset}).encode())
+    print("releases partition", partition.name, "at offset", offset)
 
 
 async def main() -> None:
