@@ -9,13 +9,14 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Optional
 
 import tenure
 from fastapi import FastAPI
 
 STORE, URL = os.environ.get("STORE", "./orders"), os.environ.get("URL", "http://127.0.0.1:8000")
 election = tenure.Election(STORE, data={"url": URL})
+held: Optional[tenure.Leadership] = None
 
 
 async def clean_up(leadership: tenure.Leadership) -> None:
@@ -27,10 +28,11 @@ async def clean_up(leadership: tenure.Leadership) -> None:
 
 async def lead() -> None:
     """Campaign again after each loss."""
+    global held
     while True:
         try:
-            async with election.campaign_async() as leadership:
-                await clean_up(leadership)
+            async with election.campaign_async() as held:
+                await clean_up(held)
         except tenure.TenureError as error:
             print("campaigning again:", error)
             await asyncio.sleep(1)
@@ -51,5 +53,7 @@ app = FastAPI(lifespan=lifespan)
 @app.get("/leader")
 async def leader() -> dict[str, Any]:
     """Each process knows the leader, without a request to the store."""
+    if held is not None and held.leading:
+        return {"leader": {"url": URL}}
     seen = election.last_seen
     return {"leader": seen and seen.data}
