@@ -34,6 +34,11 @@ echo "wheel: $(basename "$wheel"), $((size / 1024)) KiB"
 if [[ $profile == dist ]] && ((size > 15 * 1024 * 1024)); then
     die "the wheel has more than 15 MiB"
 fi
+# The source distribution has all files that a build needs. Cargo compiles only the changed files.
+tar -xf "$wheels"/tenure-*.tar.gz -C "$empty"
+cd "$empty"/tenure-*/
+CARGO_TARGET_DIR=${wheels%/wheels} "$venv/bin/maturin" build --offline --profile "$profile" \
+    --out "$empty/from-source"
 
 cd "$empty"
 python3 -m venv fresh
