@@ -38,6 +38,7 @@ async def work(partition: tenure.Partition) -> None:
 
 async def main() -> None:
     """Share the partitions with the other workers, until SIGTERM."""
+    print(group.name, "joins, which takes about two polls of 5 s")
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, group.leave)
     await group.run_async(work)
 

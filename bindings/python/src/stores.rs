@@ -49,8 +49,10 @@ impl Stores {
         Task::start(async move |_| {
             let (mut stores, mut shared) = (Vec::<Arc<dyn Store>>::new(), String::new());
             for (index, text) in urls.iter().enumerate() {
-                let url: StoreUrl =
-                    text.parse().map_err(|why| invalid(format!("{}: {why}", printable(text))))?;
+                let hint = if text.contains("://") { "" } else { ", or a path from / or ./" };
+                let url: StoreUrl = text
+                    .parse()
+                    .map_err(|why| invalid(format!("{}: {why}{hint}", printable(text))))?;
                 let prefix = url.prefix().trim_end_matches('/');
                 if index > 0 && prefix != shared {
                     let why = format!("the stores of one election have one prefix: {text} differs");

@@ -55,6 +55,7 @@ TYPES: list[tuple[Callable[[], object], str]] = [
     (lambda: tenure.history(STORE, limit=wrong), "limit must be of type int, got 'a'"),
 ]
 VALUES: list[tuple[Callable[[], object], str]] = [
+    (lambda: tenure.Election("orders"), "orders: the URL has no scheme.*, or a path from / or ./"),
     (lambda: election(name=""), 'the name "" must have 1 to 256 bytes'),
     (lambda: election(layout="x"), "layout must be epoch-files or single-object, got x"),
     (lambda: election().depose(-1), "epoch must be 1 to 9999999999, got -1"),

@@ -292,7 +292,10 @@ class Election:
 
     @property
     def last_seen(self) -> Optional[Leader]:
-        """The living leader that this election saw last, or ``None``, without a request."""
+        """The living leader that this election read last, without a request.
+
+        ``None`` before the first reading, and once this process is elected.
+        """
         seen = self._inner.last_seen()
         return None if seen is None else leader_of(json.loads(seen))
 
