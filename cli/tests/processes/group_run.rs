@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::process::Command;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -231,6 +232,29 @@ fn sighup_is_forwarded_and_a_second_sigterm_kills() {
     assert_eq!(a.code(), 0, "{}", a.said());
     assert!(a.said().contains("SIGTERM again"), "{}", a.said());
     assert_eq!((lines("hup"), lines("term")), (6, 6));
+}
+
+/// Before the fix, the commands were killed, although their partitions move only after the lease.
+#[test]
+fn regression_a_deposed_member_terminates_its_commands() {
+    let members = Members(Scene::new(TENURE));
+    let script = r#"trap 'echo >> term; exit 0' TERM; echo >> ready; while :; do sleep 0.02; done"#;
+    let count = |file: &str| fs::read_to_string(members.0.path(file)).map_or(0, |it| it.len());
+    let mut a = members.start("a", &["--validity", "20s"], script);
+    eventually("all commands are ready", || count("ready") == 6);
+    let depose = |options: &[&str]| {
+        let mut command = Command::new(TENURE);
+        command.args(["group", "depose", "--store", &members.0.url(), "a"]).args(options);
+        assert!(command.status().expect("tenure runs").success());
+    };
+    depose(&[]);
+    eventually("all commands get SIGTERM", || count("term") == 6);
+    // The member joins again, and gets the partitions after the old lease.
+    eventually("all commands are ready again", || count("ready") == 12);
+    depose(&["--force"]);
+    a.says("CMD is killed");
+    a.signal(Signal::SIGTERM);
+    assert_eq!(a.code(), 0, "{}", a.said());
 }
 
 /// After the guard and the standby of a command were killed, processes of the command may still

@@ -8,13 +8,13 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use nix::sys::signal::Signal;
-use tenure::{Moment, Process};
-use tenure_groups::Partition;
+use tenure::{EpochEnd, Loss, Moment, Process};
+use tenure_groups::{Partition, PartitionLoss};
 use tokio::sync::{Notify, broadcast};
 use tracing::{Instrument as _, error_span, info, warn};
 
 use super::health::GroupHealth;
-use crate::guard::{Extras, Group, GroupEnd, Left, Stop};
+use crate::guard::{Deadlines, Extras, Group, GroupEnd, Left, Stop};
 use crate::output::logs::{LoggedPartition, PARTITION_SPAN};
 use crate::output::print::plain;
 use crate::process::app_health::AppHealth;
@@ -212,16 +212,31 @@ impl WorkWatch<'_> {
             return;
         }
         if let Err(loss) = self.partition.check() {
-            self.lost = true;
-            self.group.kill();
-            let why = plain(&loss.to_string());
-            warn!(outcome = loss.outcome(), "lost: {why}; CMD is killed");
-            return;
+            return self.lose(&loss);
         }
         let ends_at = self.partition.ends_at();
         if !self.stopping && ends_at != self.ends_at {
             self.ends_at = ends_at;
             self.group.set_deadlines(self.margins.deadlines(ends_at));
+        }
+    }
+
+    /// Ends CMD after the loss of the partition. If the member was deposed without `--force`, the
+    /// partition moves only after the end of the lease. So CMD gets SIGTERM, and SIGKILL shortly
+    /// before that end. After any other loss CMD is killed immediately.
+    fn lose(&mut self, loss: &PartitionLoss) {
+        self.lost = true;
+        let why = plain(&loss.to_string());
+        if let PartitionLoss::Session(Loss::Sealed { ended: EpochEnd::Deposed, .. }) = loss {
+            if !self.stopping {
+                let Deadlines { term_at, .. } = Deadlines::long_past();
+                let Deadlines { kill_at, .. } = self.margins.deadlines(self.ends_at);
+                self.group.set_deadlines(Deadlines { term_at, kill_at });
+            }
+            warn!(outcome = loss.outcome(), "lost: {why}; CMD gets SIGTERM");
+        } else {
+            self.group.kill();
+            warn!(outcome = loss.outcome(), "lost: {why}; CMD is killed");
         }
     }
 
