@@ -39,13 +39,13 @@ pub struct Story {
 struct Life {
     epoch: u64,
     lines: Vec<Line>,
-    /// The moments at which the child was alive. Each moment is paired with the end of the leader's
-    /// lease, as known at this moment.
+    /// The moments at which the child was alive. Each moment is paired with the end of the lease.
+    /// This end follows from the renewals until this moment.
     signs: Vec<(u64, u64)>,
     /// The interval in which the guard was suspended (SIGSTOP) together with the child.
     guard_stopped: Option<Seen>,
-    /// The interval in which the epoch was granted: from the create of the epoch to the start of
-    /// the child or the first renewal.
+    /// The interval in which the epoch was granted. It begins with the create of the epoch, and
+    /// ends with the start of the child or with the first renewal.
     granted: Option<Seen>,
     /// The first time at which a poll showed that the epoch was resigned.
     resigned_ns: Option<u64>,
@@ -80,9 +80,8 @@ impl Story {
             let resigned_ns = seen.resigned_ns;
             lives.push(Life { epoch, lines, signs, guard_stopped, granted, resigned_ns });
         }
-        // The leader may have been killed, or have lost its lease, before its child started. In
-        // both cases the child reports no grant, and the first renewal proves that the epoch was
-        // granted.
+        // If the leader was killed or lost its lease before its child started, the child reports no
+        // grant. Then the first renewal proves that the epoch was granted.
         for (epoch, seen) in &watch.epochs {
             if let Some(first) = seen.renewed.first()
                 && lives.iter().all(|life| life.epoch != *epoch || life.granted.is_none())
@@ -195,9 +194,9 @@ impl Story {
     }
 }
 
-/// Bounds the end of each append that took effect without an answer. The end becomes the time of
-/// the earliest answer to an append with a greater number. Numbers are written in ascending order,
-/// so the unanswered append took effect before this answer.
+/// Sets the end of each append that took effect but got no answer. The end is the time of the
+/// earliest answer to an append with a greater number. Entries are written in the order of their
+/// numbers, so the unanswered append took effect before this answer.
 fn close(history: &mut [Call], end_ns: u64) {
     let answered = |call: &Call| match call.ret {
         Ret::Appended(number) if call.until_ns < end_ns => Some((number, call.until_ns)),
@@ -251,12 +250,12 @@ fn check_acknowledged(lives: &[Life], manifest: &[(u64, Entry)]) -> Result<usize
 /// Checks that no child is alive at the end of its lease. Returns the shortest time between the
 /// last moment at which a child was alive and the end of its lease, in nanoseconds.
 ///
-/// The test computes the end of the lease from the epoch object. The test sees a renewal some
-/// milliseconds late. So the lease ends at most `validity` after the test has seen the last
-/// renewal. The guard begins to kill CMD 200 ms before the end of the lease, and needs CPU time to
-/// do so. During a stall, an interval in which the machine ran no process, the guard cannot act. So
-/// the child may live longer by the duration of a stall ([`Stalls`]). The child may also live
-/// longer if its guard was suspended together with the child.
+/// The test computes the end of the lease as the time when it saw the last renewal, plus
+/// `validity`. The test sees a renewal some milliseconds late, so the real lease ends earlier. The
+/// guard begins to kill CMD 200 ms before the end of the lease, and needs CPU time to do so. During
+/// a stall, an interval in which the machine ran no process, the guard cannot act. So the child may
+/// outlive the lease by the duration of the stalls ([`Stalls`]). The child may also outlive the
+/// lease if the test has suspended both the guard and the child.
 fn check_leases(lives: &[Life], stalls: &[Stall]) -> Result<u64, String> {
     let mut nearest = u64::MAX;
     for life in lives {
@@ -280,8 +279,8 @@ fn check_leases(lives: &[Life], stalls: &[Stall]) -> Result<u64, String> {
 
 /// Checks that no child is alive in a resigned epoch. Returns the number of resigned epochs.
 ///
-/// A stall of the machine does not excuse a child that is alive after the seal, because the guard
-/// seals the epoch only after all processes of CMD have ended.
+/// The guard seals the epoch only after all processes of CMD have ended. So even after a stall of
+/// the machine, no child may be alive after the seal.
 fn check_resignations(lives: &[Life]) -> Result<usize, String> {
     let mut count = 0;
     for life in lives {

@@ -84,7 +84,8 @@ fn broken_guard_that_kills_a_child_too_late_is_caught() {
     let late_ns = 23 * SECOND + 100_000_000;
     story.lives[1].signs.push((late_ns, 23 * SECOND));
     assert!(why(&story).contains("of epoch 2 lived 100ms too long"), "{}", why(&story));
-    // A stall is not an excuse if it is too short, or if it ended before the guard had to act.
+    // These stalls do not excuse the late kill: one is too short, and one ended before the guard
+    // had to act.
     story.stalls = vec![(22 * SECOND, 22 * SECOND + 700_000_000)];
     assert!(why(&story).contains("too long"), "{}", why(&story));
     story.stalls = vec![(23 * SECOND, 23 * SECOND + 99_000_000)];

@@ -26,7 +26,7 @@ pub const FENCED: i32 = 9;
 const MAX_BODY: usize = 4096;
 pub const REQUEST: Duration = Duration::from_secs(2);
 
-/// The content of an object in the manifest: one append of a leader's child.
+/// The content of one object of the manifest. One append of a leader's child writes one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub epoch: u64,
@@ -44,7 +44,7 @@ pub enum Line {
     /// field.
     Appended(u64, Entry, u64),
     /// The append was refused, because the manifest has an entry of a greater epoch. The last field
-    /// is this epoch.
+    /// is this greater epoch.
     Fenced(u64, Entry, u64),
 }
 
@@ -136,16 +136,16 @@ impl Writer {
                 self.tail = Some((number, entry.epoch));
                 return Ok(number);
             }
-            // The number is taken by another entry or by an earlier attempt of this append, or the
-            // outcome of the PUT is unknown.
+            // Three cases are possible: another entry has this number, an earlier attempt of this
+            // append has it, or the outcome of the PUT is unknown.
             if let Some(found) = self.read(&key).await {
                 if found == entry {
                     self.tail = Some((number, found.epoch));
                     return Ok(number);
                 }
-                // Another child has taken the number. If the process of this writer was paused,
-                // other children may have appended many entries. So search for the end of the
-                // manifest again.
+                // The entry of another child has this number. If the process of this writer was
+                // paused, other children may have appended many entries. So search for the end of
+                // the manifest again.
                 (self.tail, from) = (None, last);
             }
         }
@@ -161,8 +161,8 @@ impl Writer {
     }
 
     /// Returns the number and the epoch of the last entry in the manifest, or zeros if the manifest
-    /// is empty. Lists only the keys after the known number `from`; 0 lists all keys. Returns
-    /// `None` if a request fails.
+    /// is empty. Lists only the keys of numbers above `from`, so 0 lists all keys. Returns `None`
+    /// if a request fails.
     async fn find_tail(&self, from: u64) -> Option<(u64, u64)> {
         let prefix = format!("{}manifest/", self.prefix);
         let mut last = if from == 0 { String::new() } else { key(&self.prefix, from) };

@@ -20,7 +20,7 @@ use crate::watch::Seen;
 /// The exit codes that all processes may have: success, two signals, a store that does not answer,
 /// and a lost lease. Any other code fails the test, for example the code for an unsafe store.
 const EXPECTED: [i32; 5] = [0, 128 + 9, 128 + 15, 69, 75];
-/// The exit code of a candidate that is a service, after its child has failed with any exit code.
+/// A service exits with this code if its child fails, regardless of the child's exit code.
 const OF_SERVICES: i32 = 1;
 /// The exit codes of candidates that are not services: the code of the child, or 71. The code is 71
 /// if the guard was suspended (SIGSTOP) until after the end of the lease, and then killed itself.
@@ -46,7 +46,7 @@ case $((TENURE_EPOCH % 5)) in
     ;;
 esac"#;
 
-/// Time for which the child runs after its pause, before the test also continues its guard.
+/// Time from the end of the child's pause to the end of its guard's pause.
 const ZOMBIE_NS: u64 = 400_000_000;
 
 pub struct Fleet {
@@ -70,8 +70,8 @@ pub enum Deed {
     StopLeader,
     KillChild,
     StopChild,
-    /// Pauses the leader, its guard and its child. The test continues the child, and [`ZOMBIE_NS`]
-    /// later its guard.
+    /// Pauses the leader, its guard and its child. The test continues the child first, and the
+    /// guard [`ZOMBIE_NS`] later.
     PauseLeaderGuardAndChild,
     KillFollower,
     StopFollower,
@@ -101,7 +101,7 @@ impl Deed {
     }
 }
 
-/// A child (the command of a leader). `name` is the name of the candidate that started it.
+/// A child (the command of a leader). `name` is the name of the candidate that started the child.
 #[derive(Clone, Debug)]
 pub struct ChildOf {
     pub epoch: u64,
@@ -232,7 +232,8 @@ impl Fleet {
             Deed::TermLeader if leader.epoch.is_multiple_of(4) => {
                 candidate.signal(Signal::SIGTERM)?;
             }
-            // This child ignores SIGTERM, so it also gets SIGKILL.
+            // The child of this leader ignores SIGTERM, so the test also sends SIGKILL to the
+            // child.
             Deed::TermLeader => {
                 candidate.signal(Signal::SIGTERM)?;
                 kill(leader.pid, Signal::SIGKILL).ok()?;

@@ -10,8 +10,8 @@ const PIECE: usize = 60;
 /// Stack size of the thread that runs the checker. The checker recurses once for each call.
 const STACK: usize = 1 << 30;
 
-/// The register of the checker. It contains the leader, and the manifest that the leaders write.
-/// All processes together must behave like this register.
+/// The register that all processes together must behave like. It contains the granted epoch, and
+/// the manifest that the leaders write.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Guarded {
     granted: u64,
@@ -97,12 +97,12 @@ fn check_all(mut calls: Vec<Call>) -> Result<String, String> {
     Ok(format!("{count} calls in {pieces} pieces of up to {longest} are linearizable"))
 }
 
-/// Returns the state of the register after these calls. Only one state is possible, because no
-/// later call overlaps them.
+/// Returns the state of the register after these calls. No later call overlaps these calls, so only
+/// one state is possible.
 fn check_piece(before: Guarded, calls: &[Call]) -> Result<Guarded, String> {
-    // Assign each call to the first thread without a pending call, because the checker tries fewer
-    // orders if it has fewer threads. The calls of one thread do not overlap, so this assignment
-    // excludes no valid order.
+    // Assign each call to the first thread without a pending call. The checker tries fewer orders
+    // if it has fewer threads. The calls of one thread do not overlap, so no valid order is
+    // excluded.
     let mut free_from: Vec<u64> = Vec::new();
     let mut events = Vec::new();
     for call in calls {

@@ -1,8 +1,8 @@
 //! Kills the processes of an election, and the processes of a group in [`groups`].
 //!
-//! Five `tenure run` share one election, and their children write one manifest. A `tenure compact`
-//! runs as well. Processes are killed and suspended (SIGSTOP), and requests, connections and the
-//! server fail.
+//! Five `tenure run` processes share one election, and their children write one manifest. A `tenure
+//! compact` process runs as well. Processes are killed and suspended (SIGSTOP), and requests,
+//! connections and the server fail.
 //!
 //! ```sh
 //! cargo test --test chaos -- --nocapture
@@ -94,8 +94,8 @@ fn chaos_with(mut backend: Backend, seconds: u64, clocks: Option<Clocks>) {
     let run = Run::begin(&backend, seconds);
     let stalls = Stalls::watch();
     let mut watch = Watch::default();
-    // The watch begins before the candidates start. So it knows the interval in which the first
-    // epoch is created.
+    // The watch begins before the candidates start. So the watch knows the interval in which the
+    // first epoch is created.
     watch.look(&backend, &[]);
     let deeds = if clocks.is_some() { &Deed::ALL[..] } else { Deed::without_clocks() };
     let fleet = Fleet::start(5, &run.folder, &backend, VALIDITY, clocks);

@@ -90,7 +90,7 @@ impl Drop for Process {
         self.stopped.iter_mut().for_each(|stopped| stopped.until_ns = 0);
         self.let_go_on();
         if let Some(mut process) = self.process.take() {
-            // If the killed process has a guard, the guard then kills the child of the process.
+            // If this process has a guard, the guard notices the kill, and kills the child.
             let _ = process.kill();
             let _ = process.wait();
         }

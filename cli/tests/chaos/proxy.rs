@@ -22,8 +22,7 @@ struct Shared {
     away: watch::Sender<bool>,
     /// True while the proxy holds all bytes back, and keeps the connections open.
     silent: watch::Sender<bool>,
-    /// Number of connections that the proxy still has to cut, each at the next answer of the
-    /// server.
+    /// Number of connections to cut. The proxy cuts each at the next answer of the server.
     cuts: AtomicUsize,
     cut: AtomicUsize,
 }
@@ -69,7 +68,7 @@ impl Proxy {
         self.shared.away.send_replace(away);
     }
 
-    /// Holds back all requests and answers. They arrive late, after the end of the silence.
+    /// Holds back all requests and answers until the silence ends. Then they arrive late.
     pub fn fall_silent(&self, silent: bool) {
         self.shared.silent.send_replace(silent);
     }
@@ -86,8 +85,8 @@ impl Proxy {
         self.shared.cuts.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the number of connections that the proxy has cut after a request of the connection
-    /// had taken effect.
+    /// Returns the number of connections that the proxy has cut. In each of them, a request had
+    /// taken effect.
     pub fn cut(&self) -> usize {
         self.shared.cut.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
 //! One run with faults of the processes and of the backend. Each kind of fault occurs once before
-//! any kind repeats.
+//! any kind occurs again.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

@@ -117,7 +117,8 @@ impl Set {
         self.candidates[candidate].start(command, &self.folder);
     }
 
-    /// Returns the epochs and the times of the lines that CMDs have written. The epochs never fall.
+    /// Returns the epochs and the times of the lines that CMDs have written. The epochs never
+    /// decrease.
     fn lines(&self) -> Vec<(u64, u64)> {
         let text = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
         let number = |text: &str| text.parse().expect("a number");
@@ -131,7 +132,7 @@ impl Set {
         self.lines().last().copied().unwrap_or_default()
     }
 
-    /// Waits until a CMD of another epoch writes, and returns this epoch.
+    /// Waits until a CMD of a greater epoch writes, and returns this epoch.
     fn next_after(&self, epoch: u64) -> u64 {
         eventually("another epoch writes", || self.last().0 > epoch);
         self.last().0
@@ -185,7 +186,7 @@ fn an_election_across_real_servers_survives_each_of_them() {
     let seconds = std::env::var("CHAOS_SECONDS").map_or(10, |it| it.parse().expect("a number"));
     let mut set = Set::start();
     let mut epoch = set.next_after(0);
-    // The guard of a killed leader resigns, and the other candidate leads.
+    // If a leader is killed, its guard resigns, and the other candidate leads.
     let killed = set.leader();
     set.candidates[killed].signal(Signal::SIGKILL).expect("the leader runs");
     epoch = set.next_after(epoch);
@@ -202,7 +203,7 @@ fn an_election_across_real_servers_survives_each_of_them() {
             set.servers[server].signal(Signal::SIGCONT);
             eventually("each store has the epoch of the leader", || set.is_whole(epoch));
         }
-        // The table is lost with its server, so the store needs a replacement.
+        // The killed server loses its table, so the test must replace the store.
         set.servers[2].signal(Signal::SIGKILL);
         nap(PAUSE);
         set.leads_on(epoch, "a server is killed");

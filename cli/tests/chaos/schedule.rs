@@ -1,4 +1,4 @@
-//! A schedule of faults. Each fault occurs once before any fault repeats.
+//! A schedule of faults. Each fault occurs once before any fault occurs again.
 
 /// Chooses faults in random order. A fault that is not possible now remains in the schedule.
 pub struct Schedule<T> {

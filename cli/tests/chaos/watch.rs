@@ -9,7 +9,7 @@ use crate::backend::Backend;
 use crate::child::now_ns;
 use crate::fleet::{ChildOf, runs};
 
-/// The test polls only this number of newest epochs.
+/// The test polls only the newest epochs, and at most this number of them.
 const WATCHED: u64 = 4;
 
 /// The observed epoch objects. For each effect of a write, the watch records an interval that
@@ -34,7 +34,7 @@ pub struct Epoch {
     pub renewed: Vec<Seen>,
     /// The first time at which a poll showed that the epoch was resigned.
     pub resigned_ns: Option<u64>,
-    /// A time shortly before the start of the last poll, which has read `record`.
+    /// A time shortly before the poll that read `record`.
     looked_ns: u64,
     record: Value,
 }
@@ -121,7 +121,7 @@ impl Watch {
         let beats = |record: &Value| record["heartbeat"].as_u64().unwrap_or_default();
         let writes = beats(&record).saturating_sub(beats(&epoch.record));
         // A seal also raises the heartbeat by one. So if the epoch was sealed since the last poll,
-        // a heartbeat that rose by only one shows no renewal.
+        // and the heartbeat rose by only one, there was no renewal.
         if writes > u64::from(expired(&record) && !expired(&epoch.record)) {
             epoch.renewed.push(Seen { from_ns: epoch.looked_ns, until_ns: seen_ns });
         }
@@ -138,9 +138,9 @@ fn is_resigned(record: &Value) -> bool {
 }
 
 impl Epoch {
-    /// Returns an upper bound on the end of the lease that the leader has at the time `at_ns`. The
-    /// leader counts the validity from the time when it sent its last successful write. The bound
-    /// counts the validity from the end of the interval in which this write took effect.
+    /// Returns an upper bound on the end of the lease that the leader has at the time `at_ns`. In
+    /// the leader, the validity begins when it sends its last successful write. In this bound, the
+    /// validity begins at the end of the interval in which this write took effect.
     pub fn lease_end(&self, at_ns: u64, validity_ns: u64) -> u64 {
         let mut effective = self.renewed.iter().filter(|seen| seen.from_ns <= at_ns);
         let last = effective.next_back().unwrap_or(&self.made);
@@ -167,8 +167,8 @@ mod tests {
     fn a_renewal_between_two_polls_extends_the_lease() {
         let watch = noted(&[MADE, MADE, RENEWED, RENEWED]);
         assert!(watch.wrong.is_empty(), "{:?}", watch.wrong);
-        // The second poll, at time 100, did not show the renewal, so the renewal took effect after
-        // this time.
+        // The poll at time 100 did not show the renewal, so the renewal took effect after this
+        // time.
         assert_eq!(watch.epochs[&1].lease_end(99, 1_000), 1_010);
         assert_eq!(watch.epochs[&1].lease_end(100, 1_000), 1_210);
     }

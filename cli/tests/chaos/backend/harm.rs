@@ -17,7 +17,8 @@ pub enum Harm {
     Restart,
     /// Another process holds the lock of the directory, so no process can write.
     Lock,
-    /// Each fsync fails for a while, and the disk loses the data of the failed writes.
+    /// Each fsync fails for a while, and the disk loses the data that these calls should have
+    /// synced.
     Disk,
     /// The connection breaks before or after the request has taken effect.
     CutBefore,
@@ -27,7 +28,7 @@ pub enum Harm {
     ErrorAfter,
     SlowDown,
     Conflict,
-    /// The server delays the answer or the effect, or the request takes effect twice.
+    /// The server delays the request or its answer, or the request takes effect twice.
     AnswerLate,
     ApplyLate,
     ApplyAgain,
@@ -64,8 +65,8 @@ impl Backend {
         }
     }
 
-    /// Starts the fault, or schedules the fault for the next requests. Returns a description, or
-    /// `None` if the fault is not possible now.
+    /// Starts the fault, or arranges that the next requests meet the fault. Returns a description
+    /// of the fault, or `None` if the fault is not possible now.
     pub fn harm(&mut self, harm: Harm, rng: &mut fastrand::Rng) -> Option<String> {
         let away = Duration::from_millis(rng.u64(50..1_500));
         let late = Duration::from_millis(rng.u64(100..3_000));

@@ -23,16 +23,15 @@ const ENDPOINT: &str = "AWS_ENDPOINT_URL";
 
 pub struct Backend {
     kind: Kind,
-    /// The store for the reads of the test itself. Faults of the connection do not affect these
-    /// reads.
+    /// The store that the test itself reads. Faults of the connection do not affect these reads.
     store: Arc<dyn Store>,
     runtime: Runtime,
     prefix: String,
-    /// The start of the names of the numbered objects: `lock-` for epochs, `assignment-` for a
+    /// The prefix of the names of numbered objects: `lock-` in an election, `assignment-` in a
     /// group.
     numbered: &'static str,
-    /// The requests that faults affect. Each pair has a text that occurs in the keys of the
-    /// requests, and the maximum number of requests that one fault affects.
+    /// The requests that faults affect. Each pair contains a text and a number. One fault affects
+    /// at most this number of requests, and only requests whose keys contain the text.
     faulted: &'static [(&'static str, usize)],
     /// Longest time for which the test holds the lock of a directory, as another process would.
     longest_lock_ms: u64,
@@ -65,8 +64,8 @@ impl Backend {
             runtime,
             prefix,
             numbered: "lock-",
-            // One fault affects up to 3 requests for epoch objects, or up to 8 requests for any
-            // objects. The second limit is greater, because appends are frequent.
+            // One fault affects up to 3 requests for epoch objects, or up to 8 requests for objects
+            // of any kind. The second limit is greater, because appends are frequent.
             faulted: &[("/lock-", 3), ("", 8)],
             longest_lock_ms: 1_500,
             lines: Vec::new(),
@@ -102,12 +101,12 @@ impl Backend {
     }
 
     /// Makes this the backend of a group: the test watches the assignments, and faults affect the
-    /// keys of groups. If the backend is a server, each member uses a separate proxy.
+    /// keys of groups. If the backend is a server, each member connects through its own proxy.
     pub fn of_group(mut self, members: usize) -> Backend {
         self.numbered = "assignment-";
         self.faulted = &[("/assignment-", 3), ("/members/", 5), ("", 12)];
-        // The test holds the lock for a shorter time than in an election. A group has more writers,
-        // and a process that the test has suspended may hold the lock as well.
+        // In a group, the test holds the lock for a shorter time than in an election. A group has
+        // more writers, and the test may suspend a writer that holds the lock.
         self.longest_lock_ms = 500;
         let endpoint = |member| {
             let env = self.env(member);
@@ -238,7 +237,7 @@ impl Backend {
         }
     }
 
-    /// Repeats the call until the store answers, because a fault may last for a while.
+    /// Repeats the call until the store answers. A fault may prevent an answer for a while.
     fn at_last<T, F>(&self, call: impl Fn() -> F) -> T
     where
         F: Future<Output = Result<T, tenure::store::StoreError>>,

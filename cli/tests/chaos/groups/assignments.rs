@@ -59,8 +59,8 @@ impl Assignment {
         owners.into_iter().any(|owner| self.members[owner].name == member)
     }
 
-    /// Returns whether `members` members own all partitions as evenly as possible, and no partition
-    /// is about to move.
+    /// Returns whether the group has this number of members, their numbers of partitions differ by
+    /// at most one, and no partition is about to move.
     pub fn is_balanced(&self, members: usize) -> bool {
         let moves =
             |it: &Partition| it.owner.is_none() || it.target.is_some_and(|_| it.target != it.owner);

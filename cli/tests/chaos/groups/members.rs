@@ -21,7 +21,7 @@ use crate::rampage::Victims;
 const EXPECTED: [i32; 4] = [0, 128 + 9, 128 + 15, 69];
 
 /// Minimum number of members that own a partition and have no injected fault. The test injects no
-/// fault into a member if fewer such members would remain.
+/// further fault if fewer such members would remain.
 const LEFT_ALONE: usize = 2;
 
 pub struct Members {
@@ -85,8 +85,8 @@ impl Members {
             assignments: Assignments::default(),
             unexpected: Vec::new(),
         };
-        // The watch begins before the members start. So it knows the interval in which the first
-        // assignment is created.
+        // The first poll precedes the start of the members. So the watch knows the interval in
+        // which the first assignment is created.
         members.assignments.look(backend);
         members.start_due(backend);
         members

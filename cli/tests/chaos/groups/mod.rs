@@ -28,9 +28,9 @@ const MEMBERS: usize = 5;
 const PARTITIONS: u64 = 12;
 const VALIDITY: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(300);
-/// Maximum time from the last fault until each partition is owned and written to, and the members
-/// have equal shares (GS1 in docs/design/groups.md). This time is four validities and twenty poll
-/// intervals.
+/// Maximum time from the end of the last fault to the time when the members have equal shares and
+/// have written to each partition (GS1 in docs/design/groups.md). This time is four validities and
+/// twenty poll intervals.
 const RECOVERY: Duration = Duration::from_secs(18);
 
 /// Not a test: the program that each member of the group runs.
@@ -67,8 +67,8 @@ fn broken_workers_that_do_not_fence_are_caught() {
     let run = Run::begin(&backend, 0);
     let stalls = Stalls::watch();
     let mut members = Members::start(&run.folder, &backend, true);
-    // A suspended owner that continues after a takeover writes only if it had begun to write before
-    // it was suspended. So the test waits until each partition is written to.
+    // After a takeover, a suspended owner continues to write only if it wrote before its
+    // suspension. So the test first waits until each partition is written to.
     wait_for(&mut members, &mut backend, "no partition is written to", |members| {
         members.share_all(MEMBERS) && all_written_to(members, 0)
     });
@@ -105,8 +105,8 @@ fn chaos(backend: Backend, seconds: u64) {
     rampage.end(run, &backend, met, story.check());
 }
 
-/// Ends all faults, and waits until all partitions are owned and written to. Then makes all members
-/// leave. Returns the interval of the wait.
+/// Ends all faults, waits until all partitions are owned and written to, and makes all members
+/// leave. Returns the interval of the first wait.
 fn settle(backend: &mut Backend, members: &mut Members) -> Seen {
     backend.calm();
     members.calm(backend);

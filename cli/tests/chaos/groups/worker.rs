@@ -27,14 +27,13 @@ pub const BROKEN: &str = "CHAOS_BROKEN";
 pub const NOT_JOINED: i32 = 9;
 
 /// Time between a successful check and the append that follows. If the test suspends a worker in
-/// this time, the worker sends the append after it continues, although another member may own the
-/// partition by then.
+/// this time, another member may take over the partition. The worker then continues and sends its
+/// append too late.
 const GAP: Duration = Duration::from_millis(40);
 const BETWEEN: Duration = Duration::from_millis(30);
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 const AGAIN: Duration = Duration::from_millis(50);
-/// Time for which the group reserves the partitions of a leaving member that asks for a
-/// reservation.
+/// Time for which the group reserves the partitions of a member that leaves with a reservation.
 const PARK: Duration = Duration::from_secs(10);
 
 /// A grant of a partition.
@@ -55,8 +54,8 @@ pub struct Entry {
 /// nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Line {
-    /// The group has called the worker's function for this partition. The text is the session of
-    /// the member.
+    /// The group has called the worker's function for this partition. The text is the id of the
+    /// member's session.
     Granted(u64, Grant, String),
     /// The worker owned the partition at some moment after this time.
     Owns(u64, Grant),
@@ -70,8 +69,7 @@ pub enum Line {
     /// The append was refused, because a greater token has claimed the log. The last number is this
     /// greater token.
     Fenced(u64, Grant, u64),
-    /// The work ended. If the partition was lost before the end of the work, the text is the reason
-    /// of the loss.
+    /// The work ended. The text is the reason of the loss, if the partition was lost before.
     Ends(u64, Grant, Option<String>),
     /// The work ended with an unexpected error, which the text describes.
     Failed(u64, Grant, String),
@@ -133,7 +131,7 @@ struct Worker {
 enum Done {
     /// The partition was revoked, the log refused the writer's token, or an append failed.
     Stops,
-    /// Another claim under the same token has replaced the writer's claim, so the worker opens the
+    /// A later claim under the same token has replaced the writer's claim, so the worker opens the
     /// log again.
     Replaced,
 }
@@ -169,8 +167,8 @@ impl Worker {
         }
     }
 
-    /// Returns whether the work must stop. A broken worker stops for a revocation, but not for a
-    /// loss.
+    /// Returns whether the work must stop. A broken worker ignores a loss, and stops only if the
+    /// group revokes the partition.
     fn stops(&self, partition: &Partition) -> bool {
         let lost = partition.check().is_err();
         partition.revoked().is_cancelled() && !(self.broken && lost)

@@ -36,8 +36,8 @@ pub struct Story {
     grants: BTreeMap<Grant, String>,
     wrong: Vec<String>,
     stalls: Vec<Stall>,
-    /// The interval from the last fault until each partition was written to and the members had
-    /// equal shares.
+    /// The interval from the end of the last fault to the time when the members had equal shares
+    /// and had written to each partition.
     recovery: Seen,
     /// Numbers of assignments and sessions that the compactor has deleted.
     compacted: (u64, u64),
@@ -56,8 +56,8 @@ struct Object {
 enum Kind {
     Entry(Entry),
     Claim,
-    /// A fence, which a writer creates before its claim. Fences only stop older writers, and are no
-    /// entries of the log.
+    /// A fence, which a writer creates before its claim. A fence stops older writers, but is not an
+    /// entry of the log.
     Fence,
 }
 
@@ -123,9 +123,10 @@ impl Story {
         Ok(())
     }
 
-    /// Checks four rules of grants: each worker used only tokens that the assignments gave to its
-    /// own session; work ran at most once under each token; every object of a log has a granted
-    /// token; no assignment gave a partition of a live owner to another member (the loss `taken`).
+    /// Checks four rules. Each worker used only tokens that the assignments gave to its own
+    /// session. Work ran at most once under each token. Each object of a log has a token that was
+    /// granted. No assignment gave a partition of a live owner to another member (the loss
+    /// `taken`).
     fn check_grants(&self) -> Result<(), String> {
         let mut granted = BTreeSet::new();
         for line in self.lines() {
@@ -222,7 +223,7 @@ impl Story {
     }
 }
 
-/// Returns the minimum numbers of tokens and of appends over all partitions.
+/// Counts the tokens and the appends of each partition, and returns the least of each count.
 pub fn fewest<'a>(lines: impl Iterator<Item = &'a Line>) -> (usize, usize) {
     let mut tokens = BTreeSet::new();
     let mut of_partition = vec![(0, 0); PARTITIONS as usize];
@@ -237,8 +238,8 @@ pub fn fewest<'a>(lines: impl Iterator<Item = &'a Line>) -> (usize, usize) {
     (writers.into_iter().min().unwrap_or(0), appends.into_iter().min().unwrap_or(0))
 }
 
-/// Parses an object of a log without the parser of the library, so that the checker also finds
-/// faults of this parser.
+/// Parses an object of a log. It does not use the parser of the library, so the checker also finds
+/// faults of that parser.
 fn object(name: &str, body: &Bytes) -> Object {
     #[derive(Deserialize)]
     struct Header {

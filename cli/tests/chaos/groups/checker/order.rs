@@ -24,8 +24,8 @@ enum What {
 struct Found<'a> {
     /// For each entry, its index among the entries, and its number in the log.
     entries: BTreeMap<Entry, (u64, u64)>,
-    /// For each token, the greatest log number of its claims, and the count of its claims that got
-    /// no answer.
+    /// For each token, the greatest log number of its claims, and the number of its unanswered
+    /// claims.
     claims: BTreeMap<u64, (u64, usize)>,
     /// For each log number, the time of the earliest answer to an append with this number or a
     /// greater number.
@@ -34,12 +34,11 @@ struct Found<'a> {
 }
 
 impl Story {
-    /// Checks the invariant G5 of docs/design/groups.md: after a member was granted a partition, no
-    /// other member with a lower token still finds that it owns the partition. Returns the minimum
-    /// time between the last moment at which a member owned a partition and the next grant of this
-    /// partition.
+    /// Checks the invariant G5 of docs/design/groups.md: after a partition was granted to a member,
+    /// no check with a lower token succeeds. Returns the shortest time from the last successful
+    /// check of an owner to the next grant of the partition.
     pub(super) fn check_order(&self) -> Result<u64, String> {
-        // For each grant, the interval from the start of the work to a time just before the last
+        // For each grant, the interval from the start of the work to the start of the last
         // successful check.
         let mut owned: BTreeMap<Grant, Seen> = BTreeMap::new();
         for line in self.lines() {
@@ -163,8 +162,9 @@ impl Found<'_> {
         Found { entries, claims, answered, story }
     }
 
-    /// Returns the operation of a refused call, its result, and the time at which it ended. If the
-    /// log has the entry of a refused append, an earlier attempt of the append took effect.
+    /// Returns the operation of a refused call, its result, and its end. If the log has the entry
+    /// of a refused append, an earlier attempt of this append took effect, so the result is a
+    /// success.
     fn refused(&self, open: Open, at_ns: u64) -> (Op, Ret, u64) {
         match open.what {
             What::Claim(grant) => (Op::Claim(grant.token), Ret::Refused, at_ns),
@@ -177,8 +177,8 @@ impl Found<'_> {
     }
 
     /// Returns the call if it took effect. The call ends at the earliest answer to an append with a
-    /// greater number. Numbers are written in ascending order, so the call took effect before this
-    /// answer.
+    /// greater number. Objects are written in the order of their numbers, so the call took effect
+    /// before this answer.
     fn unanswered(&mut self, open: Open) -> Option<Call> {
         let (op, ret, number) = match open.what {
             What::Append(entry) => {

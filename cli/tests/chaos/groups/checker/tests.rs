@@ -1,4 +1,4 @@
-//! Tests the checker of runs with a group, with a correct run and with runs that break its rules.
+//! Tests the checker of group runs. One invented run is correct, and the others break a rule.
 
 use super::*;
 use crate::history::Op;
@@ -168,9 +168,9 @@ fn broken_member_that_owns_together_with_the_next_owner_is_caught() {
 #[test]
 fn broken_append_after_a_greater_claim_is_caught() {
     let mut story = story();
-    // The append of the second owner has a lower number than the claim of the third owner. First
-    // the two calls overlap, so the append may precede the claim, and the run is correct. Then the
-    // test moves the claim before the call of the append, and no order is possible.
+    // The append of the second owner has a lower number than the claim of the third owner. In the
+    // first run, the two calls overlap, so the append may precede the claim, and the run is
+    // correct. In the second run, the claim ends before the append begins, so no order is possible.
     story.workers[1][3] = Line::Calls(20 * SECOND + 3, entry(2, 1));
     story.workers[1][4] = Line::Appended(29 * SECOND, entry(2, 1), 4);
     refuses(&story, WELL);
@@ -206,7 +206,7 @@ fn an_unanswered_call_is_included_if_the_log_has_it() {
     story.workers[1].remove(2);
     let history = story.history(0);
     let of_second = |op: &Op| matches!(op, Op::Claim(2) | Op::Append(2));
-    // The history ends both calls at the answer to the append of the third owner.
+    // In the history, both calls end when the third owner's append is answered.
     let ends: Vec<_> =
         history.iter().filter(|it| of_second(&it.op)).map(|it| it.until_ns).collect();
     assert_eq!(ends, [30 * SECOND + 4; 2]);
@@ -225,8 +225,7 @@ fn broken_group_that_leaves_partitions_without_an_owner_is_caught() {
     let mut story = story();
     story.recovery.until_ns = 59 * SECOND;
     refuses(&story, "were owned again only after 19s");
-    // During this stall of one second the machine ran no process, so the checker allows one more
-    // second.
+    // The machine stalled for one second in this time, so the checker allows one more second.
     story.stalls = vec![(45 * SECOND, 46 * SECOND)];
     refuses(&story, WELL);
 }
