@@ -73,8 +73,8 @@ fn a_set_is_created_once_and_elects_a_leader() {
     assert!(compact.out.matches("deleted 1 ").count() >= 2, "{compact:?}");
 }
 
-/// Before the fix, `init` wrote the marker of store c to store d. Then a majority with c and a
-/// majority with d shared no store.
+/// Before the fix, `init` wrote a second marker of store c to store d. Then two majorities, one
+/// with store c and one with store d, might share no store.
 #[test]
 fn regression_init_refuses_stores_that_differ_from_the_set() {
     let set = Set::with_markers();
@@ -129,7 +129,8 @@ fn regression_one_store_of_a_set_and_wrong_numbers_are_refused() {
     let set = Set::with_markers();
     let (a, b) = (set.url("a"), set.url("b"));
     let one = |verb: &[&str]| tenure(&[verb, &["--store", &a]].concat());
-    // Before the fix, a restore of an unused set created an epoch that its candidates refuse.
+    // Before the fix, a restore of one store of an unused set succeeded. Then the candidates of the
+    // set refused the epoch that the restore had created.
     one(&["restore", "--epoch", "9"]).fails(64, &["across stores", "tenure across replace"]);
     set.leads("1");
     tenure(&["run", "--store", &a, "--", "true"]).fails(64, &["across stores", "all its stores"]);
@@ -189,7 +190,7 @@ fn the_history_has_the_epochs_of_all_stores() {
     let set = Set::with_markers();
     set.leads("1");
     set.leads("2");
-    // An attempt that created its epoch at one store only.
+    // Prepare epoch 3: an attempt created it at one store only.
     let key =
         |store: &str, epoch: u32| set.bench.path(store).join(format!("lock-{epoch:010}.json"));
     // A resignation is done once a majority is sealed.
@@ -256,7 +257,8 @@ fn each_url_has_its_region_endpoint_and_profile() {
             "[profile team@{n}]\naws_access_key_id = KEY{n}\naws_secret_access_key = {SECRET_KEY}\n"
         );
         let mut options = format!("?profile=team%40{n}");
-        // The third profile has the settings of its store.
+        // The third store takes its region and its endpoint from the profile, the others from the
+        // URL.
         match n {
             3 => profiles += &format!("region = {region}\nendpoint_url = {endpoint}\n"),
             _ => options += &format!("&region={region}&endpoint={endpoint}"),

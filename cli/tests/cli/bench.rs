@@ -109,8 +109,8 @@ impl Bench {
     }
 }
 
-/// Returns the command with this command line, without the current user's variables for `tenure`,
-/// clouds and colours.
+/// Returns the command with this command line. The current user's variables for `tenure`, clouds
+/// and colours are removed from its environment.
 pub fn command(line: &[&str]) -> Command {
     let mut command = Command::new(crate::TENURE);
     for name in own_settings() {

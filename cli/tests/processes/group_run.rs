@@ -88,7 +88,7 @@ impl Members {
 }
 
 #[test]
-fn one_of_three_members_runs_each_partition_through_kills_and_stops() {
+fn at_most_one_of_three_members_runs_a_partition_despite_kills_and_stops() {
     let members = Members(Scene::new(TENURE));
     let [mut a, b, mut c] = ["a", "b", "c"].map(|name| members.member(name));
     members.own(&[("a", 2), ("b", 2), ("c", 2)]);

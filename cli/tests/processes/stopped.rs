@@ -8,8 +8,8 @@ use crate::TENURE;
 use tenure_testkit::command::scene::{Candidate, Scene, pid};
 use tenure_testkit::command::{eventually, runs, state};
 
-/// A validity that gives a busy machine enough time between CMD's deadline and the end of the
-/// lease.
+/// A long validity. Between CMD's deadline and the end of the lease, even a busy machine has enough
+/// time to kill CMD.
 const VALIDITY: [&str; 4] = ["--validity", "12s", "--poll", "500ms"];
 
 /// Starts a leader and waits until CMD runs. Then suspends the leader and the processes that `of`

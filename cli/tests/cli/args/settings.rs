@@ -123,8 +123,8 @@ fn a_restart_under_a_unique_name_waits_only_for_the_old_cmd() {
     assert_eq!(scene.status()["epoch"], 2);
 }
 
-/// The dates of the store show that the leader is long dead, so a candidate takes over without
-/// observing the leader for a validity.
+/// The dates of the store show that the leader died long ago. So a candidate takes over
+/// immediately, and does not observe the leader for the length of a validity.
 #[test]
 fn a_candidate_takes_over_from_a_long_dead_leader_without_a_wait() {
     let bench = Bench::new();
@@ -138,7 +138,7 @@ fn a_candidate_takes_over_from_a_long_dead_leader_without_a_wait() {
 }
 
 #[test]
-fn the_record_follows_the_data_file() {
+fn the_record_gets_the_new_content_of_the_data_file() {
     let scene = Scene::new(TENURE);
     let file = scene.path("data.json");
     fs::write(&file, r#"{"at": "10.0.0.7"}"#).expect("a file");

@@ -202,7 +202,7 @@ fn a_path_is_a_directory_relative_to_the_working_directory() {
 }
 
 #[test]
-fn a_missing_store_names_its_variable() {
+fn the_error_of_a_missing_store_names_the_variable() {
     let mut command = command(&["run", "--once-per", "1h", "--", "true"]);
     let said = said(command.env("TENURE_VALIDITY", "4s").output().expect("the command runs"));
     let usage = "\nUsage: tenure run [OPTIONS] --store <URL> <CMD>...\n";

@@ -80,14 +80,14 @@ fn the_systemd_unit_campaigns_and_runs_its_program() {
     run.env("TENURE_STORE", bench.url()).env("TENURE_VALIDITY", "60s");
     let said = said(run.output().expect("the command runs"));
     assert_eq!(said.out, "host-7 1\n", "{said:?}");
-    // The timeout must exceed the grace, which is a sixth of the validity, and the time for the
+    // The timeout must exceed the sum of the grace (a sixth of the validity) and the time for the
     // resignation. With a validity of 6 minutes, 30 s remain for the resignation.
     assert_eq!(of_unit(SYSTEMD_RUN, "TimeoutStopSec"), "90");
     assert_eq!(of_unit(SYSTEMD_RUN, "KillMode"), "process");
 }
 
-/// Runs a job on the directory of the bench instead of the bucket. Returns its JSON object, after a
-/// check that the job exited with 0.
+/// Runs a job on the directory of the bench instead of the bucket. Asserts that the job exits with
+/// 0, and returns the JSON object that it prints.
 fn report_of(job: &[String], bench: &Bench) -> Value {
     let url = bench.url();
     let word = |word: &'_ String| match word.starts_with("s3://") {
@@ -138,9 +138,9 @@ fn block(start: &str) -> &'static str {
     rest.split_once("\n}").expect("the call ends").0
 }
 
-/// Before the fix, the resources had fixed names, so an account could have only one election. The
-/// template also worked only if the log was in the region of the bucket, and only in the AWS
-/// partition `aws`.
+/// Before the fix, the resources had fixed names, so an account could have only one election. Also,
+/// the template worked only if the fenced log was in the region of the election's bucket, and only
+/// in the AWS partition `aws`.
 #[test]
 fn regression_terraform_serves_many_elections_in_any_region_and_partition() {
     let value_of = |block: &'static str, name: &str| {

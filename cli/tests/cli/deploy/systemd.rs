@@ -15,7 +15,7 @@ use crate::serve::client::{self, Sidecar};
 use tenure_testkit::command::PATIENCE;
 use tenure_testkit::command::scene::Scene;
 
-/// Names of the variables that systemd sets for a unit with `WatchdogSec=`, in a pattern for grep.
+/// A pattern for grep. It matches the variables that systemd sets for a unit with `WatchdogSec=`.
 const VARIABLES: &str = "NOTIFY_SOCKET|WATCHDOG_PID|WATCHDOG_USEC";
 
 /// Receives the messages that services send to systemd.

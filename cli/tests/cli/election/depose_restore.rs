@@ -130,7 +130,7 @@ impl crate::bench::Said {
 /// Before the fix, the error for a lock without a token gave the remedy `depose --force`, but this
 /// command failed with the same error.
 #[test]
-fn regression_a_lock_without_a_token_names_the_remedy() {
+fn regression_the_error_of_a_lock_without_a_token_names_the_remedy() {
     let bench = Bench::new();
     bench.lock(r#"{"expires_at": 1740151473.2}"#);
     let single = LAYOUTS[1];

@@ -129,8 +129,8 @@ fn regression_the_table_has_whole_seconds() {
     assert_eq!((&told[0]["led_ms"], &told[1]["led_ms"]), (&json!(8_436), &json!(300)));
 }
 
-/// Before the fix, the summary had `longest ~5s`, although the time without a leader may have been
-/// 36 s, and it showed an estimate of the share without bounds.
+/// Before the fix, the summary had `longest ~5s`, although the longest time without a leader may
+/// have been 36 s. The summary also showed the total of such times without bounds.
 #[test]
 fn regression_the_summary_bounds_the_time_without_a_leader() {
     let bench = Bench::new();

@@ -101,7 +101,7 @@ fn the_partitions_of_a_deposed_member_move_after_its_lease() {
 }
 
 #[test]
-fn regression_a_seal_by_depose_of_elections_keeps_the_greatest_assignment() {
+fn regression_tenure_depose_keeps_the_field_seen_of_a_session() {
     let scene = Scene::new();
     let _w1 = scene.join("w1");
     eventually("w1 is a member", || scene.members("w1").len() == 1);

@@ -9,7 +9,7 @@ use super::*;
 /// Makes the only member leave, and so ends its session. No other member remains to write an
 /// assignment.
 fn leave(scene: &mut Scene) {
-    let mut membership = scene.membership.take().expect("the scene has a member");
+    let mut membership = scene.membership.take().expect("the member has joined and has not left");
     scene.runtime.block_on(async move {
         membership.leave();
         let mut owned = Vec::new();

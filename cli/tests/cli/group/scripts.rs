@@ -6,7 +6,7 @@ use super::*;
 
 /// Runs the member in the background, so that it releases each partition that is revoked.
 fn work(scene: &mut Scene) {
-    let mut membership = scene.membership.take().expect("the scene has a member");
+    let mut membership = scene.membership.take().expect("the member has joined and has not left");
     scene.runtime.spawn(async move {
         let mut owned = Vec::new();
         while let Some(event) = membership.next().await {

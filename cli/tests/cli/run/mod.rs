@@ -52,7 +52,7 @@ fn an_invalid_successor_is_refused_before_the_first_write() {
     assert_eq!(bench.objects(), Vec::<String>::new());
 }
 
-/// Checks the exit codes of `--wait`. A unit test checks that its limit is exact.
+/// Checks the exit codes of `--wait`. A unit test checks that `--wait` ends exactly at its limit.
 #[test]
 fn the_wait_for_the_lease_is_bounded() {
     let scene = Scene::new(TENURE);

@@ -104,7 +104,8 @@ fn a_resigned_candidate_pauses_while_another_leads() {
     a.leads();
     let body = r#"{"successor":"b","pause_ms":600000}"#;
     assert_eq!(resign(&a, "?epoch=1", body), (200, json!({ "epoch": 1, "sealed": true })));
-    // The sidecar knows that it has resigned, and replies without a request to the store.
+    // The sidecar knows that it has resigned, so it sends no request to the store before it
+    // replies.
     assert_eq!(a.get("/v1/elections/orders/token").0, 503);
     let seen = a.view();
     assert_eq!((&seen["lost"]["epoch"], &seen["lost"]["reason"]), (&1.into(), &"resigned".into()));

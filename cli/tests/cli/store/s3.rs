@@ -96,7 +96,7 @@ fn wrong_credentials_exit_with_77() {
 }
 
 #[test]
-fn the_url_sets_the_encryption_and_the_owner_of_the_bucket() {
+fn the_url_sets_the_encryption_and_the_expected_bucket_owner() {
     let server = S3Server::start_blocking();
     let url = |owner: &str| {
         let key = "arn:aws:kms:us-east-1:111122223333:key/1234";

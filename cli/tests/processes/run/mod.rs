@@ -43,7 +43,7 @@ fn check_order(beats: &[Beat]) {
 }
 
 #[test]
-fn one_of_three_candidates_runs_through_kills_and_stops() {
+fn at_most_one_of_three_candidates_runs_cmd_despite_kills_and_stops() {
     let scene = Scene::new(TENURE);
     let mut candidates =
         ["a", "b", "c"].map(|name| beating(&scene, name, &["--forever", "--validity", "3s"]));

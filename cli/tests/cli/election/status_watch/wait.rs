@@ -43,7 +43,7 @@ fn a_timeout_names_the_state() {
 }
 
 #[test]
-fn a_signal_ends_the_wait_with_its_own_code() {
+fn a_wait_exits_with_the_code_of_the_signal_that_ends_it() {
     let bench = Bench::new();
     let child = spawn(&[], &["wait", "--store", &bench.url(), "--for", "held"]);
     kill(Pid::from_raw(i32::try_from(child.id()).expect("a small number")), Signal::SIGTERM)

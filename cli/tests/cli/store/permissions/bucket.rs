@@ -30,8 +30,8 @@ fn put(path: &str, headers: &[(&str, &str)]) -> S3Request {
 }
 
 /// Before the fix, no statement of the policy covered the record of periods. Every principal with
-/// access to the bucket could delete or overwrite this record, and then CMD ran again for the same
-/// period.
+/// access to the bucket could delete or overwrite this record. Then CMD ran a second time in the
+/// same period.
 #[test]
 fn regression_every_way_to_write_an_epoch_or_a_period_needs_a_condition() {
     let policies = [Policy::everything(), Policy::parse(BUCKET_POLICY, BUCKET, PREFIX)];
@@ -87,7 +87,7 @@ async fn the_bucket_requires_conditions_and_only_the_compactor_deletes() {
         let compactor = Compactor::builder(store, epochs).keep_epochs(1).min_age(Duration::ZERO);
         compactor.build().unwrap().run_once().await
     };
-    // S3 denies the deletion separately for each key, but this test server denies the request.
+    // S3 denies the deletion of each key separately, but this test server denies the whole request.
     let error = compaction(admin.clone()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
     let compactor = Policy::parse(COMPACTOR, BUCKET, ANY);

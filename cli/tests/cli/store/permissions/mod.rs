@@ -67,7 +67,7 @@ async fn elect(store: Arc<dyn Store>, name: &str, layout: Layout) -> Result<Lead
 
 /// Does the work of candidates. The first candidate creates an election, proclaims data, which
 /// renews the lease, and resigns. The second candidate is elected after the resignation. The third
-/// takes over after a lapse.
+/// candidate takes over after a lapse.
 async fn campaigns(store: Arc<dyn Store>, layout: Layout) -> Result<(), Failure> {
     let first = elect(store.clone(), "a", layout).await?;
     first.proclaim(serde_json::json!({ "at": "here" })).await?;
