@@ -2,8 +2,9 @@
 //!
 //! If the newest assignment names a member whose session is missing, a coordinator waits as long as
 //! the session may be valid, because the member may be alive (R1). So the compactor keeps the
-//! sessions that the newest assignment names. It reads this assignment after the sessions. It also
-//! keeps sessions that have seen a greater assignment, as evidence of its deletion (D7).
+//! sessions that the newest assignment names. The compactor reads this assignment after the
+//! sessions. If a session has seen a greater assignment than the newest existing one, the compactor
+//! also keeps this session: it is the evidence that the greater assignment was deleted (D7).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -135,7 +136,8 @@ impl GroupCompactor {
     }
 
     /// Compacts now, and again `interval` after the end of each run, until `shutdown` is ready.
-    /// Then drops a run in progress, as [`tenure::Compactor::run_every`] does.
+    /// Once `shutdown` is ready, a run in progress is dropped, as in
+    /// [`tenure::Compactor::run_every`].
     ///
     /// # Errors
     /// The errors of [`tenure::Compactor::run_every`].
@@ -225,7 +227,8 @@ impl GroupCompactor {
         Ok(Some(()))
     }
 
-    /// Returns the keys of a page of sessions that may be deleted, and the start of the next page.
+    /// Reads one page of the listing. Returns the keys of the sessions that may be deleted, and the
+    /// start of the next page.
     async fn ended_sessions(
         &self,
         prefix: &str,
@@ -258,7 +261,8 @@ impl GroupCompactor {
         Ok((keys, page.truncated.then_some(last)))
     }
 
-    /// Reads these sessions. Returns each ended session, with the newest assignment it has seen.
+    /// Reads these sessions. Returns each ended session, with the newest assignment that the
+    /// session has seen.
     async fn ended(
         &self,
         sessions: Vec<(SessionId, String)>,

@@ -49,7 +49,7 @@ mod tests {
     use tenure::internals::groups::Nonce;
 
     #[test]
-    fn a_record_is_returned_only_for_the_tag_of_its_read() {
+    fn a_record_is_returned_only_for_its_own_etag() {
         let (sessions, id) = (EndedSessions::default(), SessionId::from_bits(1));
         let [etag, other] = ["1", "2"].map(ETag::new);
         let nonce = Nonce::from_bits(7);

@@ -23,7 +23,10 @@ pub fn assignment(body: &[u8]) {
     assert_eq!(record.assignment.epoch, epoch);
     if let Some(other) = epoch.next() {
         let taken = AssignmentRecord::decode(other, body);
-        assert!(matches!(taken, Err(BadAssignment::Malformed(_))), "the body fits no other number");
+        assert!(
+            matches!(taken, Err(BadAssignment::Malformed(_))),
+            "the body is refused under another number"
+        );
     }
     match record.encode() {
         Ok(written) => {

@@ -78,7 +78,7 @@ impl Grant {
         })
     }
 
-    /// Returns the end of the grant as the [`Loss`] that a leadership would report.
+    /// Returns the reason for the end of the grant, as the [`Loss`] that a leadership would report.
     pub(super) fn loss_of_a_term(&self) -> Option<Loss> {
         self.end.get().map(|end| match end {
             End::Released => Loss::Resigned,

@@ -188,10 +188,10 @@ const ASSIGNMENT: &str = "assignment-";
 pub struct Group {
     cx: Arc<Context>,
     config: Arc<GroupConfig>,
-    /// The way in which the calls of [`Group::run`] must leave the group; `None` until
-    /// [`Group::leave`] or [`Group::leave_for`] is called.
+    /// `Some` after a call of [`Group::leave`] or [`Group::leave_for`]. The value shows the calls
+    /// of [`Group::run`] how to leave the group.
     leave: Arc<watch::Sender<Option<Leave>>>,
-    /// Membership of the newest call of [`Group::run`].
+    /// The membership that the newest call of [`Group::run`] has.
     current: Arc<Mutex<Weak<Ownership>>>,
     ended: Arc<EndedSessions>,
     followers: Followers,

@@ -26,8 +26,8 @@ pub enum GroupRestored {
     Restored(GroupSnapshot),
     /// An assignment at or above the epoch exists, so the call changed nothing.
     Exists(GroupSnapshot),
-    /// Another restore, above this greater epoch, is unfinished. Call [`Group::restore`] again with
-    /// this epoch.
+    /// Another restore, with this greater epoch, is unfinished. Call [`Group::restore`] again with
+    /// this greater epoch.
     Unfinished(Epoch),
 }
 

@@ -95,9 +95,9 @@ impl Group {
     /// # }
     /// ```
     /// All work runs in the task of the caller. For parallel work, `work` must spawn tasks.
-    /// Dropping the future drops the work and lets the session lapse. During the call
+    /// Dropping the future drops the work and lets the session lapse. While `run` is pending,
     /// [`is_member`](Group::is_member), [`lease`](Group::lease) and [`last_seen`](Group::last_seen)
-    /// of this `Group` and its clones describe the membership.
+    /// describe its membership, on this `Group` and on its clones.
     ///
     /// Costs the requests of [`join`](Group::join). One additional PUT reports all partitions that
     /// the member releases within a second.

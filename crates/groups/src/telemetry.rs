@@ -116,7 +116,7 @@ pub(super) fn joins(meter: &Meter) {
     }
 }
 
-/// Counts an attempt to create an assignment, under the outcome of the attempt.
+/// Counts an attempt to create an assignment. The label `outcome` has the outcome of the attempt.
 pub(super) fn created(meter: &Meter, outcome: &'static str) {
     count(meter, ASSIGNMENTS_TOTAL, ("outcome", outcome), 1);
 }
@@ -166,8 +166,8 @@ impl Owner {
 }
 
 impl Drop for Owner {
-    /// Resets the gauges. The runtime of the member's task may have ended without a call of
-    /// [`lost`](Owner::lost).
+    /// Resets the gauges. If the runtime of the member's task has ended, [`lost`](Owner::lost) may
+    /// never have been called.
     fn drop(&mut self) {
         self.owns(0);
         self.coordinates(false);

@@ -148,8 +148,8 @@ impl Follower {
     }
 
     /// Sends the requests of the [`Reader`] until it is idle. After several consecutive failures,
-    /// `patient` decides: an observer is patient and waits for its next poll, and any other caller
-    /// gets an error.
+    /// the call gives the request up. If `patient` is true, it then returns no error: an observer
+    /// tries again at its next poll.
     pub(super) async fn drive(&mut self, patient: bool) -> Result<Option<News>, Error> {
         let cx = Arc::clone(&self.objects.cx);
         let mut news = None;

@@ -175,9 +175,9 @@ impl MemberTask {
         if self.participant.known().is_some_and(|it| it.restoring.is_some()) {
             self.tell(Error::new(ErrorKind::Unavailable, UNFINISHED));
         }
-        // A session that could not be read blocks the first assignment. If a read failed in this
-        // poll, do not report this session yet: the end of the poll reports it once reads have
-        // failed in several consecutive polls.
+        // A session that could not be read blocks the first assignment. Report this session now
+        // only if no read failed in this poll. Otherwise it is reported at the end of a poll, after
+        // reads have failed in several consecutive polls.
         if let Some(id) = in_doubt {
             if !self.report.unread {
                 self.tell(self.objects.blocks_the_first(id));

@@ -11,8 +11,8 @@ use crate::protocol::Session;
 use crate::protocol::message::SessionAnswer;
 use crate::protocol::standby::{Place, Standby};
 
-/// After the coordinator's end, this member checks whether live members precede it in the order of
-/// succession. It reads the sessions of these members, this number at the same time.
+/// Number of sessions that a member reads at the same time after the coordinator's end. The member
+/// reads them to find out whether live members precede it in the order of succession.
 const READ_BEFORE: usize = 3;
 
 impl MemberTask {
@@ -101,8 +101,8 @@ impl MemberTask {
     }
 
     /// Removes from `before` the members that are not alive. The timer of a session does not show a
-    /// resignation. By the timer, a resigned member is alive until its next renewal would be
-    /// overdue. So this function reads the sessions of the first remaining members.
+    /// resignation: a resigned member counts as alive until its next renewal would be overdue. So
+    /// this function reads the sessions of the first remaining members.
     async fn living(&mut self, mut before: Vec<Session>) -> Vec<Session> {
         let now = self.cx.now();
         loop {
@@ -121,7 +121,7 @@ impl MemberTask {
 
     /// Reads the sessions that the first round of this member would need. The reads happen before
     /// the coordinator lapses, because a group may have many ended sessions, and reading them takes
-    /// time. The reads stop after a poll interval.
+    /// time. After one poll interval, this function stops, even if some sessions are not read.
     async fn read_ahead(&mut self) {
         let cx = Arc::clone(&self.cx);
         let began = cx.now();

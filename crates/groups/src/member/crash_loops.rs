@@ -35,10 +35,10 @@ pub(super) struct CrashLoops {
     /// coordinator added the member.
     members: BTreeMap<Session, (Arc<str>, Option<Moment>)>,
     names: BTreeMap<Arc<str>, Relapsed>,
-    /// Number of calls of [`note`](Self::note) that recorded the first relapse of a name, and the
-    /// time of the last such call, or of the last wait that this number caused. Without this
-    /// number, a process with its process id in its name would never wait, because each restart has
-    /// a new name.
+    /// Counts the calls of [`note`](Self::note) that recorded the first relapse of at least one
+    /// name. The time is that of the last such call, or of the last wait that this count caused.
+    /// Some processes have their process id in their name, so each restart has a new name. Only
+    /// this count makes such a process wait.
     new_names: Option<Relapsed>,
     /// Time at which this coordinator first saw each joining session.
     waiting: BTreeMap<Session, Moment>,
@@ -96,10 +96,9 @@ impl CrashLoops {
         }
     }
 
-    /// Returns whether a live session of this name must wait before it joins. If earlier sessions
-    /// of the name ended soon after they were added (relapses), their number determines the wait.
-    /// Without relapses of the name, the number of rounds in which new names relapsed determines
-    /// the wait. The first of these rounds causes no wait.
+    /// Returns whether a live session of this name must wait before it joins. If the name has
+    /// relapsed, the number of its relapses determines the wait. Otherwise, the wait depends on the
+    /// number of rounds in which new names relapsed. The first of these rounds causes no wait.
     pub(super) fn delays(
         &mut self,
         session: Session,

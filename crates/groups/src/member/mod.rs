@@ -50,7 +50,7 @@ pub(super) struct MemberTask {
     sessions: KnownSessions,
     advice: PlanAdvice,
 
-    /// Random delay before this member takes over, if it has no place in the order of succession.
+    /// Random delay before a takeover, for a member that is not in the order of succession.
     delay: Duration,
     /// Time of the last listing of the assignments.
     listed: Moment,

@@ -186,7 +186,7 @@ impl Ownership {
         if !state.holdings.release(grant.release, back_off) {
             return;
         }
-        // If the session has ended, the loss is already counted.
+        // If the session has ended, the metric of losses already counts this grant.
         if state.grants.remove(&number).is_some() {
             state.owner.lost(PartitionLoss::Released.outcome());
         }
@@ -302,10 +302,10 @@ impl Ownership {
                 self.write.notified().await;
             }
             leadership.write_data(self.data());
-            // If a coordinator expects no release from this member, it reads the session only once
-            // per validity. After two changes of the session's ETag in a short time, it reads the
-            // session earlier (GC2). So write twice after a release that no assignment had
-            // requested.
+            // A coordinator that expects no release from this member reads the session only once
+            // per validity. If the session's ETag changes twice within a short time, the
+            // coordinator reads the session earlier (GC2). So after a release that no assignment
+            // had requested, write twice.
             due = std::mem::take(&mut self.state().unasked);
             self.cx.sleep(if due { validity / 8 } else { between }).await;
         }

@@ -58,8 +58,8 @@ pub struct AssignedPartition {
     pub token: Option<Epoch>,
     /// Next owner, if the partition must move. Advice.
     pub target: Option<Session>,
-    /// If the partition is reserved: the member name that may own it, and the duration of the
-    /// reservation. A reserved partition has no owner. Advice.
+    /// If the partition is reserved: the name of the members that may own it, and the duration of
+    /// the reservation. A reserved partition has no owner. Advice.
     pub kept: Option<(Arc<str>, Duration)>,
     pub marks: Marks,
 }

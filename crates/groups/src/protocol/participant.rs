@@ -122,8 +122,8 @@ impl Participant {
         self.sessions.begin(due);
     }
 
-    /// Begins to seal a session that has lapsed. `etag` is its tag, which did not change until the
-    /// lapse.
+    /// Begins to seal a session that has lapsed. `etag` is the ETag of the session's object, which
+    /// has not changed for the whole validity.
     pub fn lapsed(&mut self, session: Session, etag: ETag) {
         self.sessions.lapsed(session, etag);
     }

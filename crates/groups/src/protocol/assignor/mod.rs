@@ -92,9 +92,8 @@ pub struct Share<'a> {
     /// If set, only seats with this name may have the partition in this plan.
     pub kept: Option<&'a str>,
     /// Whether the work on the partition fails at each seat that may have it (GC8). Each of these
-    /// seats has released the partition with a back-off. Each release, except the first, came at
-    /// most ten minutes after the previous one, or at most the back-off of the previous one if that
-    /// is longer.
+    /// seats has released the partition with a back-off. Between two consecutive releases, at most
+    /// ten minutes have passed, or at most the back-off of the first of them if that is longer.
     pub is_failing: bool,
 }
 
@@ -183,10 +182,11 @@ enum Choice {
 /// Balances the shares by weight, and moves few shares. If each share is already at the seat that
 /// an earlier call chose, no share moves.
 ///
-/// The proportion of a seat is the number of shares that at least one seat may have, times the
-/// weight of the seat, divided by the sum of all weights. Without marks each seat gets the floor or
-/// the ceiling of its proportion. Among the plans with these counts, this assignor chooses a plan
-/// that moves the fewest shares away from a holder. If several plans tie, it prefers to move
+/// A share counts if at least one seat is permitted to have it. The proportion of a seat is the
+/// number of these shares, times the weight of this seat, divided by the sum of all weights.
+/// Without marks, the number of shares of each seat is its proportion, rounded down (the floor) or
+/// up (the ceiling). Among the plans with such numbers, this assignor chooses a plan that moves the
+/// fewest shares away from a holder. If several plans tie, it prefers to move
 /// [failing](Share::is_failing) shares: it chooses a plan that leaves as many of the other shares
 /// as possible in place.
 ///

@@ -197,10 +197,10 @@ impl<'a> Table<'a> {
     /// Moves shares away from the fullest seats until the balance no longer improves.
     ///
     /// Each step moves shares along a chain of seats. It takes a share of the highest remaining rank
-    /// from the first seat, and only the last seat of the chain gains a share, of a lower rank. A
-    /// seat that has given a share away has room only for the rank of that share, so no later chain
-    /// ends at this seat, and this seat needs no new entry in `room`. Closed seats stay closed,
-    /// because no chain from a closed seat reaches a seat with room.
+    /// from the first seat, and only the last seat of the chain gains a share, of a lower rank. If
+    /// a seat has given a share away, its next share would have the rank of that share. So no later
+    /// chain ends at this seat, and the seat needs no new entry in `room`. Closed seats stay
+    /// closed, because no chain from a closed seat reaches a seat with room.
     pub(super) fn level(&mut self) {
         let by_rank = |table: &Self, seat: usize| {
             let gives = table.held[seat].last();

@@ -19,8 +19,8 @@ pub struct Evidence {
     pub ended: BTreeSet<Session>,
     /// The releases that the writer has read, each with the owner that wrote it into its session.
     pub released: BTreeSet<(Session, Release)>,
-    /// New members. The writer first read the assignment at the start of the plan, and then the
-    /// session of each new member, which was live (R3).
+    /// New members. At the start of the plan, the writer read the assignment. After that, it read
+    /// the session of each new member and found it live (R3).
     pub joining: Vec<Member>,
     /// Members that get no more partitions, because they leave, or because their sessions have
     /// lapsed and are not sealed yet.

@@ -85,8 +85,8 @@ impl SessionReader {
         }
     }
 
-    /// Begins to seal a session that has lapsed. `etag` is its tag, which did not change until the
-    /// lapse.
+    /// Begins to seal a session that has lapsed. `etag` is the ETag of the session's object, which
+    /// has not changed for the whole validity.
     pub fn lapsed(&mut self, lapsed: Session, etag: ETag) {
         if self.task == Task::Idle {
             self.task = Task::Look { lapsed, etag };

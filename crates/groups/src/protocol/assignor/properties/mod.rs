@@ -133,8 +133,9 @@ impl Group {
         self.shares.iter().zip(plan).filter(moved).count()
     }
 
-    /// Makes all permitted plans in which each share with a permitted seat has a seat. Returns, for
-    /// each list of share counts by seat, the fewest moves of a plan with these counts.
+    /// Makes all permitted plans in which each share with a permitted seat has a seat. Returns a
+    /// map. Its key is the number of shares of each seat, and its value is the least number of
+    /// moves among the plans with these numbers.
     fn all_plans(&self) -> BTreeMap<Vec<usize>, usize> {
         let mut plans = BTreeMap::from([(vec![0; self.seats.len()], 0)]);
         for (number, share) in self.shares.iter().enumerate() {
@@ -167,7 +168,7 @@ impl Group {
     }
 
     /// Returns the imbalance of these counts, which [`StickyAssignor`] makes as small as possible.
-    /// The floor and the ceiling are the number of shares by weight, rounded down and up. The first
+    /// The floor and the ceiling are the proportion of a seat, rounded down and up. The first
     /// number is the number of shares above the ceilings plus the number missing below the floors.
     /// The second number is the sum of 12 × count² / weight. Each weight divides 12.
     fn imbalance(&self, counts: &[usize]) -> (usize, usize) {
@@ -195,7 +196,7 @@ impl Marked {
     }
 }
 
-/// Checks groups without marks: each seat gets its number of shares by weight, rounded down or up.
+/// Checks groups without marks: each seat gets its proportion of the shares, rounded down or up.
 fn within_one(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let plan = group.assign(assignor);
     prop_assert!(plan.iter().all(Option::is_some));
@@ -206,8 +207,8 @@ fn within_one(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseErro
     Ok(())
 }
 
-/// Checks groups without marks: among the plans in which each seat has its number of shares by
-/// weight, rounded down or up, none has fewer moves than the assignor's plan.
+/// Checks groups without marks: no balanced plan has fewer moves than the assignor's plan. In a
+/// balanced plan, each seat has its proportion of the shares, rounded down or up.
 fn fewest_moves(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let proportions = group.proportions(group.shares.len());
     let balanced = |counts: &[usize]| {
