@@ -11,10 +11,10 @@ use tenure_testkit::time::{millis, secs, wait};
 
 use super::{Fleet, Node, POLL, VALIDITY, balanced, owners};
 
-/// Maximum time until all partitions are owned, by rule GN5. It is the sum of five times: validity
-/// × (1 + drift), two fifths of the validity until the coordinator is silent, one poll interval
-/// until a poll sees the last renewal, one poll interval until the new owners poll, and the
-/// duration of the requests.
+/// Maximum time from the deaths until all partitions are owned, according to rule GN5. It is the
+/// sum of five times: validity × (1 + drift), two fifths of the validity until the coordinator is
+/// silent, one poll interval until a poll sees the last renewal, one poll interval until the new
+/// owners poll, and the duration of the requests.
 const TOGETHER: Duration = Duration::from_millis(30_300 + 12_000 + 5_000 + 5_000 + 700);
 /// Maximum time if all deputies also die. The other members see the coordinator's last renewal one
 /// poll later than deputies do.

@@ -126,7 +126,7 @@ async fn regression_a_group_that_does_not_fit_with_its_owners_is_refused() {
     assert!(error.to_string().contains("4194304"), "{error}");
 }
 
-/// A store that limits the length of an object as DynamoDB does.
+/// A store that, like DynamoDB, limits the length of an object.
 #[derive(Debug)]
 pub struct Limited(pub FaultStore);
 
@@ -180,7 +180,7 @@ async fn regression_reservations_take_no_more_room_than_owners() {
         let node = Group::builder(store, "app").name(name).check_store(false).process(clock);
         node.partitions((0..many).map(|number| format!("p{number}"))).build()
     };
-    // The greatest number of partitions for which the store accepts the length of the assignment.
+    // The greatest number of partitions whose assignment is short enough for the store.
     let most = (5_000..9_000).rev().step_by(50).find(|many| node("a", 1, *many).is_ok()).unwrap();
     assert!(most > 6_000, "{most}");
     let a = Node::of(node(&long, 1, most).unwrap().join().await.unwrap());

@@ -51,8 +51,8 @@ impl Fleet {
         }
     }
 
-    /// Returns the settings of a new process. They turn off the check of the store, so that tests
-    /// can count requests.
+    /// Returns the settings of a new process. These settings turn off the store check, so tests
+    /// need not count its requests.
     pub fn node(&self, name: &str) -> GroupBuilder {
         self.node_behind(&self.store, name)
     }

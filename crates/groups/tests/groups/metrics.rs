@@ -79,7 +79,7 @@ async fn members_and_partitions_are_counted(recorder: &Recorder) {
     assert_eq!(
         total(&now, "renewals", "outcome", "done"),
         now.sum("tenure_requests_total", &[("kind", "replace"), ("outcome", "done")]) - 1.0,
-        "each replacement of a session except the seal is a renewal"
+        "all replacements of a session, except its seal, are renewals"
     );
     assert!(value(&now, "lease_remaining_seconds") > 15.0);
     let of_leaders = ["leader", "epoch", "elections_total", "losses_total", "candidate_info"];

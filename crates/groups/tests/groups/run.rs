@@ -186,8 +186,9 @@ async fn regression_a_sole_member_soon_gets_its_released_partition() {
     granted().await;
 }
 
-/// The coordinator has not revoked the partition. It reads the session of `b`, because the tag
-/// changed twice within a short time (GC2).
+/// The coordinator has not revoked the partition, so it expects no release. It reads the session of
+/// `b` nevertheless, and sees the release, because the listed ETag of this session changed twice
+/// within a quarter of the validity (GC2).
 #[tokio::test(start_paused = true)]
 async fn a_partition_that_was_released_without_a_revocation_soon_moves() {
     let fleet = Fleet::new(2);

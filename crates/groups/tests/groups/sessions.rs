@@ -59,8 +59,8 @@ fn gets(fleet: &Fleet) -> usize {
 }
 
 /// Before the fix, a takeover with 10,000 ended sessions took 17 s and 30,000 GETs, because each
-/// successor read all ended sessions, 16 at a time. If the coordinator's session lapsed during a
-/// listing, only the next poll noticed the lapse.
+/// successor read all ended sessions, 16 at a time. Also, if the coordinator's session lapsed
+/// during a listing, the successors noticed the lapse only at their next poll.
 #[tokio::test(start_paused = true)]
 async fn regression_a_takeover_reads_each_ended_session_once() {
     for leaves in [false, true] {

@@ -161,7 +161,8 @@ async fn regression_a_sole_member_returns_without_a_delay() {
     again(true, Node::kill, POLL * 4).await;
     again(false, |a| a.leave(), POLL * 4).await;
     again(false, |a| a.leave_for(secs(300)), POLL * 4).await;
-    // The limit allows for the rest of the former lease, the drift, and three poll intervals.
+    // The limit consists of the rest of the former lease, and four poll intervals for the drift and
+    // the polls.
     again(false, Node::kill, VALIDITY + POLL * 4).await;
 }
 

@@ -102,8 +102,8 @@ async fn regression_partitions_move_only_from_a_session_that_is_sealed_in_the_st
     }
 }
 
-/// Each run has one fault. It affects the create of the session, its second write (with `data`), or
-/// one of two renewals.
+/// Each run has one fault. This fault affects the create of the session, the second write of the
+/// session (with `data`), or one of two renewals.
 #[tokio::test(start_paused = true)]
 async fn a_member_survives_each_fault_of_a_write_of_its_session() {
     for fault in WRITE_FAULTS {
