@@ -12,9 +12,9 @@ use tenure::{Error, ErrorKind};
 ///
 /// A path starts with a slash and does not end with one, except the root `/`. No component is
 /// empty, `.` or `..`, so each folder has exactly one path. The key of a path has at most
-/// [`MAX_KEY_BYTES`](Path::MAX_KEY_BYTES). Components have no other restrictions. Objects at `/a/b`
-/// and at `/a/b/c` may exist at the same time, so every path is also a folder. A path represents
-/// the object at [`key`](Path::key) and all objects below this key.
+/// [`MAX_KEY_BYTES`](Path::MAX_KEY_BYTES) bytes. Components have no other restrictions. Objects at
+/// `/a/b` and at `/a/b/c` may exist at the same time, so every path is also a folder. A path
+/// represents the object at [`key`](Path::key) and all objects below this key.
 ///
 /// Paths are ordered by component, with ancestors first: `/a`, `/a/b`, `/a!`.
 /// [`parent`](Path::parent) and `clone` do not allocate.
@@ -31,7 +31,8 @@ use tenure::{Error, ErrorKind};
 /// ```
 #[derive(Clone)]
 pub struct Path {
-    /// Text that begins with this path. A path and its ancestors share one text.
+    /// The text of this path, or of a descendant: the first `len` bytes are this path. A path and
+    /// its ancestors share one text.
     text: Arc<str>,
     len: usize,
 }

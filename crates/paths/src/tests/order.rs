@@ -18,7 +18,7 @@ trait Subject {
     fn is_empty(&self) -> bool;
 }
 
-/// The real table. A test can replace the modes of its locks.
+/// The real table. A test can replace the function that computes the modes of a call.
 struct Shipped {
     table: Table,
     calls: BTreeMap<usize, (Ticket, Modes)>,

@@ -247,8 +247,8 @@ async fn the_next_leadership_has_other_locks() {
     assert_eq!(guard.token().unwrap().get(), 2);
 }
 
-/// The operations in progress. The ledger counts the conflicts between their paths, independently
-/// of the locks.
+/// The operations in progress. The ledger counts the conflicts between these operations, without
+/// using the locks.
 #[derive(Clone, Default)]
 struct Ledger(Arc<Mutex<Entries>>);
 
