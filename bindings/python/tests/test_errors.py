@@ -56,6 +56,9 @@ TYPES: list[tuple[Callable[[], object], str]] = [
 ]
 VALUES: list[tuple[Callable[[], object], str]] = [
     (lambda: tenure.Election("orders"), "orders: the URL has no scheme.*, or a path from / or ./"),
+    (lambda: election(poll_interval=0), "poll_interval must be 0.01 s to 30 s .*, got 0 s"),
+    (lambda: election(takeover_delay=1e6), "takeover_delay must be at most 86400 s, got 1000000 s"),
+    (lambda: group(validity=7200), "validity must be at most 3600 s in a group, got 7200 s"),
     (lambda: election(name=""), 'the name "" must have 1 to 256 bytes'),
     (lambda: election(layout="x"), "layout must be epoch-files or single-object, got x"),
     (lambda: election().depose(-1), "epoch must be 1 to 9999999999, got -1"),

@@ -1,6 +1,7 @@
 """The exceptions of tenure, by the kind of the error."""
 
 # Annotations are evaluated here, because the public module of these classes is ``tenure``.
+import re
 from typing import ClassVar, Literal
 
 #: Reason of a loss.
@@ -308,8 +309,20 @@ _KINDS: dict[str, type[TenureError]] = {
 }
 
 
+_SETTING = re.compile(r"(validity|\w+_(interval|timeout|delay|deadline|margin|backoff))\b")
+_DURATION = re.compile(r"\b(\d+(?:\.\d+)?)(ns|µs|ms|s)\b")
+_UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+def _in_seconds(duration: re.Match[str]) -> str:
+    seconds = f"{float(duration[1]) * _UNITS[duration[2]]:.9f}"
+    return seconds.rstrip("0").rstrip(".") + " s"
+
+
 def of_kind(kind: str, message: str, may_have_happened: bool) -> TenureError:
-    """Return the exception for an error of the native part."""
+    """Return the exception for an error of the native part. Settings have seconds in Python."""
+    if kind == "InvalidInput" and _SETTING.match(message):
+        message = _DURATION.sub(_in_seconds, message)
     return _KINDS.get(kind, TenureError)(message, may_have_happened)
 
 
