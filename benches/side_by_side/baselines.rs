@@ -46,7 +46,7 @@ pub enum Post {
     SingleObject,
 }
 
-/// The object that a leader holds.
+/// The lock object that a leader has written.
 struct Lock {
     key: String,
     token: u64,

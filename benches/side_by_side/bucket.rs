@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 const LONGEST: f64 = 3_600.0;
 
-/// The durations of the requests to a store, and its prices.
+/// The durations and the prices of the requests to a store.
 #[derive(Debug, Clone, Copy)]
 pub struct Service {
     pub median: Duration,

@@ -35,7 +35,7 @@ pub struct Size {
     renewals: u64,
     deaths: u64,
     partitions: u32,
-    /// Partitions and members of the large group.
+    /// Numbers of partitions and members of the large group.
     large: (u32, usize),
     /// Validities in seconds, each measured on two kinds of S3.
     validities: &'static [u64],

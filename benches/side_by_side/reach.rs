@@ -115,8 +115,8 @@ fn cpu() -> Duration {
     time.into()
 }
 
-/// Prints the work of a leader for each round of renewals, and its memory. The numbers include the
-/// simulated stores, but no HTTP client.
+/// Prints the allocations and the CPU time of a leader for each round of renewals, and the memory
+/// of the leader. The numbers include the simulated stores, but no HTTP client.
 pub fn resources(_: &Size) {
     const ROUNDS: u32 = 10_000;
     head("a leader", &["allocations", "CPU, µs", "KiB"]);
