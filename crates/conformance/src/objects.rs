@@ -92,7 +92,7 @@ pub(super) async fn shows_changes_to_a_poll(scope: CheckScope<'_>) -> Checked {
         expect_eq!(
             outcome,
             GetOutcome::NotModified,
-            "returns an unchanged object to a poll of 0 bytes"
+            "returns an unchanged object to a poll with a limit of 0 bytes"
         );
     }
     let second = scope.replaced("a", "two", &first).await?;

@@ -72,7 +72,8 @@ pub struct Races {
     listings: bool,
     /// Length of the long bodies, in bytes. `None` if the store accepts no long body.
     pub long: Option<usize>,
-    /// Duration of the fastest long write so far. Short writes delay the other long writes more.
+    /// Duration of the fastest long write so far. Short writes delay the other long writes, so
+    /// those take longer.
     took: Duration,
     /// Delay of the next short writes, as a fraction of `took`.
     part: f64,
@@ -351,7 +352,8 @@ impl Races {
 }
 
 impl Races {
-    /// Creates an object. If the effect is unknown, tries another key, up to [`TRIES`] times.
+    /// Creates an object. If the effect of the create is unknown, creates another object under a
+    /// new key. Makes at most [`TRIES`] attempts.
     async fn an_object(&mut self) -> Checked<Start> {
         let mut asked = 0;
         loop {
