@@ -77,8 +77,8 @@ impl Generations {
         self
     }
 
-    /// Returns the key prefix of this epoch's objects: `<prefix>/epoch-%010d/`. For the key of an
-    /// object, append its name. Sends no request.
+    /// Returns the key prefix of this epoch's objects: `<prefix>/epoch-%010d/`. To get the key of
+    /// an object, append the object's name to this prefix. Sends no request.
     #[must_use]
     pub fn key(&self, epoch: Epoch) -> String {
         format!("{}{:010}/", self.prefix, epoch.get())

@@ -22,8 +22,8 @@ use crate::error::Stale;
 /// [`Election::newest_epoch`](tenure::Election::newest_epoch) returns the greatest token that can
 /// be real.
 ///
-/// **Limits.** After [`admit`](Gate::admit) alone the service may pause, and then act under an
-/// outdated token. The gate forgets its token at a restart: use
+/// **Limits.** A service that uses only [`admit`](Gate::admit) may pause after the admission, and
+/// then act under an outdated token. The gate forgets its token at a restart: use
 /// [`DurableGate`](super::DurableGate), or store the token with the data in one transaction, which
 /// is the best guard. Two instances of a service do not share a gate. The gate admits all tasks
 /// that have the same token.
@@ -221,8 +221,8 @@ mod tests {
         assert_eq!(format!("{gate:?}"), "Gate { newest: Some(Epoch(2)), .. }");
     }
 
-    /// After `admit` alone, a request that pauses before its write can write after a newer request.
-    /// With `act` and `enter`, the check and the write are one step.
+    /// With `admit`, a request that pauses between the check and its write can write after a newer
+    /// request. With `act` and `enter`, the check and the write are one step.
     #[test]
     fn a_request_paused_between_admission_and_its_write_writes_late() {
         let (gate, written) = (Gate::new(), Cell::new(0));

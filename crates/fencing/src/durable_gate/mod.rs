@@ -26,8 +26,8 @@ pub use reset::GateState;
 /// a [`reset`](GateState::reset) can lower the token in the object.
 ///
 /// **Guarantees.** At some moment during a call that admits a token, the object had no greater
-/// token. So once any instance has admitted a token, calls that begin later admit no lower token at
-/// any instance. Only a reset ends this guarantee.
+/// token. So once any instance has admitted a token, no instance admits a lower token in a call
+/// that begins later. Only a reset ends this guarantee.
 ///
 /// **Limits.** The admission and the action are two steps, as with
 /// [`Gate::admit`](super::Gate::admit): the service may pause between them. To prevent late actions
@@ -121,9 +121,9 @@ impl DurableGate {
         DurableGate { calls: Calls::new(store), key, sole: false, seen: Arc::default(), meter }
     }
 
-    /// Declares that only one process uses this gate at any time. The gate then admits a known
-    /// token without a request. A restarted process must begin after the previous process has
-    /// ended.
+    /// Declares that only one process uses this gate at any time. The gate then sends a request
+    /// only for a token that is greater than all tokens that it has seen. A new process must not
+    /// start before the previous one has ended.
     #[must_use]
     pub fn sole_instance(mut self) -> DurableGate {
         self.sole = true;

@@ -232,8 +232,9 @@ impl FenceLayer {
         )))
     }
 
-    /// Checks each token with this gate first, so that the service remembers its token across
-    /// restarts. Each check sends the requests of [`DurableGate::admit`].
+    /// Checks each token with this gate before the gate in memory. This gate keeps the greatest
+    /// token in an object, so the service refuses lower tokens even after a restart. Each check
+    /// sends the requests of [`DurableGate::admit`].
     #[must_use]
     pub fn durable(mut self, gate: DurableGate) -> FenceLayer {
         self.durable = Some(gate);

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_points_ahead_is_refused() {
+    fn a_line_with_inconsistent_numbers_is_refused() {
         let line = |claim, claims_after| LogLine {
             tenure_log: 1,
             epoch: Epoch::FIRST,

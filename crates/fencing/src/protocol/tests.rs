@@ -223,7 +223,7 @@ fn the_floor_shows_whether_a_refused_append_may_have_taken_effect() {
 /// A trim may have deleted the object of the append, so only the end of the log shows the
 /// successor.
 #[test]
-fn the_end_shows_the_successor_after_an_append_of_unknown_effect() {
+fn the_end_of_the_log_shows_the_successor_if_the_effect_of_an_append_is_unknown() {
     let ended = |end: Header| {
         let mut writer = refused(claim(1, 19, 4, 3), 6);
         writer.handle(listed(Some((5, 9))), nonce(0));

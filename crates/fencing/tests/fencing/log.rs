@@ -255,7 +255,8 @@ impl Layer for Chaos {
     }
 }
 
-/// Runs one process: under each epoch it opens the log, appends entries, and trims the log.
+/// Runs one process. For each of these epochs, the process opens the log, appends entries, and
+/// trims the log.
 async fn lives(store: Arc<dyn Store>, epochs: Vec<u64>, acked: Arc<Mutex<Vec<LogEntry>>>) {
     let log = log_of(&store);
     for epoch in epochs {
@@ -336,7 +337,7 @@ async fn round(seed: u64) -> (usize, u64, usize) {
 
 /// The environment variable `SEEDS` sets the number of seeds. A failure reports its seed.
 #[tokio::test(start_paused = true)]
-async fn concurrent_writers_trims_and_readers_agree_on_the_log() {
+async fn the_log_is_correct_under_concurrent_writers_trims_and_readers() {
     let seeds = std::env::var("SEEDS").map_or(60, |seeds| seeds.parse().expect("a number"));
     let (mut acked, mut trimmed, mut fences) = (0, 0, 0);
     for seed in 0..seeds {
