@@ -1,4 +1,4 @@
-//! Merges the epoch objects of an election across stores to one history.
+//! Merges the epoch objects of an election across stores into one history.
 
 use std::collections::BTreeMap;
 

@@ -23,9 +23,9 @@
 //! store's clock. All times in the record come from the clock of the process that wrote the record.
 //! If the leader resigned or was deposed, the last write is the seal. Its date is the end of the
 //! epoch, so the end is exact ([`TimeEstimate::is_exact`]). If the leader died, the end is an
-//! estimate. The leader led at least until its last renewal, and at most until its lease ended. The
-//! start of an epoch is an estimate from the leader's clock, between the seal of the previous epoch
-//! and the last write. A history is only for people to read. No election depends on it.
+//! estimate between the last renewal and the end of the lease. The start of an epoch is an estimate
+//! from the leader's clock, between the seal of the previous epoch and the last write. A history is
+//! only for people to read. No election depends on it.
 //!
 //! If the last write came from the leader, the record and the store each have a date for this
 //! write. The difference between these dates is the error of the leader's clock. [`Reader`]
@@ -83,8 +83,8 @@ pub struct History {
     pub holes: Vec<RangeInclusive<Epoch>>,
     /// Number of older epochs that [`Reader`] did not read, although they have an object.
     pub left_out: u64,
-    /// The latest time in the store's responses. If the responses contain no time, this machine's
-    /// time after the last request.
+    /// The latest time in the store's responses. If the responses contain no time, this field is
+    /// this machine's time after the last request.
     pub now: DateTime<Utc>,
     /// Resolution of the clock that gave `now`. The true time exceeds `now` by less than this
     /// duration.

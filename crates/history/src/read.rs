@@ -56,7 +56,7 @@ struct Listing {
     requests: u64,
 }
 
-/// The result of the requests of a history.
+/// The fields of a [`History`] that do not come from its epoch objects.
 #[derive(Default)]
 struct Reading {
     left_out: u64,
@@ -65,7 +65,7 @@ struct Reading {
     unread: Vec<String>,
 }
 
-/// The objects of one store, its oldest epoch, and the requests for them.
+/// The objects of one store, the oldest epoch in this store, and the number of requests.
 struct StoreRead {
     oldest: Option<Epoch>,
     objects: StoreObjects,
@@ -119,9 +119,9 @@ impl Reader {
         self
     }
 
-    /// Omits each of the oldest epochs if its last write is longer ago than this duration, by the
-    /// store's clock. Stops at the first epoch with a later write or without a date. The reader
-    /// always reads the newest epoch.
+    /// Omits old epochs: from the oldest epoch up to the first one that was written within this
+    /// duration (by the store's clock), or that has no date. The reader always reads the newest
+    /// epoch.
     pub fn since(mut self, since: Duration) -> Reader {
         self.since = Some(since);
         self
@@ -277,7 +277,7 @@ impl Reader {
     }
 }
 
-/// Locks the progress. A panic of the caller's function leaves its numbers intact.
+/// Locks the progress. If the caller's function panics, the numbers in `Progress` remain correct.
 fn lock<F>(progress: &Mutex<Progress<F>>) -> MutexGuard<'_, Progress<F>> {
     progress.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -233,7 +233,7 @@ async fn a_majority_of_the_stores_suffices() {
     assert_eq!(history.spans[0].stores, [StoreEpoch::Held, StoreEpoch::Held, StoreEpoch::Unknown]);
     let error = stores(&[&down, &down]).read().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    // The stores are read at the same time, so hung stores cost the time of one.
+    // The reader reads the stores at the same time, so two hung stores delay it no longer than one.
     let hung = FaultStore::new(Arc::new(MemoryStore::new()));
     hung.always(Fault::Hang);
     let begun = now(&world);

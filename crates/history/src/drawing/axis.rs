@@ -162,14 +162,14 @@ mod tests {
     }
 
     #[test]
-    fn ticks_count_from_the_origin() {
+    fn ticks_show_the_time_since_the_origin() {
         assert_eq!(texts(0, 9_000, None), ["0ms", "2s", "4s", "6s", "8s"]);
         assert_eq!(texts(0, 300_000, None), ["0ms", "1m", "2m", "3m", "4m", "5m"]);
         assert_eq!(texts(7, 7, None), ["8ms", "10ms", "12ms", "14ms", "16ms"]);
     }
 
     #[test]
-    fn ticks_are_whole_times_of_day() {
+    fn ticks_are_at_round_times_of_day() {
         let origin = Some("2026-11-20T23:12:07.5Z");
         assert_eq!(
             texts(0, 9_000, origin),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn any_length_has_few_ticks() {
+    fn an_axis_of_any_length_has_few_ticks() {
         for length in [1, 50, DAY, 400 * DAY, 9_000 * YEAR, u64::MAX / 4, u64::MAX] {
             for origin in [None, Some("2026-11-20T23:12:07.5Z"), Some("1902-01-01T00:00:00Z")] {
                 let ticks = texts(0, length, origin);

@@ -359,7 +359,7 @@ fn owners_have_one_colour_and_a_legend_entry() {
 }
 
 #[test]
-fn many_rows_and_owners_are_drawn() {
+fn many_lanes_and_owners_are_drawn() {
     for (rows, owners) in [(0, 1), (1, 1), (50, 9), (1_000, 30), (1_200, 1_200)] {
         let svg = owned(rows, owners).svg();
         assert_eq!(svg::without_styles(&svg), [""; 0]);

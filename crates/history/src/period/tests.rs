@@ -206,8 +206,8 @@ fn three_hosts_with_skewed_clocks_keep_the_guarantees() {
                 continue;
             };
             let last = starts.last_key_value().map(|(start, _)| *start);
-            assert!(last <= Some(own.start), "seed {seed}: an earlier period after a later one");
-            assert!(!completed.contains_key(&own.start), "seed {seed}: again after a success");
+            assert!(last <= Some(own.start), "seed {seed}: an attempt for an earlier period");
+            assert!(!completed.contains_key(&own.start), "seed {seed}: an attempt after a success");
             let early = own.start.saturating_sub(s(now));
             assert!(early <= rules.clock_ahead_max, "seed {seed}: {early:?} early");
             record = Some(PeriodRecord::begin(record.as_ref(), own, attempt, ("a", epoch), wall));
@@ -286,7 +286,7 @@ fn a_record_keeps_the_last_29_earlier_periods() {
 
 /// The names are the longest ones in JSON.
 #[test]
-fn a_record_keeps_8_attempts_of_each_period_within_its_limit() {
+fn a_record_with_8_attempts_of_each_period_has_at_most_the_maximum_length() {
     for name in ["b", "漢", "𝄞", "\u{1}", "\"", "\u{9b}"].map(|c| c.repeat(256 / c.len())) {
         let mut record = None::<PeriodRecord>;
         for hour in 0..40 {
