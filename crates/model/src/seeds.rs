@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// # Panics
 ///
-/// Panics if one of the variables is no number and no range.
+/// Panics if one of the variables is neither a number nor a range.
 pub fn chosen(default: Range<u64>) -> Range<u64> {
     let number = |text: &str| text.trim().parse::<u64>().expect("a seed must be a whole number");
     if let Ok(seed) = std::env::var("SEED") {

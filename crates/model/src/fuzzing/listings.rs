@@ -143,7 +143,7 @@ pub fn check_page(keys: &Keys, after: &After, page: &Page) -> Option<EpochsOfPag
     assert_eq!(epochs.iter().collect::<Vec<_>>(), shown);
     if let Some(rest) = &judged.rest {
         assert_eq!(Some(&key_of(keys, rest)), page.entries.last().map(|entry| &entry.key));
-        assert!(page.truncated, "the page claims to be truncated");
+        assert!(page.truncated, "expected a truncated page");
     }
     Some(judged)
 }

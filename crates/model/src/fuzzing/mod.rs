@@ -155,7 +155,7 @@ pub fn lock(body: &[u8]) {
         written.len()
     );
     let (read_token, read) =
-        Record::decode(Formats::OneStore, None, &written).expect("a released lock is a lock");
+        Record::decode(Formats::OneStore, None, &written).expect("a released lock can be decoded");
     assert_eq!(read_token, token, "a release keeps the token");
     assert!(read.expired && read.data.is_null());
     assert_eq!(read.nonce, record.nonce, "a release keeps the nonce");

@@ -71,8 +71,8 @@ pub fn properties(setting: &Setting) -> Vec<Property<Game>> {
     let all: Vec<Property<Game>> = vec![
         // An epoch is granted to at most one attempt.
         Property::<Game>::always("I1", |_, world| holds(world, "I1")),
-        // If the first LIST of a grant, or the last create that the grant needs, comes after
-        // another grant, the later grant has a greater epoch.
+        // If grant A precedes the first LIST of grant B, or the last create that grant B needs, B
+        // has a greater epoch than A.
         Property::<Game>::always("I2", |_, world| holds(world, "I2")),
         // No lease counts from a renewal that was sent after a greater epoch was granted.
         Property::<Game>::always("I5", |_, world| holds(world, "I5")),

@@ -28,8 +28,8 @@ pub struct Process {
     pub waited: [Vec<(NonceNumber, u8)>; MAX_STORES],
     /// True if the process reaches the old contents of a moved store.
     pub stale: bool,
-    /// The epoch that was sealed or lapsed when this process last saw it. Only random walks set
-    /// this field and the next one.
+    /// For each store, the epoch whose object was sealed or lapsed when this process last saw it.
+    /// Only random walks set this field and the next one.
     pub closable: [Option<Number>; MAX_STORES],
     /// The last epoch from which its holder has resigned.
     pub resigned: Option<Number>,

@@ -42,7 +42,7 @@ pub struct Budget {
     pub depositions: u8,
     /// Deletions of the least epoch at one store.
     pub compactions: u8,
-    /// Losses of the contents of a store, and their replacement.
+    /// Losses of the contents of a store, each followed by a replacement.
     pub replacements: u8,
     /// Moves of a store. Some processes still reach the old contents.
     pub moves: u8,
@@ -65,7 +65,8 @@ impl Budget {
 }
 
 /// The rule that a run breaks, and the behaviour in its place. To break a rule, the model changes
-/// inputs and outputs of the machine.
+/// inputs and outputs of the machine. Q1 to Q10 are rules of `tenure::protocol::across`. An answer
+/// *counts* if the machine uses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
     Nothing,

@@ -95,7 +95,7 @@ pub fn granted(world: &World, who: Who, began: Duration, lease: Lease, validity:
 }
 
 /// Checks at this instant that at most one running process believes that it leads (I8), and that no
-/// lease counts from a renewal after a greater grant (I5').
+/// renewal extends the lease of an epoch once a greater epoch is granted (I5').
 pub fn one_leader(world: &World) {
     // A check of a lease may wake tasks, so the state must not be locked during the check.
     let leads = running(world);
@@ -111,7 +111,7 @@ pub fn one_leader(world: &World) {
         let end = lead.lease.ends_at().boot;
         if lead.latest_end.is_some_and(|latest| end > latest) {
             let what = format!(
-                "the lease of {} with epoch {} was extended after a greater grant, to {end:?}",
+                "{} extended its lease of epoch {} to {end:?} after a greater epoch was granted",
                 lead.who,
                 lead.lease.epoch()
             );

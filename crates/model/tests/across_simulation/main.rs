@@ -5,7 +5,7 @@
 //! `SEEDS=2000 cargo test -p tenure-model --test across_simulation` runs 2,000 seeds from 0.
 //! `SEEDS=1000..1300` runs a range. `SEED=7` runs one seed and prints its timeline.
 
-// The simulation of one store has the same objects.
+// The simulation of elections in one store also uses this module.
 #[path = "../simulation/bucket.rs"]
 #[allow(dead_code, reason = "the other simulation uses the rest")]
 mod bucket;

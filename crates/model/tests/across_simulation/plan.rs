@@ -11,7 +11,7 @@ use tenure_model::sim::suite::{self, Outcome};
 pub enum Broken {
     #[default]
     Nothing,
-    /// A store creates an object although it exists.
+    /// A store accepts the create of an existing object.
     StoreCreatesAgain,
     /// A store ignores `If-Match`.
     StoreReplacesBlindly,
@@ -33,7 +33,7 @@ pub enum Broken {
 /// A list of stores that differs from the markers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wrong {
-    /// Each store is at another index.
+    /// Each store has another index than in its marker.
     Rotated,
     /// The list omits two of the five stores.
     ThreeOfFive,

@@ -65,7 +65,7 @@ impl Budget {
     }
 }
 
-/// A broken variant of the model: the rule that it omits.
+/// The behaviour of a broken variant, in which the model omits one rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Broken {
     Nothing,
@@ -91,11 +91,12 @@ pub enum Broken {
     ReleasesFirst,
     /// A member withdraws a release whose PUT got no answer.
     TakesBack,
-    /// A session may join after its create alone, without the second write.
+    /// A session joins the group by its create alone, without the second write.
     JoinsByCreate,
     /// A member follows assignments while it seals its session.
     FollowsItsSeal,
-    // The following variants break rules D1 to D12, about deletions and restores.
+    // The following variants break rules D1 to D12 of docs/design/groups.md, which concern
+    // deletions and restores.
     /// A seal drops the greatest assignment that the member has seen.
     SealsForget,
     /// A process that joins again forgets the greatest assignment that it has seen.
@@ -106,7 +107,7 @@ pub enum Broken {
     UnreadIsMissing,
     /// Members create no assignment after a deletion.
     StopsAtDeleted,
-    /// An operator reads no session before a change.
+    /// An operator changes the group without a read of the sessions.
     OperatesBlindly,
     /// The compactor deletes sessions that show a greater assignment than the newest existing one.
     CompactsEvidence,

@@ -36,12 +36,12 @@ pub struct Ghost {
     /// token. Recorded at the first LIST that confirmed the grant.
     pub granted: BTreeMap<(PartitionNumber, Epoch), Session>,
     /// For each partition and each token, the first session that believed that it owned the
-    /// partition under this token. Needed only if the broken rule lets a member mistake another
+    /// partition under this token. Used only in the broken variant in which a member takes another
     /// session for its own.
     pub believed: BTreeMap<Release, Nonce>,
     /// Releases of partitions, recorded after the work of the owner has stopped.
     pub stopped: BTreeSet<(Session, Release)>,
-    /// Ended sessions, with the newest assignment at the time of their end. Recorded only if
+    /// For each ended session, the newest assignment at the time of its end. Recorded only if
     /// sessions are compacted.
     pub ended: BTreeMap<Session, Option<Epoch>>,
     /// The greatest assignment that was ever created.

@@ -29,7 +29,7 @@ pub enum Broken {
     Takes,
     /// The work on a partition ignores the request to stop.
     NeverReturns,
-    /// The library treats a write that is answered without an ETag as done.
+    /// The library treats a write as done although the answer has no ETag.
     EtagNotNeeded,
     /// Other programs delete assignments although no remaining object shows the deletion.
     DeletedUnseen,

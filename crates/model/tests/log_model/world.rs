@@ -91,8 +91,9 @@ pub struct OneWriter {
     pub other: bool,
 }
 
-/// The first page of a listing without order. It is empty, because only objects above `last` belong
-/// to it, and none existed. The second page, read later, has the objects up to `last`.
+/// The first page of a listing without order, which covers the numbers above `last`. The page is
+/// empty, because no object had such a number. The second page, read later, has the objects up to
+/// `last`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FirstPage {
     /// The floor before the listing. A listing counts only if the floor is the same afterwards.

@@ -168,9 +168,9 @@ fn renewals_are_verified_among_late_creates() {
 }
 
 #[test]
-fn renewals_are_verified_among_lawful_peers() {
+fn renewals_are_verified_without_foreign_peers() {
     let faults = Budget { gives_up: 1, depositions: bound(0, 1), ..Budget::CALM };
-    let setting = Setting::new("verified renewals among lawful peers", faults);
+    let setting = Setting::new("verified renewals without foreign peers", faults);
     let always = [LAWFUL, &["verified"]].concat();
     explore(Setting { verify_renewals: true, always, ..setting });
 }

@@ -64,7 +64,7 @@ pub struct Budget {
     pub twice: u8,
     /// Answers that remain in transit after the store has served the request.
     pub late: u8,
-    /// Repeated writes of a foreign record with the same body.
+    /// Writes of a foreign record that repeat its body.
     pub touches: u8,
     /// Pages of a listing that have only one key, although the listing has more keys.
     pub short_pages: u8,

@@ -249,7 +249,7 @@ fn broken(name: &'static str, broken: Broken) -> Setting {
 }
 
 #[test]
-fn walk_among_lawful_peers() {
+fn walk_without_foreign_peers() {
     let others = [
         "a deposition succeeded",
         "a loss",
