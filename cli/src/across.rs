@@ -63,7 +63,7 @@ struct InitArgs {
     /// all processes of the old set.
     #[arg(long, value_name = "EPOCH")]
     epoch: Option<Epoch>,
-    /// Time that the first leader above --epoch waits, at most 24h: the longest validity of old
+    /// Time that the first new leader waits, at most 24h: the longest validity of the old
     /// candidates that may still run
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     #[arg(requires = "epoch")]

@@ -1,4 +1,5 @@
-//! `tenure completions` and `tenure man`: the arguments of the command, for a shell and for `man`.
+//! `tenure completions` and `tenure man`: write the arguments of the command as a completion script
+//! for a shell and as manual pages.
 
 use std::path::PathBuf;
 

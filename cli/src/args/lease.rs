@@ -79,8 +79,8 @@ pub struct ElectionArgs {
     pub lease: LeaseArgs,
     /// Maximum interval between polls, at most the validity.
     ///
-    /// The interval grows up to this duration while the same leader leads. Candidates detect a
-    /// lapse or a resignation up to this duration later.
+    /// The interval grows up to this duration while the same leader leads. Candidates may detect a
+    /// lapse or a resignation late, by up to this duration.
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     #[arg(env = "TENURE_POLL_BACKOFF", help_heading = "Timing", hide_short_help = true)]
     pub poll_backoff: Option<Duration>,
@@ -98,7 +98,7 @@ pub struct ElectionArgs {
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     #[arg(env = "TENURE_PRIORITY_DELAY", help_heading = "Timing", hide_short_help = true)]
     pub priority_delay: Duration,
-    /// Take over immediately if, by the store's dates, the lease ended longer ago than this.
+    /// Take over immediately if, by the store's dates, the lease ended longer ago than this margin.
     ///
     /// The margin must be longer than 1s plus the greatest difference between the clocks of the
     /// store's servers: at least 2s and at most 24h.
@@ -158,9 +158,9 @@ impl fmt::Display for Poll {
 pub struct OwnArgs {
     /// Declare that no other living process has this name.
     ///
-    /// At the start, this process ends the lease of a killed predecessor of the same name, and does
-    /// not wait for its lapse. It first waits as long as the predecessor's CMD may run under a
-    /// guard with the same settings, so use the same --grace and --validity.
+    /// At the start, this process waits until the guard of a killed predecessor must have ended its
+    /// CMD. Then this process ends the lease of the predecessor, and does not wait for its lapse.
+    /// Use the --grace and --validity of the predecessor.
     #[arg(long, requires = "name", env = "TENURE_UNIQUE_NAME", hide_short_help = true)]
     pub unique_name: bool,
     /// JSON that this candidate publishes while it leads, such as its address.

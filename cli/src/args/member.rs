@@ -20,10 +20,10 @@ pub const LONGEST_KEPT: Duration = Duration::from_secs(3600);
 pub struct MemberArgs {
     /// Declare that no other living process has this name.
     ///
-    /// At the start, this member ends the session of its predecessor immediately, and gets the
-    /// predecessor's partitions. `group run` first waits as long as the CMDs of a killed
-    /// predecessor may run: use the same --grace. With `serve` the application must end its work
-    /// before this process starts.
+    /// At the start, this member ends the session of its predecessor, does not wait for its lapse,
+    /// and gets its partitions. Before that, `group run` waits until the guards of a killed
+    /// predecessor must have ended its CMDs: use the same --grace. With `serve` the application
+    /// must end its work before this process starts.
     #[arg(long, requires = "name", env = "TENURE_UNIQUE_NAME", hide_short_help = true)]
     unique_name: bool,
     /// Time for which the partitions stay reserved for this name after this member has left.
@@ -58,8 +58,8 @@ impl MemberArgs {
         self.leave_for
     }
 
-    /// Returns the name of the first flag of this structure that has a value, from the command line
-    /// or from its variable.
+    /// Returns the name of the first flag of this structure that has a value, either from the
+    /// command line or from an environment variable.
     pub fn first_given(&self) -> Option<&'static str> {
         let flags = [
             ("--unique-name", self.unique_name),

@@ -62,8 +62,8 @@ pub struct CostArgs {
     /// to 1m.
     #[arg(long, value_name = "DURATION", value_parser = positive_duration, env = "TENURE_POLL")]
     pub poll: Option<Duration>,
-    /// Deaths of the leader per day, at most 1000. In a group, deaths of a member that another
-    /// member replaces
+    /// Deaths of the leader per day, at most 1000. In a group, deaths of members, each replaced by
+    /// a new member
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = per_day)]
     pub elections_per_day: f64,
     /// How the election is stored

@@ -93,9 +93,9 @@ pub fn roles(args: &CostArgs) -> Vec<Role> {
 fn election(args: &CostArgs, events: &Events) -> Vec<Row> {
     let [followers, observers] = [args.candidates - 1, args.observers].map(f64::from);
     // With epoch files, the winner and a restarted candidate list the epochs. The winner seals the
-    // old epoch, creates the new epoch, and confirms it.
-    // Across stores, candidates also list each store after they have seen the seal (Q2), and then
-    // read the new epoch. The leader never polls the next epoch.
+    // old epoch, creates the new epoch, and confirms it. Across stores, candidates also list each
+    // store after they have seen the seal (Q2), and then read the new epoch. The leader of such an
+    // election never polls the next epoch.
     let (winner, other, confirms) = match (args.layout, args.stores) {
         (LayoutArg::SingleObject, _) => (WRITE, [0.0, 0.0, 2.0, 0.0, 0.0], 0.0),
         (LayoutArg::EpochFiles, 1) => ([2.0, 2.0, 1.0, 0.0, 0.0], [0.0, 0.0, 2.0, 0.0, 0.0], 1.0),

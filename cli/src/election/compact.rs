@@ -198,7 +198,7 @@ impl AnyCompactor {
 }
 
 impl Compaction {
-    /// Refuses to compact an election with `--group`, and a group without `--group`.
+    /// Fails if `--group` is given for an election, or is not given for a group.
     async fn refuse_the_other_kind(&self, args: &CompactArgs) -> Result<(), Failure> {
         let (store, prefix) = (&self.store, &*self.prefix);
         if args.group {

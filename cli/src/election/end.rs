@@ -54,7 +54,7 @@ impl<'a> EndFields<'a> {
             None if self.lapsed => "lapsed; not sealed".to_owned(),
             None => return None,
             Some(EpochEnd::Lapsed) => format!("lapsed; sealed{by}"),
-            Some(EpochEnd::GivenUp) => "given up before it led".to_owned(),
+            Some(EpochEnd::GivenUp) => "given up before its candidate led".to_owned(),
             Some(EpochEnd::Superseded) => "superseded without a seal".to_owned(),
             Some(EpochEnd::Unknown) => format!("sealed{by}, no reason given"),
             Some(EpochEnd::DeposedDead) => format!("deposed as dead{by}{why}"),

@@ -95,7 +95,7 @@ fn why_not(refused: &Restored, epoch: Epoch, asked: Duration, caution: &str) -> 
         Restored::Exists(leader) => {
             let waited = match asked {
                 Duration::ZERO => String::new(),
-                _ => format!(" (which may not have waited {compact})"),
+                _ => format!(" (which may have waited less than {compact})"),
             };
             format!(
                 "epoch {} exists, granted to {}{waited}, so epochs already continue above \

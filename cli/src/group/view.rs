@@ -157,7 +157,8 @@ impl<'a> PartitionStatus<'a> {
     }
 }
 
-/// Returns the name of the owner, escaped for a terminal. A missing owner is highlighted.
+/// Returns the name of the owner, escaped for a terminal, or a highlighted `-` if there is no
+/// owner.
 pub fn owner(name: Option<&str>) -> String {
     styled(if name.is_some() { NAME } else { ATTENTION }, name_or_dash(name))
 }

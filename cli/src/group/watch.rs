@@ -141,7 +141,8 @@ async fn follow(
 /// the read are absent.
 type Sessions = BTreeMap<String, SessionState>;
 
-/// A partition with a live owner. If its owner gets it again later, the token is different.
+/// A partition with a live owner. If this owner gets the partition again later, the token is
+/// different.
 #[derive(Debug, PartialEq, Eq)]
 struct WatchedPartition {
     partition: String,

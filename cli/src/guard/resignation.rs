@@ -67,7 +67,7 @@ impl Resignation {
         self.key.split_once('-').map_or("?", |(epoch, _)| epoch)
     }
 
-    /// Runs the process that resigns the epoch and logs the outcome. Kills the process if it still
+    /// Runs the process that resigns the epoch, and logs the outcome. Kills the process if it still
     /// runs 1 s after the end of the lease.
     pub fn carry_out(self, tenure: &Tenure, kill_at: Moment, say: impl Fn(&'static str, &str)) {
         let ends_at = self.lease_end(kill_at);

@@ -317,9 +317,9 @@ pub const GROUP_SPAN: &str = "group";
 /// The name of the span around all work of `serve` for one election or group.
 pub const SERVED_SPAN: &str = "served";
 
-/// Fields that the text omits: the first one for events of the command, three for events of
-/// `tenure-groups`, and all if the context names the group. The message of a join has the member
-/// and the session.
+/// Fields that the text omits. Events of the command omit the first field. Events of
+/// `tenure-groups` omit the first three fields, because the message of a join names the member and
+/// the session. They omit all four fields within a span of one group.
 const OMITTED: [&str; 4] = ["outcome", "member", "session", "group"];
 
 /// The message and the other fields of an event as text. The text omits the prefix of a group in a

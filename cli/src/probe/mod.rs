@@ -46,7 +46,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 pub struct ProbeArgs {
     #[command(flatten)]
     pub store: StoreArg,
-    /// Number of rounds of each kind of race; 2 rounds have 3 races.
+    /// Number of rounds of each kind of race; every second round has two races.
     ///
     /// More rounds find rarer faults. With 0 the races end after --for, or at SIGINT, SIGTERM or
     /// SIGHUP, and the report follows.
@@ -123,7 +123,8 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
     let election = urls.open(IfMissing::Refuse).await?.builder().build()?;
     let set = across::show(&election, args.json).await?;
     let errors = set.stores.into_iter().filter_map(|store| store.error);
-    // A probe often precedes the creation of the markers.
+    // A missing marker is no failure, because operators often probe the stores before they create
+    // the markers.
     let errors = errors.filter(|error| error.kind() != ErrorKind::InvalidInput);
     Ok(errors.map(|error| Failure::from(error).code).fold(code, worse))
 }
@@ -153,12 +154,12 @@ async fn probe_store(args: &ProbeArgs, url: &StoreUrl) -> Result<u8, Failure> {
             by = signals.next() => {
                 if args.rounds == 0 && !bounds.enough.load(Ordering::Relaxed) {
                     bounds.enough.store(true, Ordering::Relaxed);
-                    complain("starting no more rounds; a report follows after the current ones");
+                    complain("starting no more rounds; a report follows after the current rounds");
                     continue;
                 }
                 signal = Some(by);
                 stop.cancel();
-                complain("stopping: the keys of the probe are deleted after requests in flight");
+                complain("stopping: the keys of the probe are deleted after the last request");
                 // Requests in flight must end before the cleanup. Otherwise a request could write
                 // an object after the cleanup.
                 break probing.await;

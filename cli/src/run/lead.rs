@@ -349,7 +349,7 @@ fn do_not_resign(epoch: Epoch) -> &'static str {
     warn!(
         outcome = "not_resigned",
         "epoch {epoch} is not resigned: the guard and its standby were killed, and processes that \
-         left the group of CMD may still run"
+         left the process group of CMD may still run"
     );
     NOT_RESIGNED
 }

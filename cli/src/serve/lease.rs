@@ -13,7 +13,7 @@ pub struct ServeLeaseArgs {
     /// Time that the application has from SIGTERM until the resignations [default: a sixth of the
     /// validity]
     ///
-    /// The leaderships and the sessions are resigned at its end, at most 24h after SIGTERM.
+    /// At most 24h. After this time, the leaderships and the sessions are resigned.
     #[arg(long, value_name = "DURATION", value_parser = duration_up_to(DAY))]
     #[arg(env = "TENURE_GRACE", help_heading = "Timing")]
     grace: Option<Duration>,

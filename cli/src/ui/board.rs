@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_unknown_price_has_no_cost() {
+    fn a_page_has_no_cost_if_the_price_of_a_store_is_unknown() {
         let board = Board::new(false, Duration::ZERO);
         board.sample();
         assert_eq!(board.cost().dollars_a_month, Some(0.0));

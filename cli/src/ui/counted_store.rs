@@ -50,8 +50,8 @@ impl Store for CountedStore {
         limit: usize,
     ) -> Result<Option<Page>, StoreError> {
         let page = self.store.list_last(prefix, after, limit).await?;
-        // A store that does not support this call returns `None` without a request, so no request
-        // is counted.
+        // A store that does not support this call sends no request and returns `None`, so no
+        // request is counted.
         if page.is_some() {
             self.requests.lists.fetch_add(1, Ordering::Relaxed);
         }

@@ -356,7 +356,7 @@ mod tests {
     /// Before the fix, if epochs began between a poll and the read of the epochs, the read returned
     /// these epochs instead of older ones, and the page never showed the older epochs.
     #[tokio::test]
-    async fn regression_epochs_after_the_poll_displace_no_others() {
+    async fn regression_epochs_that_begin_after_the_poll_hide_no_older_epochs() {
         let (place, mut timeline) = (place(), Timeline::default());
         for (before, seen, exists) in [(0, 1, 4), (4, 5, 12)] {
             lead(&place, exists - before).await;

@@ -262,7 +262,7 @@ mod tests {
     /// Before the fix, the limit of followed elections, groups and jobs applied to each store
     /// separately. So several stores together could exceed the limit of the page.
     #[tokio::test]
-    async fn regression_all_stores_share_the_bound() {
+    async fn regression_all_stores_share_the_limit_of_the_page() {
         let slots = Arc::new(Semaphore::new(3));
         let board = Arc::new(Board::new(false, Duration::ZERO));
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());

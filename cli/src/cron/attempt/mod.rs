@@ -18,7 +18,7 @@ pub enum Attempt {
 
 /// Makes one attempt to be elected. Returns immediately if the store's dates show that the leader
 /// has renewed its lease in time. The dates decide only whether to wait. A new process cannot know
-/// that a lease has lapsed, so before it takes over, it watches the leader for a whole lease.
+/// that a lease has lapsed, so before it takes over, it watches the leader for the whole validity.
 pub async fn attempt(election: &Election, look_every: Duration) -> Result<Attempt, Failure> {
     let mut watched: Option<Watched> = None;
     loop {

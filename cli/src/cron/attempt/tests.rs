@@ -126,10 +126,10 @@ async fn a_new_process_takes_over_from_a_dead_leader() {
     }
 }
 
-/// The leader names the successor `c` in its seal, and `c` does not run. Another process waits for
-/// `c` before it can be elected, so its attempt must last longer than this wait.
+/// The leader names the successor `c` in its seal, and `c` does not run. Another process can be
+/// elected only after a wait for `c`, so its attempt must last longer than this wait.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_waits_after_a_seal() {
+async fn an_attempt_waits_for_the_successor_that_the_seal_names() {
     let scene = Scene::new(Dates::Right);
     let leadership = scene.election("a", 1).campaign().await.expect("no faults");
     leadership.resign_to("c").await.expect("no faults");

@@ -58,10 +58,10 @@ impl OncePer {
 
     /// Returns whether this host can skip the period without a campaign. A read of the record
     /// without a token is sufficient, because a completed period stays completed. Returns `false`
-    /// if the record contains an attempt without an end: CMD may still run, and only a leader can
-    /// decide whether to run it again. Also returns `false` if the store cannot be reached, because
-    /// the campaign waits for the store. Sends 1 GET. If the period needs a campaign, a second GET
-    /// checks the clock.
+    /// if the record contains an attempt without a recorded end: CMD may still run, and only a
+    /// leader can decide whether to run it again. Also returns `false` if the store cannot be
+    /// reached, because the campaign waits for the store. Sends 1 GET. If the period needs a
+    /// campaign, a second GET checks the clock.
     pub async fn is_over(&self) -> Result<bool, Failure> {
         let record = match self.place.read().await {
             Ok(record) => record,

@@ -182,7 +182,7 @@ async fn a_period_costs_the_documented_requests() {
 
 /// The outcome of the write of the attempt is unknown, so the host must not start CMD.
 #[tokio::test]
-async fn cmd_does_not_start_after_an_unknown_write() {
+async fn cmd_does_not_start_after_a_write_of_unknown_outcome() {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
     store.on(Call::Replace).always().fault(Fault::FailAfter);
     store.on(Call::Get).skip(2).always().fault(Fault::FailBefore);
@@ -228,7 +228,7 @@ async fn a_failure_is_forgotten_only_if_another_host_completes_the_period() {
 /// Before the fix, a host that started while CMD ran on another host reported that the other host
 /// had died.
 #[tokio::test]
-async fn regression_an_attempt_that_may_be_running_is_not_over() {
+async fn regression_an_attempt_that_may_still_run_does_not_end_the_period() {
     let store = MemoryStore::new();
     drop(turn(&host(&store, 0, "a"), 1).await);
     let other = host(&store, 0, "b");

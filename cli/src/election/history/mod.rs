@@ -79,7 +79,7 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
     history.unread.iter().for_each(|why| complain(&plain(why)));
     let objects = history.spans.iter().map(|span| (span.epoch, span.unreadable.as_deref()));
     refuse_unreadable(objects, ("epoch object", "lock"))?;
-    // A job has one store.
+    // An election across stores has no job.
     let record = match urls.are_several() {
         true => Ok(None),
         false => {

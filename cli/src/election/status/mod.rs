@@ -86,7 +86,7 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
     }
     let periods = RecordPlace::new(Arc::clone(opened.first()), &opened.prefix);
     let (record, unreadable) = match args.period.last_period_within {
-        // A job has one store.
+        // An election across stores has no job.
         _ if urls.are_several() => (None, None),
         Some(_) => (periods.read().await?, None),
         None => match periods.observe().await {

@@ -184,9 +184,9 @@ async fn run_as(
                 }
             },
             () = works.unguarded() => {
-                let why = "a guard and its standby were killed, and processes that left the group \
-                           of their CMD may still run: the session is not resigned, and other \
-                           members wait until it lapses";
+                let why = "a guard and its standby were killed, and processes that left the \
+                           process group of their CMD may still run: the session is not resigned, \
+                           and other members wait until it lapses";
                 return Err(Failure::new(exit::OS, why));
             }
             outcome = &mut running => {

@@ -45,8 +45,9 @@ function drawJob(view, card) {
   judgeJob(view, card);
 }
 
-// Returns whether a host may run the job now: the election of the job is held, or was held within
-// the last two intervals between reads of the record, which may lack the result.
+// Returns whether a host may run the job now: the election of the job is held, or was held
+// recently. The election counts as recently held for two intervals between reads of the record,
+// because the record on the page may lack the result of the run.
 function mayRun(view, card) {
   const held = (it) =>
     it.kind === kinds.election && it.key === card.name && it.card.state !== "vacant";

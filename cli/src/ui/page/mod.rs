@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_small_and_asks_no_other_host() {
+    fn the_page_is_small_and_loads_nothing_from_other_hosts() {
         let html = html();
         assert!(html.len() <= 80 * 1024, "{} bytes", html.len());
         for other in ["http://", "https://", "//cdn", "src=", "@import", "url("] {
