@@ -1,7 +1,8 @@
 //! Stores that are unreachable at the start or during the whole run.
 //!
 //! A watch needs half a minute to report an unknown state. Tests start in the order of their names.
-//! The name of this module is the first, so its slow test starts first and runs beside the others.
+//! The name of this module is the first, so its slow test starts first and overlaps with the
+//! others.
 
 use std::io::{BufRead as _, BufReader};
 

@@ -2,9 +2,8 @@
 //!
 //! If the newest assignment names a member whose session is missing, a coordinator waits as long as
 //! the session may be valid, because the member may be alive (R1). So the compactor keeps the
-//! sessions that the newest assignment names. The compactor reads this assignment after the
-//! sessions. If a session has seen a greater assignment than the newest existing one, the compactor
-//! also keeps this session: it is the evidence that the greater assignment was deleted (D7).
+//! sessions that the newest assignment names. It reads this assignment after the sessions. It also
+//! keeps sessions that have seen a greater, deleted assignment (D7).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -136,8 +135,7 @@ impl GroupCompactor {
     }
 
     /// Compacts now, and again `interval` after the end of each run, until `shutdown` is ready.
-    /// Once `shutdown` is ready, a run in progress is dropped, as in
-    /// [`tenure::Compactor::run_every`].
+    /// Then drops a run in progress, as [`tenure::Compactor::run_every`] does.
     ///
     /// # Errors
     /// The errors of [`tenure::Compactor::run_every`].
@@ -227,8 +225,7 @@ impl GroupCompactor {
         Ok(Some(()))
     }
 
-    /// Reads one page of the listing. Returns the keys of the sessions that may be deleted, and the
-    /// start of the next page.
+    /// Reads one page, and returns the keys of deletable sessions and the start of the next page.
     async fn ended_sessions(
         &self,
         prefix: &str,
@@ -261,8 +258,7 @@ impl GroupCompactor {
         Ok((keys, page.truncated.then_some(last)))
     }
 
-    /// Reads these sessions. Returns each ended session, with the newest assignment that the
-    /// session has seen.
+    /// Reads these sessions. Returns the ended sessions, each with the newest assignment seen.
     async fn ended(
         &self,
         sessions: Vec<(SessionId, String)>,

@@ -20,8 +20,8 @@ pub(crate) struct ClaimState {
     wakers: BTreeMap<Ticket, Waker>,
 }
 
-/// The mutex around the state. The tests that explore all interleavings implement this trait for a
-/// mutex of their own.
+/// The mutex around the state. The tests that explore all interleavings implement this trait for
+/// another mutex.
 pub(super) trait Cell: Send + Sync + 'static {
     /// Runs `act` in a critical section. `act` must not run foreign code, such as the code of a
     /// waker. A dropped waker can end its task, and the task then drops its guards. A dropped guard

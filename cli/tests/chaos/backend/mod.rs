@@ -31,7 +31,7 @@ pub struct Backend {
     /// group.
     numbered: &'static str,
     /// The requests that faults affect. Each pair contains a text and a number. One fault affects
-    /// at most this number of requests, and only requests whose keys contain the text.
+    /// at most this number of requests, and only requests with the text in their keys.
     faulted: &'static [(&'static str, usize)],
     /// Longest time for which the test holds the lock of a directory, as another process would.
     longest_lock_ms: u64,

@@ -36,7 +36,7 @@ pub(super) struct CrashLoops {
     members: BTreeMap<Session, (Arc<str>, Option<Moment>)>,
     names: BTreeMap<Arc<str>, Relapsed>,
     /// Counts the calls of [`note`](Self::note) that recorded the first relapse of at least one
-    /// name. The time is that of the last such call, or of the last wait that this count caused.
+    /// name. `last` is the time of the last such call, or of the last wait that this count caused.
     /// Some processes have their process id in their name, so each restart has a new name. Only
     /// this count makes such a process wait.
     new_names: Option<Relapsed>,

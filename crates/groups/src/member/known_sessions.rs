@@ -26,7 +26,7 @@ pub(super) struct KnownSessions {
     pub(super) listing: Option<(Listed, Moment)>,
     /// The greatest assignment epoch that any session has seen.
     pub(super) seen: Option<Epoch>,
-    /// Sessions whose reads have failed since the store last answered a read of any session.
+    /// Sessions with failed reads since the store last answered a read of any session.
     pub(super) unreadable: BTreeSet<SessionId>,
     /// Lapsed sessions that could not be sealed. The next retry begins with the first of them.
     pub(super) stuck: VecDeque<Session>,

@@ -180,7 +180,7 @@ async fn regression_reservations_take_no_more_room_than_owners() {
         let node = Group::builder(store, "app").name(name).check_store(false).process(clock);
         node.partitions((0..many).map(|number| format!("p{number}"))).build()
     };
-    // The greatest number of partitions whose assignment is short enough for the store.
+    // The greatest number of partitions with which the assignment is short enough for the store.
     let most = (5_000..9_000).rev().step_by(50).find(|many| node("a", 1, *many).is_ok()).unwrap();
     assert!(most > 6_000, "{most}");
     let a = Node::of(node(&long, 1, most).unwrap().join().await.unwrap());

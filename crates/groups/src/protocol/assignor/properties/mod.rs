@@ -134,8 +134,7 @@ impl Group {
     }
 
     /// Makes all permitted plans in which each share with a permitted seat has a seat. Returns a
-    /// map. Its key is the number of shares of each seat, and its value is the least number of
-    /// moves among the plans with these numbers.
+    /// map from the seats' numbers of shares to the fewest moves that lead to these numbers.
     fn all_plans(&self) -> BTreeMap<Vec<usize>, usize> {
         let mut plans = BTreeMap::from([(vec![0; self.seats.len()], 0)]);
         for (number, share) in self.shares.iter().enumerate() {
@@ -207,8 +206,8 @@ fn within_one(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseErro
     Ok(())
 }
 
-/// Checks groups without marks: no balanced plan has fewer moves than the assignor's plan. In a
-/// balanced plan, each seat has its proportion of the shares, rounded down or up.
+/// Checks groups without marks: no balanced plan has fewer moves than the assignor's plan. A
+/// balanced plan gives each seat its proportion, rounded down or up.
 fn fewest_moves(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let proportions = group.proportions(group.shares.len());
     let balanced = |counts: &[usize]| {
