@@ -57,7 +57,7 @@ impl OwnEpoch {
         }
     }
 
-    /// Sets the time of the election in the records of the next epoch.
+    /// Sets the time of this attempt, which the records of the next epoch contain.
     pub(super) fn elects_at(&mut self, at: DateTime<Utc>) {
         self.elected_at = Some(at);
     }

@@ -102,7 +102,7 @@ impl AcrossDriver {
         self.handle(AcrossInput::Nonce(nonce));
     }
 
-    /// Returns the time for which this candidate leaves the vacant election to others, because a
+    /// Returns the time for which this candidate waits although the election is vacant, because a
     /// resignation names a successor (PR1) or a takeover delay is set (E10).
     fn defers_for(&self) -> Option<(Epoch, Duration)> {
         let newest = self.machine.newest()?;
@@ -200,8 +200,8 @@ impl AcrossDriver {
         faults::no_majority(&self.cx, contexts.zip(&errors))
     }
 
-    /// Returns the holder if the epoch cannot be closed now, because fewer stores than a majority
-    /// answer and need no wait.
+    /// Returns the holder if the campaign would have to wait now, because no majority is left
+    /// without the stores that fail or require a wait.
     fn would_wait(&self) -> Option<Leader> {
         if self.machine.own().is_some() {
             return None;

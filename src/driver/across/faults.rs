@@ -8,14 +8,14 @@ use crate::record::listing::PageOfSet;
 
 use super::AcrossContext;
 
-/// Returns the set that the marker of this store on a page names.
+/// Returns the set in the marker of this store, if the page shows this marker.
 pub(super) fn set_of(page: &PageOfSet, store: usize, stores: usize) -> Option<SetId> {
     let is_own = |name: &&SetKey| name.store == store && name.of == Some(stores);
     page.names.iter().find(is_own).map(|name| name.set)
 }
 
-/// Returns the marker on a page of this store, with the notes. Returns `None` if the page has no
-/// marker of this store and set, or has another marker.
+/// Returns the marker and the notes that a page of this store shows. Returns `None` if the page has
+/// no marker of this store and set, or has another marker.
 pub(super) fn marker(page: &PageOfSet, set: SetId, store: usize, stores: usize) -> Option<Marker> {
     let mut marker = Marker { generation: 0, notes: [0; MAX_STORES] };
     for name in &page.names {

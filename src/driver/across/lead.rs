@@ -51,8 +51,8 @@ impl AcrossDriver {
         let end = self.lease_end().unwrap_or_else(|| self.now());
         let cx = Arc::clone(self.main());
         let process = cx.process.clone();
-        // An elected machine always has an epoch. The fallback is harmless, because its lease has
-        // ended.
+        // A machine that was elected always has an epoch. The fallback would be harmless, because
+        // the lease `end` would already be past.
         let (epoch, nonce) = self.machine.own().unwrap_or((Epoch::FIRST, process.nonce()));
         let leading = cx.meter.elected();
         let (name, validity) = (cx.config.name.clone(), cx.config.validity);
@@ -106,7 +106,7 @@ impl AcrossDriver {
             };
             let lost = match event {
                 Some(AcrossEvent::Lost(lost)) => Some(lost),
-                // If the lease ends without this store, the loss of the store is the reason.
+                // If the loss of this store ends the lease, this loss is the reason.
                 Some(AcrossEvent::StoreLost { lost, .. }) if lead.loss().is_none() => {
                     self.remaining().is_zero().then_some(lost)
                 }
@@ -148,7 +148,7 @@ impl AcrossDriver {
     }
 
     /// Publishes the state of the stores, and reports its changes. In the first round of renewals,
-    /// reports nothing while all stores hold the lease or join without an error.
+    /// a store that has not failed so far counts as held, so its state is not reported.
     fn publish(&mut self, lead: &Lead) {
         let hold = |(store, part): (usize, &super::StorePart)| StoreHold {
             store: part.link.cx.store.describe(),

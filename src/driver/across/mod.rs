@@ -53,8 +53,8 @@ impl AcrossContext {
         self.stores.len() / 2 + 1
     }
 
-    /// Returns the shortest time, up to now, in which a majority of the stores has answered. `None`
-    /// if fewer stores have answered so far.
+    /// Returns the least duration within which a majority of the stores has last answered, or
+    /// `None` if fewer stores have ever answered.
     pub(crate) fn since_last_answer(&self) -> Option<Duration> {
         let since = self.stores.iter().filter_map(|cx| cx.since_last_answer());
         let mut since: Vec<Duration> = since.collect();
@@ -172,8 +172,8 @@ impl AcrossDriver {
         match self.parts[store].take(request, reply) {
             Heard::Answer(answer) => {
                 let event = self.handle(AcrossInput::Answer { store, answer });
-                // If the answer is a failure, a common set may have become impossible, so the
-                // waiting pages are checked again.
+                // After a failure, a majority of the stores may be unable to show the same set, so
+                // check again whether the waiting pages must still wait.
                 event.or_else(|| self.deliver())
             }
             Heard::Page(page) => {
@@ -183,8 +183,8 @@ impl AcrossDriver {
         }
     }
 
-    /// Passes the waiting pages to the machine, once a majority of the stores has shown the same
-    /// set or can no longer show it.
+    /// Passes the pages that wait for the set to the machine, once a majority of the stores has
+    /// shown the same set or can no longer show it.
     fn deliver(&mut self) -> Option<AcrossEvent> {
         let (stores, majority) = (self.parts.len(), self.cx.majority());
         let shown = |store: usize| faults::set_of(self.parts[store].page.as_ref()?, store, stores);

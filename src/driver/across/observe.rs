@@ -115,8 +115,8 @@ impl AcrossObserver {
             return known;
         }
         let since = *self.unknown_since.get_or_insert(now);
-        // Without an epoch, a store counts as silent from its first failure, so the observer waits
-        // for a validity.
+        // Without an epoch, the first failure of a store makes it `Silent`, so the observer reports
+        // `Unknown` only after a validity.
         let was_known = match self.told {
             Some(Observation::Leader(_)) => true,
             Some(Observation::NoLeader) => machine.newest().is_some(),
@@ -149,7 +149,7 @@ impl AcrossDriver {
     fn sees_at(&self, store: usize, part: &StorePart) -> Sees {
         let is_silent = part.failure.is_some();
         if self.machine.ended(store).is_some() {
-            // If the store fails for a validity, a newer epoch may exist by then.
+            // Once the store has failed for a validity, a newer epoch may exist.
             let is_late = is_silent && !part.has_answered_within(self.main().config.validity);
             return if is_late { Sees::Silent } else { Sees::Over };
         }

@@ -230,8 +230,8 @@ impl StorePart {
             (_, Reply::Unchecked(error)) => {
                 self.link.cx.failing(&error);
                 self.link.requests.last_error = Some(error);
-                // The check has made as many attempts as a call that does not wait, so all of them
-                // count.
+                // The check has already made several attempts, so its failure counts as several
+                // failures.
                 for _ in 1..FAILURES_BEFORE_GIVING_UP {
                     self.link.requests.count(&Answer::Denied);
                 }

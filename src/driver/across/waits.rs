@@ -14,7 +14,7 @@ impl AcrossDriver {
         waits.into_iter().map(|(left, _)| left).min().unwrap_or(Duration::MAX)
     }
 
-    /// Passes an input that is due to the machine.
+    /// Passes a due input to the machine.
     pub(super) fn act(&mut self) -> Option<AcrossEvent> {
         let waits = self.waits();
         let (_, input) = waits.into_iter().find(|(left, _)| left.is_zero())?;

@@ -17,8 +17,8 @@ impl Across {
             part.own = Own::Free;
         }
         // The first create goes to the first store that closed the epoch, because such a store
-        // answers. A store that was only listed may be down by now. If it is, each of several
-        // candidates could win another store, and no candidate would win a majority.
+        // answers. A store that was only listed may be down by now. Then each of several candidates
+        // could win a different store, and no candidate would win a majority.
         let closed = self.parts.iter().position(Part::is_closed);
         let listed =
             || self.parts.iter().position(|part| part.contents.is_some() && part.fault.is_none());

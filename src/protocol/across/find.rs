@@ -133,9 +133,8 @@ impl Across {
             }
             return;
         };
-        // An epoch that no majority holds has no holder, and may have been compacted. The same holds
-        // for an epoch that has lapsed. Only a LIST shows a greater epoch, so an observer lists
-        // again. A candidate closes the epoch instead.
+        // An epoch that no majority holds, or that has lapsed, may have been compacted. Only a LIST
+        // shows a greater epoch, so an observer lists again. A candidate closes the epoch instead.
         let (observer, no_leader) = (self.observer, self.leader().is_none());
         let part = &mut self.parts[store];
         if part.doing != Doing::Idle {

@@ -83,7 +83,7 @@ pub enum AcrossStep {
 /// The input that the whole machine waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AcrossWait {
-    /// No input of the whole machine. Only the steps of the stores matter now.
+    /// The whole machine waits for no input. Only the steps of the stores matter now.
     Stores,
     /// A fresh nonce for the next attempt.
     Nonce,
@@ -150,7 +150,7 @@ impl StoreSet {
         self.0.count_ones() as usize
     }
 
-    /// Returns all sets of `len` stores among the first `stores`.
+    /// Returns all sets of `len` stores, for an election across this number of stores.
     pub(super) fn all(stores: usize, len: usize) -> impl Iterator<Item = StoreSet> {
         (0..1_u8 << stores).map(StoreSet).filter(move |set| set.len() == len)
     }

@@ -27,9 +27,9 @@ use crate::epoch::Epoch;
 ///
 /// A driver has at most one request under way at each store. It may send the requests of several
 /// stores at the same time. After each input it calls `step` again for all stores. The machine
-/// ignores an input that does not fit. The inputs `Lapsed` and `WaitOver` contain no ETag. So the
-/// driver passes them only when the timer of the followed object has ended, and never for an older
-/// timer.
+/// ignores an input that does not fit its state. The inputs `Lapsed` and `WaitOver` contain no
+/// ETag. So the driver passes them only when the timer of the followed object has ended, and never
+/// for an older timer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Across {
     observer: bool,

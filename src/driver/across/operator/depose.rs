@@ -87,8 +87,8 @@ fn conclude(
     if !is_closed && sealed.iter().any(is_partial) {
         return Err(partly(across, "sealed", epoch, count, sealed));
     }
-    // The outcome is the seal of this call with the longest wait. Without a seal of this call, it
-    // is an earlier seal, preferably of a holder with a name.
+    // If this call sealed the epoch at any store, the outcome is the one of these seals with the
+    // longest wait. Otherwise it is an earlier seal, preferably of a holder with a name.
     let rank = |deposed: &Deposed| match deposed {
         Deposed::Sealed { wait, .. } => (3, *wait),
         Deposed::Already { leader, .. } if is_closed => {

@@ -56,7 +56,8 @@ pub(crate) async fn init(across: &AcrossContext, floor: Option<EpochFloor>) -> R
     if let Some(EpochFloor { epoch, wait }) = floor {
         try_join_all(across.stores.iter().map(|cx| refuse_held(cx, epoch))).await?;
         let stores = missing.iter().map(|store| &across.stores[*store]);
-        // The nonce is the same at all stores, so a history shows that a majority has this epoch.
+        // The nonce is the same at all stores, so `tenure history` recognizes these objects as one
+        // epoch.
         let restored = Operator::new(&across.stores[0]).restored(wait);
         try_join_all(stores.map(|cx| seal(cx, epoch, &restored))).await?;
     }

@@ -42,7 +42,7 @@ enum Put {
 
 type AtStore<T> = (usize, Result<T, Error>);
 
-/// Time for which a call waits for the other stores after the outcomes of a majority.
+/// Time for which a call waits for the other stores once a majority has outcomes.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Runs these calls at the same time, and returns their outcomes in the order of the stores. Once a

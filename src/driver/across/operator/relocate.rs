@@ -74,7 +74,7 @@ async fn seal_newest(old: &Arc<Context>, contents: &Contents) -> Result<(), Erro
     let mut order = DeposeOrder { only: Some(newest), force: false };
     let mut deposed = operator.depose_at(Some(newest), order).await?;
     if let Deposed::NeedsForce(_) = deposed {
-        // Successors wait for the restored epoch in the new contents, so this seal needs no wait.
+        // The restored epoch in the new contents makes successors wait, so this seal needs no wait.
         order.force = true;
         deposed = operator.depose_at(Some(newest), order).await?;
     }

@@ -28,8 +28,8 @@ pub(super) enum Below {
     Held(RestoreHold),
 }
 
-/// The time for which a successor waits. The error is a leader if its record does not show this
-/// time. An operator must depose this leader by force.
+/// The time for which a successor waits. The error is a leader with a record that does not show
+/// this time. An operator must depose this leader by force.
 pub(super) type HeldFor = Result<Duration, Leader>;
 
 /// The listed epochs below a held epoch, and whether a greater epoch exists.

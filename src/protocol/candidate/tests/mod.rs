@@ -213,7 +213,7 @@ fn a_missing_newest_epoch_is_searched_twice() {
 }
 
 #[test]
-fn a_denied_get_fails_only_if_the_epoch_is_listed() {
+fn a_denied_get_ends_the_campaign_only_if_the_epoch_is_listed() {
     let mut play = Play::following();
     play.polls(1, "a", Answer::Denied);
     let mut gone = play.clone();

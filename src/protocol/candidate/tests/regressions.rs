@@ -49,7 +49,7 @@ fn regression_a_refused_create_is_not_an_epoch_seen() {
 /// S3 may answer 403 to the GET of a missing object. Before the fix, such an answer after a refused
 /// create ended the campaign.
 #[test]
-fn regression_a_denied_read_after_a_refused_create_lists_before_it_fails() {
+fn regression_a_candidate_lists_after_a_refused_create_and_a_denied_read() {
     let mut play = Play::creating();
     play.creates(2, 1, 1, Answer::Refused);
     play.gets(2, Answer::Denied);

@@ -205,7 +205,7 @@ fn a_create_with_a_lost_answer_is_found_by_its_nonce() {
 }
 
 #[test]
-fn a_takeover_that_was_deposed_before_its_answer_is_not_granted() {
+fn an_epoch_that_was_deposed_before_the_answer_to_its_takeover_is_not_granted() {
     let mut play = SinglePlay::following();
     play.input(Input::Lapsed);
     play.takes(5, "a", 1, 1, Answer::Unknown);
