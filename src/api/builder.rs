@@ -92,7 +92,8 @@ impl Election {
         prefix: impl Into<String>,
     ) -> ElectionBuilder {
         let mut stores = stores.into_iter();
-        // This store replaces the missing first store of an empty set, which `build` refuses.
+        // If `stores` is empty, this store is the only one, and `build` refuses an election across
+        // one store.
         let first = stores.next().unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let mut builder = ElectionBuilder::new(first, prefix.into());
         builder.others = stores.collect();
@@ -227,10 +228,10 @@ impl ElectionBuilder {
     /// that the lease ended more than `margin` ago. The margin is at least 2 s. Default: off.
     ///
     /// The promise that at most one process leads (P2) then also depends on the store's clocks. The
-    /// margin must exceed the difference between these clocks, plus 1 s for dates in whole seconds.
-    /// The margin need not include the latency of answers. DynamoDB keeps no date for an item. So
-    /// the writer computes a date from the last date that the store sent, and stores this date in
-    /// the item (E6).
+    /// margin must exceed the difference between the clocks of the store's servers, plus 1 s for
+    /// dates in whole seconds. The margin need not include the latency of answers. DynamoDB keeps
+    /// no date for an item. So the writer computes a date from the last date that the store sent,
+    /// and stores this date in the item (E6).
     pub fn store_clock_margin(mut self, margin: Duration) -> ElectionBuilder {
         self.settings.store_clock_margin = Some(margin);
         self

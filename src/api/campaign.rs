@@ -53,7 +53,7 @@ impl Election {
         let campaign = async {
             require_timers().map_err(failed)?;
             if let Some(across) = &self.across {
-                // The box keeps the future of an election in one store small.
+                // The box keeps the future small for an election in one store.
                 let driver = AcrossDriver::candidate(across);
                 let (driver, _) = Box::pin(elect(driver, Patience::Wait)).await.map_err(failed)?;
                 return Ok(self.elected(driver.start_leading(&caller)));
@@ -73,8 +73,8 @@ impl Election {
     /// Makes one attempt to be elected. Does not wait while another candidate holds the newest
     /// epoch. The cost is the cost of [`campaign`](Election::campaign) without the polls.
     ///
-    /// The outcome is `Held` until this `Election` has seen no renewal of the epoch for a whole
-    /// validity. The `Election` remembers its observations between calls, so repeated calls take
+    /// The outcome stays `Held` for a whole validity after the last renewal that this `Election`
+    /// has seen. The `Election` remembers its observations between calls, so repeated calls take
     /// over from a dead leader.
     ///
     /// # Errors

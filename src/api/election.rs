@@ -102,11 +102,12 @@ impl Election {
     /// change.
     ///
     /// Cost: one GET every poll interval while there is a leader, or one LIST and one GET for each
-    /// poll without a leader. Across stores, each store costs this.
+    /// poll without a leader. Across stores, each store has this cost.
     ///
     /// Unless [`poll_interval`](crate::ElectionBuilder::poll_interval) is set, the interval is a
-    /// sixth of the validity in the newest record, but at least 1 s and at most 60 s. If a sixth of
-    /// this election's own validity is below 1 s or above 60 s, it replaces that bound.
+    /// sixth of the validity in the newest record, but at least 1 s and at most 60 s. A sixth of
+    /// this election's own validity replaces the lower bound if it is less than 1 s, and the upper
+    /// bound if it is more than 60 s.
     ///
     /// While polls fail, the stream keeps the last leader until its lease has lapsed, then yields
     /// [`Unknown`](Observation::Unknown), which differs from [`NoLeader`](Observation::NoLeader).

@@ -102,8 +102,8 @@ impl Election {
     /// because the loss of another store would end its lease.
     ///
     /// The call may be repeated after an error or a crash, and then takes a new generation. Until
-    /// the call returns `Ok`, the store does not count. If several calls run concurrently, the
-    /// contents with the greatest generation count.
+    /// the call returns `Ok`, the store does not count. If several calls run concurrently, only the
+    /// contents with the greatest generation count towards the majority.
     ///
     /// Cost, for f = 1 of 3 stores or 2 of 5: two LISTs at each store, one PUT (a note) at each
     /// other store, and up to two GETs and two PUTs at the new store.

@@ -40,8 +40,8 @@ impl NewestObject {
     }
 
     /// Returns the facts in the newest object that protect older objects from deletion: its
-    /// validity, or the mark of an unfinished restore. `body` is the object's body, or the length
-    /// of a body that is too long.
+    /// validity, and whether an unfinished restore holds its epoch. `body` is the object's body, or
+    /// the length of a body that is too long.
     pub(super) fn read(
         self,
         epoch: Epoch,

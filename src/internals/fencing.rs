@@ -1,5 +1,5 @@
-//! Items of `tenure` for the package `tenure-fencing`. These items are not part of the API, so that
-//! package depends on exactly this version (`=`).
+//! Items of `tenure` for the package `tenure-fencing`. They are not part of the API. Therefore
+//! `tenure-fencing` depends on exactly this version (`=`).
 //!
 //! | part | items |
 //! | --- | --- |

@@ -25,7 +25,8 @@ pub struct EpochsOfPage {
 }
 
 impl EpochsOfPage {
-    /// Checks a page that has the smallest keys greater than `after`, read at one moment.
+    /// Checks a page that has the smallest keys greater than `after`, if the store read them at one
+    /// moment.
     pub fn of(keys: &Keys, after: &After, page: &Page) -> Result<EpochsOfPage, StoreError> {
         check_order(keys.epoch_prefix(), &key_of(keys, after), page)?;
         EpochsOfPage::of_any(keys, after, page)

@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(released.1.seen().ended, Some(EpochEnd::Resigned));
         assert_eq!(released.0.get(), 7);
         let in_the_past = parse(r#"{"expires_at": -1, "token": 7}"#).unwrap();
-        assert_eq!(in_the_past.1.seen().ended, None, "an expired lock is not released");
+        assert_eq!(in_the_past.1.seen().ended, None, "the expiry of a lock is no release");
     }
 
     #[test]

@@ -167,8 +167,8 @@ async fn regression_the_next_page_is_listed_during_the_read_of_the_newest_epoch(
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_dropped_at_any_point_needs_no_repair() {
     let mut unfinished = 0;
-    // A run waits for 4 LISTs, 2 GETs and the last DELETE, 3 ms each. So the run takes 21 ms, and
-    // completes before the longest delay `dropped_after`.
+    // A run waits for 4 LISTs, 2 GETs and the last DELETE, 3 ms each. So the run takes 21 ms, which
+    // is less than the greatest `dropped_after`.
     for dropped_after in (0..26).map(|millis| MILLISECOND * millis) {
         let store = Watched::with_epochs(2_500, 3 * MILLISECOND).await;
         let compactor = compactor(Arc::clone(&store) as _, 10);

@@ -117,7 +117,8 @@ impl Lease {
         Lease { lead: Arc::new(lead) }
     }
 
-    /// Waits until a call ends the lease. This method does not read the clocks.
+    /// Waits until another call has recorded the end of the lease. This method does not read the
+    /// clocks.
     #[cfg(feature = "internals")]
     pub async fn until_ended(&self) {
         let mut status = self.lead.status.subscribe();

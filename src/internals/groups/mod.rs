@@ -1,5 +1,5 @@
-//! Items of `tenure` for the package `tenure-groups`. These items are not part of the API, so that
-//! package depends on exactly this version (`=`).
+//! Items of `tenure` for the package `tenure-groups`. They are not part of the API. Therefore
+//! `tenure-groups` depends on exactly this version (`=`).
 //!
 //! A group's member holds a session, which is an election with `Layout::SingleObject` and one
 //! candidate. The assignments of a group are numbered objects. The search for the newest epoch also

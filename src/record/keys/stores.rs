@@ -16,8 +16,8 @@ pub struct SetKey {
     pub store: usize,
     /// Number of the contents of the named store: 1, and one more after each replacement.
     pub generation: u32,
-    /// Number of stores of the set in a marker, which lies in the named store. `None` in a note,
-    /// which lies in another store.
+    /// For a marker, which lies in the named store: the number of stores of the set. For a note,
+    /// which lies in another store: `None`.
     pub of: Option<usize>,
 }
 
