@@ -113,8 +113,8 @@ async fn elected_after(election: &tenure::Election, polled: usize) {
         }
         wait(millis(500)).await;
     }
-    // No attempt succeeded, because a whole campaign needs more than `polled` polls. In this case,
-    // a campaign that is not dropped must succeed.
+    // No attempt succeeded, because a whole campaign needs more than `polled` polls. A campaign
+    // that is not dropped must then succeed.
     elect(election).await.resign().await.unwrap();
 }
 

@@ -106,7 +106,7 @@ async fn an_unanswered_create_at_the_first_store_is_read_back_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_others_have_closed_is_lost_until_the_next_leadership() {
+async fn a_store_that_a_peer_closed_is_lost_until_the_next_leadership() {
     let scene = Scene::new(3).await;
     let leadership = scene.node(1).campaign().await.unwrap();
     wait(secs(1)).await;

@@ -101,8 +101,8 @@ async fn regression_repeated_calls_of_try_campaign_end_an_unfinished_attempt() {
     assert!(within(secs(60), elected).await.is_some());
 }
 
-/// The caller reaches the leader at one store. Another store hangs, and the leader has lost the
-/// third.
+/// The caller sees the leader's epoch at one store. The second store hangs, and the leader has lost
+/// the third store.
 #[tokio::test(start_paused = true)]
 async fn regression_try_campaign_returns_if_it_sees_the_leader_at_one_store() {
     let scene = Scene::new(3).await;
@@ -278,7 +278,7 @@ async fn regression_try_campaign_gives_up_stores_that_contradict_themselves() {
 
 /// Before the fix, each election reported a store as down if the store had not answered yet.
 #[tokio::test(start_paused = true)]
-async fn regression_a_leadership_is_not_degraded_while_a_store_still_joins() {
+async fn regression_a_leadership_is_not_degraded_before_a_slow_store_has_answered() {
     for (fault, is_degraded) in [(Fault::Slow(secs(2)), false), (Fault::Hang, true)] {
         let scene = Scene::new(3).await;
         scene.stores[2].always(fault);

@@ -174,7 +174,7 @@ async fn a_set_above_an_epoch_grants_only_greater_tokens() {
         }
         let nonce = scene.record(0, 41).await["nonce"].clone();
         for store in [1, 2] {
-            assert_eq!(scene.record(store, 41).await["nonce"], nonce, "a history shows one epoch");
+            assert_eq!(scene.record(store, 41).await["nonce"], nonce, "the stores show one epoch");
         }
         scene.operator().init_stores_above(Epoch::new(41).unwrap(), VALIDITY).await.unwrap();
         scene.stores[down].always(Fault::Hang);

@@ -21,8 +21,8 @@ async fn moving() -> (Scene, FaultStore) {
     (scene, old)
 }
 
-/// Returns the broken rule, or `None`. Before the new contents count, the old contents must have no
-/// marker and a sealed epoch.
+/// Returns the broken rule, or `None`. Before the new contents count, the marker in the old
+/// contents must be deleted, and the newest epoch there must be sealed.
 async fn broken(scene: &mut Scene, old: &FaultStore) -> Option<&'static str> {
     let now = Replaced::of(scene, 2, 3).await;
     let new = std::mem::replace(&mut scene.stores[2], old.clone());

@@ -18,7 +18,7 @@ use super::scene::{Scene, unsealed};
 pub struct Replaced {
     /// Generation of the marker of the new contents. 0 means no marker.
     marker: u32,
-    /// The greatest generation that a note names, at each other store.
+    /// The greatest generation in the notes of each other store.
     notes: Vec<u32>,
     newest: Value,
 }

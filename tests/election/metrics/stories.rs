@@ -143,7 +143,7 @@ pub async fn an_abandoned_grant(recorder: &Recorder) {
     assert_eq!(lead.epoch().get(), 2);
 }
 
-/// An error ends a campaign during its store check, and a campaign without a store check.
+/// An error ends two campaigns: one during its store check, and one that has no store check.
 pub async fn campaigns_that_fail(recorder: &Recorder) {
     for check in [true, false] {
         let world = World::new();
@@ -321,7 +321,7 @@ pub async fn a_durable_gate(recorder: &Recorder) {
     assert_eq!(["admitted", "stale", "unavailable", "failed"].map(checks), [1.0; 4]);
 }
 
-/// A store of a leader across stores is down, and the leader resigns.
+/// A leader across stores loses contact with one store, and later resigns.
 pub async fn a_leader_across_stores(recorder: &Recorder) {
     let scene = Scene::new(3).await;
     let leadership = scene.node(1).campaign().await.unwrap();

@@ -29,7 +29,7 @@ fn wrong_seal(before: &Value, after: &Value, ended: &str) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn depose_seals_the_current_epoch_and_keeps_the_rest() {
+async fn depose_seals_the_current_epoch_and_keeps_the_other_fields() {
     for layout in LAYOUTS {
         for scene in [Scene::new(layout), Scene::in_a_directory(layout)] {
             let a = elect(&scene.node("a").data(json!({ "x": 1 })).build().unwrap()).await;

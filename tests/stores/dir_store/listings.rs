@@ -1,4 +1,4 @@
-//! Tests the listings of a directory, and listings during changes.
+//! Tests the listings of a directory, with and without concurrent changes.
 
 use super::*;
 
@@ -53,9 +53,9 @@ async fn regression_a_listing_of_a_folder_without_changes_needs_no_lock() {
 #[tokio::test]
 async fn regression_a_listing_without_the_lock_fails_during_changes() {
     let (dir, store) = store();
-    // No process has written, so no lock file exists. The folder gets a date in whole seconds.
-    // Until two seconds after this date, a later change may get the same date, so the listing
-    // fails. If a walk starts after that, the listing succeeds, and the loop sets a new date.
+    // No process has written, so no lock file exists. The folder gets a date in whole seconds. For
+    // two seconds after this date, a later change may get the same date, so a listing fails. If a
+    // walk starts after these two seconds, the listing succeeds, and the loop sets a new date.
     for _ in 0..100 {
         let now = now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
         let second = SystemTime::UNIX_EPOCH + Duration::from_secs(now.as_secs() + 1);

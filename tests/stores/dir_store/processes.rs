@@ -44,7 +44,7 @@ async fn killed_processes_leave_whole_objects_and_no_lock() {
             }
         }
         let (number, writer) = whole(&found(&store, SHARED).await.body);
-        assert!(number >= greatest, "{number} by {writer} exists, but {greatest} was written");
+        assert!(number >= greatest, "the body has {number} of {writer}, after {greatest}");
         created(&store, &format!("after/{round}"), body(0, "parent")).await;
     }
 

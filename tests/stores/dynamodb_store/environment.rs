@@ -1,5 +1,5 @@
-//! Tests stores with settings from the environment, such as a custom endpoint. Each of these stores
-//! runs in a separate process.
+//! Tests stores with settings from the environment, such as a custom endpoint. Each test opens its
+//! store in a separate process.
 
 use std::process::{Command, Output};
 

@@ -147,7 +147,7 @@ async fn an_expired_session_is_denied_unless_it_was_accepted_before() {
 }
 
 #[tokio::test]
-async fn a_web_page_among_other_answers_is_unknown() {
+async fn a_write_that_is_answered_with_a_web_page_has_an_unknown_effect() {
     writes_meet(ServerFault::Html, Determinacy::Indeterminate, false, &["a web page", "proxy"])
         .await;
 }

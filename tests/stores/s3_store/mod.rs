@@ -149,7 +149,7 @@ async fn foreign_keys_in_a_listing_are_unchanged() {
 }
 
 #[tokio::test]
-async fn deletions_count_missing_keys_and_name_the_remaining_keys() {
+async fn missing_keys_count_as_deleted_and_the_remaining_keys_are_named() {
     let (server, store) = start().await;
     for key in ["app/1", "app/2", "app/kept <&>"] {
         server.put_raw(key, "");

@@ -203,7 +203,7 @@ async fn listed(store: &impl Store) -> Option<String> {
 
 /// The suite allows listings without ETags, so this test fails if a store no longer lists ETags.
 #[tokio::test]
-async fn stores_with_etags_in_listings_keep_them() {
+async fn stores_with_etags_in_listings_still_list_them() {
     let read = async |store: &dyn Store| match store.get("app/a", None, 9).await {
         Ok(GetOutcome::Found(object)) => Some(object.etag.to_string()),
         other => panic!("not found: {other:?}"),

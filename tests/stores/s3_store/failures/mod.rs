@@ -65,7 +65,7 @@ async fn an_sdk_timeout_is_unknown_and_not_retried() {
     let config = config(&server.endpoint(), ACCESS_KEY, SECRET_KEY);
     let client = Client::from_conf(config.timeout_config(timeouts.build()).build());
     let store = S3Store::new(client, BUCKET);
-    // The write uses the open connection of this read, so it arrives before its timeout.
+    // The write uses the open connection of this read, so the write arrives before its timeout.
     store.get(KEY, None, MAX).await.expect("a read");
     server.fault(ServerFault::AnswerLate(LONG)).on(Op::Put);
     let late = store.create(KEY, body("one")).await;
