@@ -165,9 +165,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// their bytes.
     ///
     /// A page with fewer keys than `limit` (1 to 1,000) is not always the last page. If more pages
-    /// follow, [`Page::truncated`] is true. This method sends one request. If the store itself lists
-    /// keys in no order, this method reads all keys under the prefix, sorts them, and sets
-    /// [`Page::torn`] after more than one request.
+    /// follow, [`Page::truncated`] is true. This method sends one request, unless the store lists
+    /// keys in no order. In that case the method reads all keys under the prefix and sorts them. If
+    /// this takes more than one request, it sets [`Page::torn`].
     ///
     /// An entry may contain the ETag of the listed version ([`Entry::etag`]). A store lists either
     /// the tags of all objects that it wrote, or no tags at all. [`list_last`](Store::list_last)

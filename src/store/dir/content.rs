@@ -51,7 +51,7 @@ fn etag_of(writes: u64, hash: &str) -> ETag {
     ETag::new(format!("\"{hash}-{writes}\""))
 }
 
-/// Reads a file of any size. `max_len` bounds the memory.
+/// Reads a file of any size. Keeps at most about `max_len` bytes in memory.
 pub(super) fn read(mut file: &File, path: &Path, max_len: usize) -> Result<Content, StoreError> {
     let broken = |error: io::Error| failed("read", path, Determinacy::Determinate, error);
     let wanted = (max_len as u64).saturating_add(MAX_HEADER_BYTES as u64 + 1);

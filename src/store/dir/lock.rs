@@ -225,13 +225,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_another_process_keeps_is_a_determinate_error() {
+    fn a_call_fails_without_effect_if_another_process_keeps_the_lock() {
         let (dir, work) = work();
         // A second root has a separate thread lock, so it acts like another process.
         let other = Folder::root(&root_of(&dir)).and_then(|root| work_folder(&root));
         let other = other.expect("the path exists");
         let held = Locked::alone(&other).expect("the lock is free");
-        let error = Locked::alone(&work).expect_err("held");
+        let error = Locked::alone(&work).expect_err("the other root holds the lock");
         assert_eq!(
             (error.kind(), error.determinacy()),
             (StoreErrorKind::Transient, Determinacy::Determinate)

@@ -185,7 +185,7 @@ mod tests {
     /// For any latency, the date of a write is not earlier than the time at which the write was
     /// sent, except for the fraction of a second that dates omit.
     #[test]
-    fn no_latency_makes_dates_too_old() {
+    fn dates_are_never_too_old_at_any_latency() {
         let mut random = fastrand::Rng::with_seed(13);
         let heard = StoreDate::default();
         let mut now = Duration::from_secs(100);

@@ -24,8 +24,8 @@ const SIZE: &str = "size";
 /// the writer's estimate of DynamoDB's clock.
 const WRITTEN: &str = "written";
 
-/// Attributes that a listing requests. Nevertheless, the consumed capacity of a listing and the end
-/// of a page depend on the size of the whole items.
+/// Attributes that a listing requests. A response omits the other attributes, but DynamoDB still
+/// counts the size of whole items for the consumed capacity and for the end of a page.
 pub(super) const LISTED: [&str; 4] = [NAME, SIZE, WRITTEN, VERSION];
 
 pub(super) type Item = HashMap<String, AttributeValue>;

@@ -12,8 +12,8 @@ use crate::store::aws::CallInterceptor;
 use crate::store::request_context::{RequestContext, Verb};
 use crate::store::{Page, StoreError, read_past_a_page};
 
-/// A listing fails after this number of pages without an item. DynamoDB sends at most one such
-/// page, after a page that ended with the last item.
+/// A listing fails after this number of pages without an item. DynamoDB itself sends at most one
+/// such page: if a page ends with the last item, the next page may be empty.
 const EMPTY_PAGES: usize = 10;
 
 impl DynamoStore {

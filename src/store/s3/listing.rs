@@ -84,8 +84,8 @@ impl S3Store {
         ))
     }
 
-    /// Lists a folder of a store that lists keys in no order, and sorts the keys. Reads the keys of
-    /// lower folders only if the prefix includes them.
+    /// Lists a folder of a store that lists keys in no order, and sorts the keys. The keys of lower
+    /// folders are read only if a lower folder may have keys with the prefix.
     async fn read_folder(
         &self,
         prefix: &str,

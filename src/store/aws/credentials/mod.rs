@@ -33,8 +33,8 @@ const AHEAD: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub(in crate::store) struct CredentialsCache {
     source: Arc<Mutex<SharedCredentialsProvider>>,
-    /// The options with which the source was loaded from the environment and its files; `None` for
-    /// any other source. Only a source from the environment can be loaded again.
+    /// The options with which the source was loaded from the environment and the AWS files. `None`
+    /// if the caller passed the source: then it cannot be loaded again.
     options: Option<Arc<StoreOptions>>,
     state: Arc<Mutex<CacheState>>,
 }
