@@ -9,7 +9,7 @@ use tenure_groups::{Group, MembershipEvent, Partition};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{secs, wait, within};
 
-use super::{Fleet, VALIDITY};
+use super::{Fleet, Node, VALIDITY, balanced};
 use tenure_testkit::logged::logged;
 
 /// Before the fix, if the runtime that ran the member's tasks ended, the application waited forever
@@ -154,4 +154,18 @@ async fn regression_failed_reads_are_logged_once_a_validity() {
     let (_, log) = logged(wait(VALIDITY * 10)).await;
     let told = log.lines().filter(|line| line.contains("a request of this member failed")).count();
     assert!((5..=11).contains(&told), "{told}");
+}
+
+/// Before the fix, a member without partitions created a group without partitions. So members that
+/// joined later had no work.
+#[tokio::test(start_paused = true)]
+async fn regression_a_member_without_partitions_waits_for_another_member() {
+    let fleet = Fleet::new(2);
+    let waiting = fleet.node("a").partitions([""; 0]).build().unwrap();
+    let join = async { Node::of(waiting.join().await.unwrap()) };
+    let (a, log) = logged(async { (join.await, wait(VALIDITY).await).0 }).await;
+    assert_eq!(log.matches("a member that sets `partitions`").count(), 1, "{log}");
+    assert_eq!(waiting.snapshot().await.unwrap().epoch, None);
+    let b = fleet.member("b").await;
+    balanced(&[&a, &b], 2, VALIDITY).await;
 }
