@@ -21,8 +21,9 @@ mod task;
 
 use pyo3::pymodule;
 
-/// The module `tenure._tenure`.
-#[pymodule]
+/// The module `tenure._tenure`. A free-threaded CPython turns on the GIL at the import of this
+/// module, because no test runs without the GIL.
+#[pymodule(gil_used = true)]
 mod _tenure {
     use pyo3::prelude::*;
 

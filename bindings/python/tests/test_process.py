@@ -8,6 +8,8 @@ import multiprocessing
 import os
 import signal
 import subprocess
+import sys
+import sysconfig
 import time
 from pathlib import Path
 from typing import Callable
@@ -306,6 +308,13 @@ def test_logging_receives_the_events(caplog: pytest.LogCaptureFixture) -> None:
     assert record.name == "tenure" and record.levelno == logging.INFO
     fields = getattr(record, "fields")
     assert (fields["election"], fields["epoch"], fields["candidate"]) == ("logged/", 1, "a")
+
+
+@pytest.mark.skipif(
+    not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python always has a GIL"
+)
+def test_a_free_threaded_python_turns_on_the_gil() -> None:
+    assert vars(sys)["_is_gil_enabled"]()
 
 
 @pytest.mark.parametrize("first", ["import tenure", ""])
