@@ -13,9 +13,9 @@ use crate::watch::{Seen, Watch};
 
 /// Minimum number of renewals that a run must show for a meaningful check.
 pub const ENOUGH_RENEWALS: usize = 5;
-/// Time in which a guard must kill its child after the test has continued the suspended guard.
+/// When the test continues a suspended guard, the guard must kill its child within this time.
 const GUARD_WAKES_NS: u64 = 500_000_000;
-/// Time before the end of the lease at which a guard begins to kill its child.
+/// A guard begins to kill its child this long before the end of the lease.
 const KILL_MARGIN_NS: u64 = 200_000_000;
 
 /// The observations and logs of one run of the chaos test. The checker compares these records with
@@ -47,7 +47,7 @@ struct Life {
     /// The interval in which the epoch was granted. It begins with the create of the epoch, and
     /// ends with the start of the child or with the first renewal.
     granted: Option<Seen>,
-    /// The first time at which a poll showed that the epoch was resigned.
+    /// Time of the first poll that showed that the epoch was resigned.
     resigned_ns: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Tests the checker of chaos runs with a correct run, and with runs that break its rules.
+//! Tests the checker of chaos runs. One invented run is correct, and the others break a rule.
 
 use super::*;
 
@@ -144,7 +144,7 @@ fn broken_renewal_under_a_greater_epoch_is_caught() {
 }
 
 #[test]
-fn an_unanswered_append_is_included_if_the_manifest_has_it() {
+fn an_unanswered_append_is_included_if_its_entry_is_in_the_manifest() {
     let mut story = story();
     story.lives[1].lines.pop();
     assert!(why(&story).contains("the run is too short"), "{}", why(&story));

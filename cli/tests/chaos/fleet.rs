@@ -23,7 +23,7 @@ const EXPECTED: [i32; 5] = [0, 128 + 9, 128 + 15, 69, 75];
 /// A service exits with this code if its child fails, regardless of the child's exit code.
 const OF_SERVICES: i32 = 1;
 /// The exit codes of candidates that are not services: the code of the child, or 71. The code is 71
-/// if the guard was suspended (SIGSTOP) until after the end of the lease, and then killed itself.
+/// if the guard was suspended (SIGSTOP) when the lease ended, and killed itself after its pause.
 const OF_OTHERS: [i32; 2] = [child::FENCED, 71];
 
 /// Returns whether this candidate is a service. Other candidates exit when their leases end, and
@@ -188,7 +188,8 @@ impl Fleet {
         command
     }
 
-    /// Injects the fault and returns the affected process, or `None` if no process is eligible now.
+    /// Injects the fault and returns the affected process, or `None` if the fault is not possible
+    /// now.
     pub fn harm(&mut self, deed: Deed, rng: &mut fastrand::Rng) -> Option<String> {
         let again_at_ns = now_ns() + rng.u64(0..2_000_000_000);
         if deed == Deed::KillCompactor {

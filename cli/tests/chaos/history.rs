@@ -4,8 +4,8 @@
 
 use stateright::semantics::{ConsistencyTester as _, LinearizabilityTester, SequentialSpec};
 
-/// Target number of calls in a piece. The checker's work grows with the square of the length, so
-/// the history is cut into pieces at moments without pending calls.
+/// Target number of calls in a piece of the history. The checker's work grows with the square of
+/// the number of calls. So the history is cut into pieces at moments without pending calls.
 const PIECE: usize = 60;
 /// Stack size of the thread that runs the checker. The checker recurses once for each call.
 const STACK: usize = 1 << 30;

@@ -102,7 +102,8 @@ async fn pass_on(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
         let mut buffer = vec![0; 1 << 16];
         loop {
             let length = from_client.read(&mut buffer).await?;
-            // The wait returns an error only after the proxy is dropped, so this error is ignored.
+            // Wait until the proxy is not silent. The wait fails only after the proxy is dropped,
+            // so ignore its error.
             let _ = silent.wait_for(|silent| !silent).await;
             if length == 0 {
                 return io::Result::Ok(());

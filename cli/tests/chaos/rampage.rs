@@ -11,7 +11,8 @@ use crate::child::{nap, now_ns};
 use crate::schedule::Schedule;
 
 pub const LOOK_EVERY: Duration = Duration::from_millis(15);
-/// Time limit of each step. A correct step does not reach this limit, even on a busy machine.
+/// Time limit of each wait of a run, for example for a new leader. If tenure is correct, no wait
+/// reaches this limit, even on a busy machine.
 pub const PATIENCE_NS: u64 = 180_000_000_000;
 pub const SECOND_NS: u64 = 1_000_000_000;
 
@@ -45,7 +46,8 @@ pub trait Victims {
     /// over. Also observes the processes.
     fn tend(&mut self, backend: &mut Backend);
 
-    /// Injects the fault and returns the affected process, or `None` if no process is eligible now.
+    /// Injects the fault and returns the affected process, or `None` if the fault is not possible
+    /// now.
     fn harm(
         &mut self,
         deed: Self::Deed,
@@ -93,7 +95,7 @@ impl<D: Copy + Debug> Rampage<D> {
         let mut part_ns = start_ns + 8 * SECOND_NS;
         let give_up_ns = self.end_ns + PATIENCE_NS;
         while now_ns() < self.end_ns || !self.all_done() || !victims.showed_enough() {
-            assert!(now_ns() < give_up_ns, "some faults did not occur, only {:?}", self.done);
+            assert!(now_ns() < give_up_ns, "some faults did not occur; these did: {:?}", self.done);
             backend.tend();
             victims.tend(backend);
             if now_ns() > deed_ns {

@@ -32,7 +32,7 @@ pub struct Watch {
 pub struct Epoch {
     pub made: Seen,
     pub renewed: Vec<Seen>,
-    /// The first time at which a poll showed that the epoch was resigned.
+    /// Time of the first poll that showed that the epoch was resigned.
     pub resigned_ns: Option<u64>,
     /// A time shortly before the poll that read `record`.
     looked_ns: u64,

@@ -12,10 +12,10 @@ use crate::proxy::Proxy;
 /// A fault of the store, or of the connection to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Harm {
-    /// The server, or a proxy before the server, cuts all connections and refuses new connections
-    /// for a while, like a restarting server.
+    /// The server, or a proxy in front of it, cuts all connections and refuses new ones for a
+    /// while, as a restarting server does.
     Restart,
-    /// Another process holds the lock of the directory, so no process can write.
+    /// The test holds the lock of the directory, so no process of the run can write.
     Lock,
     /// Each fsync fails for a while, and the disk loses the data that these calls should have
     /// synced.

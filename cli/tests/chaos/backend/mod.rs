@@ -33,7 +33,7 @@ pub struct Backend {
     /// The requests that faults affect. Each pair contains a text and a number. One fault affects
     /// at most this number of requests, and only requests with the text in their keys.
     faulted: &'static [(&'static str, usize)],
-    /// Longest time for which the test holds the lock of a directory, as another process would.
+    /// Longest time for which the test holds the lock of a directory.
     longest_lock_ms: u64,
     /// Proxies to the server, one for each member of a group. Empty for an election.
     lines: Vec<Proxy>,
@@ -48,7 +48,7 @@ pub struct Backend {
 enum Kind {
     Server(S3Server),
     Dir(PathBuf),
-    /// The server that the environment names, with a proxy before each of its gateways.
+    /// The server that the environment names. Each of its gateways has a proxy in front of it.
     Environment(Vec<Proxy>),
 }
 

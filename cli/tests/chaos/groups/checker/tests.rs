@@ -199,7 +199,7 @@ fn an_append_of_a_zombie_is_refused() {
 }
 
 #[test]
-fn an_unanswered_call_is_included_if_the_log_has_it() {
+fn an_unanswered_call_is_included_if_its_object_is_in_the_log() {
     let mut story = story();
     // The worker was killed, so its claim and its append have no answers.
     story.workers[1].truncate(4);
