@@ -123,7 +123,7 @@ resource "aws_iam_role" "execution" {
 
 data "aws_iam_policy_document" "execution" {
   statement {
-    # IAM supports no resource for this action.
+    # IAM cannot limit this action to a resource.
     actions   = ["ecr:GetAuthorizationToken"]
     resources = ["*"]
   }

@@ -39,7 +39,7 @@ python3 - "$work" <<'EOF'
 import os, pty, re, select, signal, sys, time
 
 work = sys.argv[1]
-DEADLINE = 120  # In seconds: more than a loaded machine needs.
+DEADLINE = 120  # Time limit in seconds. Even a loaded machine needs less.
 # Each element contains a description, the typed keys, and the arguments that the command then gets.
 LINES = [
     ("a verb", "tenure stat\t\r", "status"),

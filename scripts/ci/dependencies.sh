@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Counts the crates that a user of the library builds. Fails if the tree grows.
+# Counts the crates that a user of the library builds. Fails if their number has grown.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 cd "$root"

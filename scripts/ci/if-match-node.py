@@ -21,7 +21,7 @@ client = boto3.client("s3")
 
 @dataclasses.dataclass(frozen=True)
 class Posted:
-    """The fields and the parser of the class in the If-Match post."""
+    """The fields and the parser of a lock, as in the If-Match post (see docs/how-to/upgrade.md)."""
 
     expires_at: float
 
@@ -105,9 +105,9 @@ assert acquire(LockData) is None, "the node waits for the leader"
 try:
     acquire(Posted)
 except TypeError as error:
-    print("the class as posted fails:", error)
+    print("the unchanged class of the post fails, as expected:", error)
 else:
-    raise AssertionError("the class as posted reads a record of tenure")
+    raise AssertionError("the unchanged class of the post reads a record of tenure")
 
 leader.terminate()
 leader.wait()
@@ -117,4 +117,4 @@ assert token == 2, token
 successor = lead(0)
 assert successor.communicate(timeout=120)[0].strip() == "3", "tenure continues after token 2"
 assert successor.returncode == 0, successor.returncode
-print("tokens 0 to 3, in turns")
+print("the node and tenure got the tokens 0 to 3 in turns")

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs a node of the If-Match post (see docs/how-to/upgrade.md) and `tenure run` on one lock. The
-# class as posted fails on the first record of tenure. With a change of three lines, the node waits
-# for the end of the lease and takes over, and the tokens of both continue to rise.
+# unchanged class of the post fails when it reads the first record of tenure. With a change of three
+# lines, the node waits for the end of the lease and takes over, and the tokens of both continue to
+# rise.
 #
 #   scripts/servers/moto.sh -- scripts/ci/if-match-node.sh
 #

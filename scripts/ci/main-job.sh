@@ -109,7 +109,7 @@ say "Compact to one object"
 report=$("$tenure" compact --store "$store" --keep 1 --min-age 0s --json)
 echo "$report"
 [[ $(field deleted <<<"$report") -ge 1 ]] || die "nothing was deleted"
-[[ $(field kept <<<"$report") == 1 ]] || die "not one epoch was kept"
+[[ $(field kept <<<"$report") == 1 ]] || die "the compaction kept more or less than one epoch"
 report=$("$tenure" compact --store "$store" --keep 1 --min-age 0s --json)
 echo "$report"
 [[ $(field listed <<<"$report") == 1 ]] || die "there is not exactly one epoch object"

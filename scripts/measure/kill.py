@@ -29,7 +29,7 @@ def wait_for(what, holds):
     give_up_at = time.monotonic() + PATIENCE
     while not (value := holds()):
         if time.monotonic() > give_up_at:
-            raise TimeoutError(f"gave up waiting until {what}")
+            raise TimeoutError(f"not within {PATIENCE} s: {what}")
         time.sleep(0.05)
     return value
 

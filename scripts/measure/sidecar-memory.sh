@@ -35,7 +35,7 @@ measure() {
     for _ in {1..1200}; do
         had=$(grep -c "$words" "$work/log" || true)
         if ((had >= count)); then break; fi
-        kill -0 "$sidecar" 2>/dev/null || die "it has ended: $(cat "$work/log")"
+        kill -0 "$sidecar" 2>/dev/null || die "the sidecar has ended: $(cat "$work/log")"
         sleep 0.1
     done
     ((had >= count)) || die "the log has '$words' $had times, not $count"

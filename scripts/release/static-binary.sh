@@ -25,7 +25,7 @@ case ${LIBC:-} in
 musl) has_musl >&2 || die "the musl target (rustup target add $target) or musl-gcc is missing" ;;
 gnu) target=$host ;;
 '') has_musl >&2 || target=$host ;;
-*) die "LIBC is musl or gnu, not $LIBC" ;;
+*) die "LIBC must be musl or gnu, not $LIBC" ;;
 esac
 # The flags of the environment precede this flag. With glibc, the binary is static only with this
 # flag.

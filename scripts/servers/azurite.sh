@@ -5,7 +5,7 @@
 #   scripts/servers/azurite.sh -- cargo test --test stores azure -- --ignored
 #
 # The command finds the server through AZURE_STORAGE_USE_EMULATOR and AZURITE_BLOB_STORAGE_URL, and
-# the name of a container in TENURE_TEST_AZURE_CONTAINER. The server stops with the command.
+# the name of a container in TENURE_TEST_AZURE_CONTAINER. The server stops when the command ends.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 

@@ -10,8 +10,8 @@
 # The command finds the first gateway in AWS_ENDPOINT_URL, all gateways, separated by commas, in
 # TENURE_TEST_S3_ENDPOINTS, and the name of a bucket in TENURE_TEST_S3_BUCKET. A killed daemon
 # starts again after CEPH_RESTART_SECONDS (3). Its process ID is in the file NAME.pid of the folder
-# TENURE_TEST_PIDS; NAME is osd.0 to osd.2, gateway.0 or gateway.1. All daemons end with the
-# command.
+# TENURE_TEST_PIDS; NAME is osd.0 to osd.2, gateway.0 or gateway.1. All daemons stop when the
+# command ends.
 #
 # With CEPH_STORE=memstore, the OSDs keep the objects in memory, and a killed OSD loses its data.
 set -euo pipefail

@@ -3,7 +3,7 @@
 #
 #   scripts/servers/dynalite.sh -- cargo test --test stores dynamodb_servers -- --ignored
 #
-# The command finds the server through AWS_ENDPOINT_URL. The server stops with the command.
+# The command finds the server through AWS_ENDPOINT_URL. The server stops when the command ends.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 

@@ -5,7 +5,7 @@
 #   scripts/servers/gcs-emulator.sh -- cargo test --test stores emulator -- --ignored
 #
 # The command finds the server through STORAGE_EMULATOR_HOST, and the name of a bucket in
-# TENURE_TEST_GCS_BUCKET. The server stops with the command.
+# TENURE_TEST_GCS_BUCKET. The server stops when the command ends.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 

@@ -4,7 +4,7 @@
 #   scripts/servers/localstack.sh -- cargo test --test stores s3_store
 #
 # The command finds the server through AWS_ENDPOINT_URL, and the name of a bucket in
-# TENURE_TEST_S3_BUCKET. The server stops with the command.
+# TENURE_TEST_S3_BUCKET. The server stops when the command ends.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 

@@ -4,7 +4,7 @@
 #   scripts/servers/moto.sh -- cargo test --test stores s3_store
 #
 # The command finds the server through AWS_ENDPOINT_URL, and the name of a bucket in
-# TENURE_TEST_S3_BUCKET. The server stops with the command.
+# TENURE_TEST_S3_BUCKET. The server stops when the command ends.
 #
 # MOTO_AS_IT_IS=1 omits the lock for requests. Without this lock, racing conditional writes can all
 # succeed.
