@@ -28,7 +28,7 @@ enum AcrossVerb {
     /// lost store use `replace` instead
     #[command(after_long_help = RECORD_CODES)]
     Init(InitArgs),
-    /// Show the marker, the newest epoch and the fault of each store
+    /// Show the marker, the newest epoch and any error of each store
     #[command(after_long_help = RECORD_CODES)]
     Status(AcrossArg),
     /// Replace a store that was lost or wiped. --store gives the new store in the position of the
@@ -258,7 +258,7 @@ impl StoreReport {
         }
     }
 
-    /// Returns a line for people.
+    /// Returns a line about this store for people.
     pub fn line(&self, style: impl Fn(String) -> String) -> String {
         let store = plain(&self.store);
         if let Some(error) = &self.error {

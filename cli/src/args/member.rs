@@ -42,7 +42,7 @@ pub struct MemberArgs {
     /// Time that the coordinator waits for further members before it assigns partitions [default:
     /// 1s]
     ///
-    /// A rollout then causes one rebalance. At most 1h.
+    /// At most 1h. With this wait, a rollout causes one rebalance.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     #[arg(env = "TENURE_REBALANCE_DELAY", hide_short_help = true)]
     rebalance_delay: Option<Duration>,

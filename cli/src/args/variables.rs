@@ -67,8 +67,8 @@ const OF_RUN: [&str; 11] = [
     "TENURE_APP_HEALTH_DEADLINE",
 ];
 /// Settings that a `tenure` process ignores inside every CMD, including the CMD of `watch --exec`.
-/// In that CMD, `TENURE_DATA` contains the data of the observed leader, and the outer process
-/// already listens on the two addresses.
+/// In the CMD of `watch --exec`, `TENURE_DATA` contains the data of the observed leader. The other
+/// two are addresses on which the outer process already listens.
 const OF_ALL: [&str; 3] = ["TENURE_DATA", "TENURE_HEALTH_ADDR", "TENURE_METRICS_ADDR"];
 
 /// The error of a refused command line. Either an argument or a setting in the environment is
@@ -93,8 +93,8 @@ pub fn parse(line: &[OsString]) -> Result<Args, Refused> {
         .map_err(|error| explain(with_variables(error, line), line))
 }
 
-/// Replaces the usage in the error: clap lists a flag as required although its variable is set. Adds
-/// the name of its variable to a missing flag.
+/// Replaces the usage in the error: clap lists a flag as required although its variable is set.
+/// Adds the names of the variables that can replace the missing flags.
 fn with_variables(mut error: clap::Error, line: &[OsString]) -> clap::Error {
     if error.get(ContextKind::Usage).is_none() {
         return error;
@@ -158,8 +158,8 @@ fn with_effective_variable(arg: Arg) -> Arg {
         }
         (ArgAction::SetTrue, Some(value)) if is_off(&value) => arg.env(None::<&str>),
         (ArgAction::SetTrue, _) => arg.value_parser(BoolishValueParser::new()),
-        // The parser of `--store` splits its value. A default value would not satisfy this required
-        // flag.
+        // The flag is `--store`. Its parser splits the value. A default value would not satisfy a
+        // required flag.
         (ArgAction::Append, Some(_)) if arg.is_required_set() => arg,
         (ArgAction::Append, Some(values)) => {
             let values = values.to_string_lossy();

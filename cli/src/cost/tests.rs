@@ -60,7 +60,7 @@ fn assert_close(options: &str, stores: &[FaultStore]) {
     }
 }
 
-/// Runs the check of each line on a separate thread, in paused time.
+/// Runs the check for each of these lines of options on a separate thread, in paused time.
 fn each(lines: &[&str], check: impl AsyncFn(&str) + Sync) {
     std::thread::scope(|all| {
         for line in lines {

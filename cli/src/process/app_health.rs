@@ -258,8 +258,8 @@ impl AppHealth {
         }
     }
 
-    /// Watches the file. Only a change is a sign of health, because an earlier application may have
-    /// left the file.
+    /// Watches the file. The file must change to be a sign of health, because an earlier
+    /// application may have left it.
     async fn watch(&self, path: &Path) {
         let mut known = written(path).await;
         loop {
@@ -299,8 +299,8 @@ async fn answers_well(url: &Url) -> bool {
     let reply = tokio::select! {
         biased;
         reply = &mut asking => reply,
-        // The connection has ended, but `asking` may already contain the reply, so it is awaited
-        // here too.
+        // The connection has ended, but `asking` may already contain the reply, so this branch also
+        // awaits `asking`.
         _ = connection => asking.await,
     };
     reply.is_ok_and(|reply| reply.status().is_success())

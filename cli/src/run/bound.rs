@@ -46,8 +46,9 @@ pub struct Bound {
 
 /// Waits for `campaign`, which campaigns or does the work before a campaign. Returns its outcome if
 /// it completes within the bound. If the bound passes first, returns an error if the last request
-/// has failed or the store has never answered, and otherwise `Break` with the exit code `busy`. An
-/// epoch that the campaign was writing when the bound passed lapses within a validity.
+/// has failed, or if the store has never answered. In all other cases returns `Break` with the exit
+/// code `busy`. An epoch that the campaign was writing when the bound passed lapses within a
+/// validity.
 pub async fn wait_at_most<T>(
     bound: Bound,
     election: &Election,

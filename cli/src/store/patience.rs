@@ -26,7 +26,7 @@ pub async fn caught(part: impl Future<Output = ()>) -> bool {
 }
 
 /// Runs `work`, which may wait for a disk, on a separate thread. Fails if the system cannot start a
-/// thread. Tokio alone would panic in this case.
+/// thread. Tokio's `spawn_blocking` panics in this case.
 pub async fn on_a_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, String> {

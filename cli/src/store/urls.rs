@@ -29,7 +29,7 @@ impl fmt::Display for StoreUrls {
     }
 }
 
-/// Parses a URL or the path of a directory. Several URLs have white space between them.
+/// Parses a URL, the path of a directory, or several URLs with white space between them.
 pub fn store_urls(text: &str) -> Result<StoreUrls, String> {
     let several = || text.split_whitespace();
     // The path of a directory may contain white space.

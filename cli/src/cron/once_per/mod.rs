@@ -18,8 +18,8 @@ use crate::output::print::{in_ms, in_seconds, plain};
 use crate::process::signals::Signals;
 use crate::process::timer::pause;
 
-/// Maximum length in bytes of the object, which contains the line of a fenced object and the
-/// record.
+/// Maximum length in bytes of the object of the period record. The record follows the first line of
+/// a fenced object.
 const MAX_LEN: usize = 1_024 + MOST_LEN;
 /// Maximum time for the check of the store's clock. The start of CMD waits for this check.
 const CLOCK_WITHIN: Duration = Duration::from_secs(10);
@@ -56,12 +56,12 @@ impl OncePer {
         OncePer { rules, period, place, candidate: candidate.to_owned(), failed: None }
     }
 
-    /// Returns whether this host can skip the period without a campaign. A read of the record
-    /// without a token is sufficient, because a completed period stays completed. Returns `false`
-    /// if the record contains an attempt without a recorded end: CMD may still run, and only a
-    /// leader can decide whether to run it again. Also returns `false` if the store cannot be
-    /// reached, because the campaign waits for the store. Sends 1 GET. If the period needs a
-    /// campaign, a second GET checks the clock.
+    /// Returns whether this host can skip the period without a campaign. This read of the record
+    /// needs no token, because a completed period stays completed. Returns `false` if the record
+    /// contains an attempt without a recorded end: CMD may still run, and only a leader can decide
+    /// whether to run it again. Also returns `false` if the store cannot be reached, because the
+    /// campaign waits for the store. Sends 1 GET. If the period needs a campaign, a second GET
+    /// checks the clock.
     pub async fn is_over(&self) -> Result<bool, Failure> {
         let record = match self.place.read().await {
             Ok(record) => record,

@@ -79,7 +79,8 @@ impl GroupHistory {
         for (member, span) in left.zip(spans) {
             let Some(span) = span else { continue };
             member.lapse = (span.end == Some(EpochEnd::Lapsed)).then_some(span.until);
-            // A member can own partitions from its second write on.
+            // A session without a second write counts as given up. Its member could not own
+            // partitions.
             let given_up = span.end == Some(EpochEnd::GivenUp);
             member.ended = if given_up { Some(EpochEnd::Lapsed) } else { span.end };
         }
@@ -151,7 +152,8 @@ pub async fn read(
     })
 }
 
-/// Reads a session as an election. Returns `None` if the session cannot be read.
+/// Reads a session. Its object has the format of an election in a single object. Returns `None` if
+/// the session cannot be read.
 async fn session(store: Arc<dyn Store>, prefix: String) -> Option<LeadershipSpan> {
     let reader = Reader::new(store, &prefix).ok()?.layout(Layout::SingleObject);
     reader.read().await.ok()?.spans.pop()

@@ -1,7 +1,7 @@
 //! Reports the partitions of this member to probes and scrapers (`--health-addr`), and the state of
 //! this member to systemd.
 //!
-//! The member answers from its memory, without requests to the store.
+//! The replies come from the memory of this process. They cause no request to the store.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
