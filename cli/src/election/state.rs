@@ -9,7 +9,8 @@ use tenure::Observation;
 
 use crate::output::print::{ATTENTION, GOOD};
 
-/// State of an election or a partition. The words are part of JSON, variables and text.
+/// State of an election or a partition. The word of a state is part of JSON, of variables and of
+/// text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum LeaseState {

@@ -29,13 +29,13 @@ use crate::store::patience::on_a_thread;
 pub struct AppHealthArgs {
     /// Health check of the application: http://URL or file:PATH; `serve` also takes `heartbeat`.
     ///
-    /// The URL returns 2xx, the application touches the file, or it sends POST /v1/heartbeat to
-    /// `serve`. Once the deadline has passed without a sign of health, `run` and `group run` stop
-    /// CMD, and `serve` resigns and gives up its sessions. `serve` campaigns and joins groups only
-    /// while the application works. For `serve` the check is no fence: an application that hangs
-    /// may continue later. `group run` replaces `{partition}` in the check by the name of the
-    /// partition. The URL must not contain a user or a password, and its host must not contain
-    /// `{partition}`.
+    /// Signs of health are a 2xx of the URL, a touch of the file by the application, and its POST
+    /// /v1/heartbeat to `serve`. Once the deadline has passed without a sign of health, `run` and
+    /// `group run` stop CMD, and `serve` resigns and gives up its sessions. `serve` campaigns and
+    /// joins groups only while the application works. For `serve` the check is no fence: an
+    /// application that hangs may continue later. `group run` replaces `{partition}` in the check
+    /// by the name of the partition. The URL must not contain a user or a password, and its host
+    /// must not contain `{partition}`.
     #[arg(long, value_name = "CHECK", value_parser = str::parse::<Check>)]
     #[arg(env = "TENURE_APP_HEALTH", help_heading = "Health")]
     app_health: Option<Check>,

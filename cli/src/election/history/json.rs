@@ -96,8 +96,7 @@ pub struct EpochsSummary {
     time_ms: u64,
     led: Lengths,
     vacant: Lengths,
-    /// Best estimate of the fraction of the known time, from 0 to 1, during which the election was
-    /// vacant.
+    /// Best estimate of the vacant part of the known time, as a fraction from 0 to 1.
     vacant_share: Option<f64>,
     unknown: Lengths,
     longest_gap: Option<Longest>,
