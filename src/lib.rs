@@ -152,7 +152,7 @@
 //! | `s3` (default) | `store::S3Store`, on the AWS SDK |
 //! | `dynamodb` | `store::DynamoStore` |
 //! | `object-store` | `store::AnyObjectStore`: any store of the crate `object_store` 0.14 |
-//! | `gcs`, `azure` | the same, with clients for Google Cloud Storage and Azure Blob Storage |
+//! | `gcs`, `azure` | `AnyObjectStore` for Google Cloud Storage and Azure Blob Storage |
 //!
 //! Without these features, the stores are memory, a local directory, and your own implementations
 //! of the trait.

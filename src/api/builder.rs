@@ -248,10 +248,11 @@ impl ElectionBuilder {
 
     /// Adds a wait of at most 24 h before the creation of an epoch, unless the previous epoch ended
     /// by a resignation. Use this setting for guarded resources that cannot check tokens. The wait
-    /// starts when the candidate first sees the seal. With [`Layout::SingleObject`], a lapsed epoch
-    /// gets no seal, and the wait starts at the lapse. After a deposition or a restore, the wait
-    /// starts when the candidate first sees the seal or when the old lease ends, whichever is
-    /// later. Every candidate must use the same value. Default: 0.
+    /// starts when the candidate first sees the seal of the previous epoch. With
+    /// [`Layout::SingleObject`], a lapsed epoch gets no seal, and the wait starts at the lapse.
+    /// After a deposition or a restore, the wait starts when the candidate first sees the seal or
+    /// when the lease of the deposed leader ends, whichever is later. Every candidate must use the
+    /// same value. Default: 0.
     pub fn takeover_delay(mut self, delay: Duration) -> ElectionBuilder {
         self.settings.takeover_delay = delay;
         self

@@ -109,9 +109,9 @@ impl Election {
     /// this election's own validity replaces the lower bound if it is less than 1 s, and the upper
     /// bound if it is more than 60 s.
     ///
-    /// While polls fail, the stream keeps the last leader until its lease has lapsed, then yields
-    /// [`Unknown`](Observation::Unknown), which differs from [`NoLeader`](Observation::NoLeader).
-    /// An error that a retry cannot fix is the last item.
+    /// While polls fail, the stream yields nothing until the last leader's lease has lapsed. Then
+    /// it yields [`Unknown`](Observation::Unknown), which differs from
+    /// [`NoLeader`](Observation::NoLeader). An error that a retry cannot fix is the last item.
     pub fn observe(&self) -> impl Stream<Item = Result<Observation, Error>> + Send + Unpin + use<> {
         if let Some(across) = &self.across {
             let observer = AcrossObserver::new(across);
@@ -262,7 +262,7 @@ impl Election {
         require_timers()?;
         if self.across.is_some() {
             let why = "an election across stores cannot be restored, because a restore would not \
-                       close the epoch below. Use `replace_store` (`tenure across replace`) for a \
+                       close the lower epochs. Use `replace_store` (`tenure across replace`) for a \
                        store that lost its contents";
             return Err(Error::new(ErrorKind::InvalidInput, why));
         }

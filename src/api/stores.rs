@@ -97,9 +97,9 @@ impl Election {
     /// the old contents. So a candidate that needs the new contents for a majority waits for this
     /// time.
     ///
-    /// The election continues during the call. A living leader keeps its lease without this store,
-    /// and the next leader also uses the new contents. So with 3 stores let the leader resign soon,
-    /// because the loss of another store would end its lease.
+    /// The election continues during the call. A living leader keeps its lease without this store.
+    /// With 3 stores, the loss of another store would then end this lease. So let the leader resign
+    /// soon: the next leader also uses the new contents.
     ///
     /// The call may be repeated after an error or a crash, and then takes a new generation. Until
     /// the call returns `Ok`, the store does not count. If several calls run concurrently, only the
