@@ -177,7 +177,7 @@ impl Context {
     }
 
     /// Notes that this epoch's object is absent. Returns the time at which a call of this
-    /// `Election` first noted this.
+    /// `Election` first found the object absent.
     fn absent_since(&self, epoch: Epoch) -> Moment {
         let now = self.process.now();
         let mut knowledge = self.knowledge();

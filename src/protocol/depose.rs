@@ -21,7 +21,8 @@ pub struct DeposeOrder {
 /// The decision on a [`DeposeOrder`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// Overwrite the epoch object with its sealed record, conditional on the ETag that was read.
+    /// Overwrite the epoch object with its sealed record, if the object still has the ETag that was
+    /// read.
     Seal { heartbeat: u64, ended: EpochEnd },
     /// The epoch is already sealed, so the order needs no write.
     Sealed(EpochEnd),

@@ -84,7 +84,7 @@ impl AcrossDriver {
         let poll_in = self.poll_interval(store).saturating_sub(self.parts[store].since_poll());
         match wait {
             Wait::Follow => match self.lapses_in(store) {
-                // The store must answer after the lapse before its epoch is sealed (PR4).
+                // The epoch is sealed here only once the store has answered after the lapse (PR4).
                 Some(left) if self.polls_first(store) => {
                     waits.push((left, AcrossInput::PollDue { store }));
                 }
@@ -107,7 +107,7 @@ impl AcrossDriver {
             Wait::Retry => {
                 let config = &self.main().config;
                 let longest = match self.led.is_some() {
-                    // Only an operator can make a store with a fault count again.
+                    // If a store has a fault, it counts again only after an operator has acted.
                     _ if self.machine.fault(store).is_some() => config.validity,
                     true => config.request_timeout / 2,
                     false => config.poll_interval,

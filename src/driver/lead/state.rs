@@ -269,7 +269,7 @@ impl Lead {
         }
         let gap = held.pulse.longest_gap();
         // The gap is a pause of the process. If a request that was sent after this pause has
-        // failed, the store caused the end of the lease, and not the pause.
+        // failed, the store, and not the pause, has caused the end of the lease.
         let tried_since = held.failed.is_some_and(|sent| sent >= held.pulse.gap_over());
         if gap > self.look_interval() + self.validity / 5 && !tried_since {
             return Loss::Suspended { gap };

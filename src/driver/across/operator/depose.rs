@@ -148,7 +148,7 @@ fn partly<T: fmt::Debug>(
     let failures = outcomes.into_iter().filter_map(|(_, outcome)| outcome.err());
     let failures: Vec<Error> = failures.collect();
     let what = format!(
-        "epoch {epoch} is {verb} at {count} of {} stores, and needs {}. Call again",
+        "epoch {epoch} is {verb} at {count} of {} stores, and a majority is {}. Call again",
         across.stores.len(),
         across.majority()
     );

@@ -97,8 +97,8 @@ async fn refuse_held(cx: &Arc<Context>, epoch: Epoch) -> Result<(), Error> {
     }
 }
 
-/// Decides which markers are missing, and refuses stores that are in use. The object of the epoch
-/// `floor` does not show that a store is in use.
+/// Decides which markers are missing, and refuses stores that are in use. A store that has only the
+/// object of the epoch `floor` is not in use.
 fn plan(view: &View<'_>, fresh: SetId, floor: Option<Epoch>) -> Result<Plan, Error> {
     let failures: Vec<_> =
         view.stores.iter().filter_map(|contents| contents.as_ref().err().cloned()).collect();

@@ -108,8 +108,8 @@ impl Operator {
             Deposed::Already { .. } => {
                 self.look_below(Some(below)).await?.unwrap_or(Below::Wait(Duration::ZERO))
             }
-            // Another restore holds the lower epoch. Its seal is safe now: no candidate can succeed
-            // the lower epoch, because this restore holds a greater epoch.
+            // Another restore holds the lower epoch. A seal of the lower epoch is safe now: no
+            // candidate can succeed this epoch, because this restore holds a greater epoch.
             Deposed::Held(_) => match self.finish(below).await?.restored {
                 Restored::NeedsForce(leader) => Below::NeedsForce(leader),
                 _ => self.look_below(Some(below)).await?.unwrap_or(Below::Wait(Duration::ZERO)),

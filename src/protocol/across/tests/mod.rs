@@ -240,7 +240,8 @@ fn absent_objects_become_placeholders() {
     stores.run(&mut follower, 2);
     at_all(&mut follower, |store| AcrossInput::Lapsed { store });
     stores.run(&mut follower, 2);
-    // The first store gets its create first, and does not answer.
+    // The first store gets the first create, and does not answer. The other stores then get their
+    // creates.
     assert_eq!(stores.objects[2][&1].nonce, None);
     assert_eq!(follower.wait(), AcrossWait::Lead);
     assert_eq!(counted(&follower), [None, Some(1), Some(1)]);

@@ -102,7 +102,8 @@ proptest! {
     }
 }
 
-/// The property above is useful only if the observer takes over in many of the random stories.
+/// The property above is useful only if the observer takes over in many of the random sequences of
+/// actions (stories).
 #[test]
 fn the_observer_takes_over_in_most_stories() {
     let mut runner = TestRunner::deterministic();
