@@ -102,7 +102,7 @@ async fn a_denial_with_an_unknown_effect_is_read_back() {
         let election = Election::builder(Arc::new(store), "app").layout(layout).check_store(false);
         let election = election.process(process(&world.clock, 7)).build().unwrap();
         let CampaignOutcome::Elected(elected) = election.try_campaign().await.unwrap() else {
-            panic!("{layout:?}: its own epoch")
+            panic!("{layout:?}: the candidate does not recognize its own create")
         };
         assert_eq!(elected.epoch().get(), 1, "{layout:?}");
     }

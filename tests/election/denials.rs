@@ -281,7 +281,7 @@ async fn regression_a_panicking_request_is_a_failed_request() {
         wait(secs(5)).await;
         panics(false);
         wait(VALIDITY).await;
-        assert!(leader.check().is_ok(), "one renewal failed, and the next renewals were in time");
+        assert!(leader.check().is_ok(), "the lease outlasts one failed renewal");
         leader.resign().await.unwrap();
         let next =
             within(TAKEOVER, standby).await.expect("the campaign continues").unwrap().unwrap();
@@ -305,7 +305,11 @@ async fn regression_settings_that_worked_are_not_rejected_later() {
         assert!(matches!(leader.lost().await, Loss::LeaseEnded { .. }));
         let new = world.node("c").layout(layout).retry_denied(None).build().unwrap();
         let error = new.campaign().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidInput, "the settings never worked");
+        assert_eq!(
+            error.kind(),
+            ErrorKind::InvalidInput,
+            "settings that never worked are rejected"
+        );
         world.store.heal();
         let next =
             within(TAKEOVER, campaign).await.expect("the campaign continues").unwrap().unwrap();

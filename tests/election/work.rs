@@ -44,7 +44,7 @@ async fn too_much_data_is_refused_before_any_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unanswered_proclamation_is_recognised() {
+async fn a_proclamation_without_an_answer_succeeds_if_it_was_written() {
     for fault in WRITE_FAULTS {
         let world = World::new();
         let lead = world.leader("a").await;

@@ -18,7 +18,7 @@ async fn refused_by_all(body: impl Into<Vec<u8>>, kind: ErrorKind) {
     world.put(&name(1), r#"{"expired":true}"#).await;
     world.put(&name(7), body.clone()).await;
     let election = world.node("a").build().unwrap();
-    let error = within(secs(60), election.campaign()).await.expect("no waiting").unwrap_err();
+    let error = within(secs(60), election.campaign()).await.expect("the call ends").unwrap_err();
     assert_eq!(error.kind(), kind, "{excerpt}: {error}");
     let text = error.to_string();
     assert!(text.contains("app/lock-0000000007.json"), "{excerpt}: {text}");
@@ -187,7 +187,8 @@ async fn the_last_epoch_has_no_successor() {
     assert_eq!(held(other.try_campaign().await.unwrap()).name(), "a");
     lead.resign().await.unwrap();
     for election in [&election, &other] {
-        let error = within(secs(60), election.campaign()).await.expect("no waiting").unwrap_err();
+        let error =
+            within(secs(60), election.campaign()).await.expect("the call ends").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::EpochsExhausted);
         assert!(error.to_string().contains("9999999999"), "{error}");
         let error = election.try_campaign().await.unwrap_err();

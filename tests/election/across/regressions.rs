@@ -34,7 +34,7 @@ async fn regression_a_lapse_counts_again_after_a_failed_attempt() {
     wait(secs(60)).await;
     scene.up(1);
     scene.up(2);
-    let second = within(secs(120), second).await.expect("stores 1 and 2 are a majority");
+    let second = within(secs(120), second).await.expect("elected by stores 1 and 2");
     assert_eq!(second.unwrap().unwrap().epoch().get(), 2);
 }
 
@@ -47,7 +47,7 @@ async fn regression_the_takeover_delay_ends_although_a_store_is_down() {
     wait(secs(30)).await;
     scene.down(2);
     drop(first);
-    let second = within(secs(60), second).await.expect("the delay is 5 s");
+    let second = within(secs(60), second).await.expect("elected after 5 s");
     assert!(second.unwrap().is_ok());
 }
 
@@ -111,7 +111,7 @@ async fn regression_try_campaign_returns_if_it_sees_the_leader_at_one_store() {
     scene.put(2, 1, r#"{"expired":true,"format":2,"ended":"lapsed"}"#).await;
     let view = scene.view();
     view.down(0);
-    let outcome = within(secs(120), view.node(2).try_campaign()).await.expect("it does not wait");
+    let outcome = within(secs(120), view.node(2).try_campaign()).await.expect("the attempt ends");
     assert!(matches!(outcome.unwrap(), CampaignOutcome::Held(_)));
     assert!(leadership.check().is_ok());
 }
@@ -166,7 +166,7 @@ async fn regression_a_failed_listing_is_repeated_although_another_store_is_wiped
     scene.stores[1].delete(vec![marker.to_owned()]).await.unwrap();
     scene.stores[2].on(Call::List).times(3).fault(Fault::FailBefore);
     let node = scene.builder(1).check_store(false).build().unwrap();
-    let elected = within(secs(60), node.campaign()).await.expect("a majority answers");
+    let elected = within(secs(60), node.campaign()).await.expect("elected by a majority");
     assert!(elected.is_ok());
 }
 
@@ -258,7 +258,7 @@ async fn regression_denied_writes_end_the_campaign_although_reads_succeed() {
         store.on(Call::Create).always().fault(Fault::Denied);
     }
     let node = scene.builder(1).check_store(false).retry_denied(secs(45)).build().unwrap();
-    let error = within(secs(120), node.campaign()).await.expect("the denials last").unwrap_err();
+    let error = within(secs(120), node.campaign()).await.expect("the campaign ends").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AccessDenied);
 }
 
@@ -271,7 +271,8 @@ async fn regression_try_campaign_gives_up_stores_that_contradict_themselves() {
             store.on(call).always().fault(fault);
         }
         let node = scene.builder(2).check_store(false).build().unwrap();
-        let error = within(secs(120), node.try_campaign()).await.expect("it ends").unwrap_err();
+        let error =
+            within(secs(120), node.try_campaign()).await.expect("the attempt ends").unwrap_err();
         assert!(error.to_string().contains("cache"), "{error}");
     }
 }

@@ -105,7 +105,10 @@ async fn the_error_of_a_minority_of_seals_contains_their_number() {
     scene.stores[1].on(Call::Replace).always().fault(Fault::FailBefore);
     let error = scene.operator().depose(None).await.unwrap_err();
     assert!(error.may_have_happened(), "{error}");
-    assert!(error.to_string().contains("sealed at 1 of 3 stores, and needs 2"), "{error}");
+    assert!(
+        error.to_string().contains("is sealed at 1 of 3 stores, and a majority is 2"),
+        "{error}"
+    );
     scene.stores.iter().for_each(|store| store.heal());
     scene.operator().depose(None).await.unwrap();
     assert_eq!(ends(&scene, 1).await, ["deposed"; 3]);
@@ -210,7 +213,10 @@ async fn a_supervisor_resigns_at_all_stores() {
     scene.stores[0].always(Fault::Hang);
     scene.stores[1].on(Call::Replace).always().fault(Fault::FailBefore);
     let error = resign(None).await.unwrap_err();
-    assert!(error.to_string().contains("resigned at 1 of 3 stores, and needs 2"), "{error}");
+    assert!(
+        error.to_string().contains("is resigned at 1 of 3 stores, and a majority is 2"),
+        "{error}"
+    );
     scene.stores.iter().for_each(|store| store.heal());
     assert_eq!(resign(None).await.unwrap(), Resigned::Sealed);
     let other = format!("5-{:032x}", 6).parse().unwrap();

@@ -71,7 +71,7 @@ async fn a_permanent_failure_ends_a_campaign() {
             }
             let election = world.node("c").build().unwrap();
             for _ in 0..2 {
-                let result = within(secs(60), election.campaign()).await.expect("no waiting");
+                let result = within(secs(60), election.campaign()).await.expect("the call ends");
                 assert_eq!(result.unwrap_err().kind(), kind, "{fault:?} {call:?}");
                 let error = election.try_campaign().await.unwrap_err();
                 assert_eq!(error.kind(), kind, "{fault:?} {call:?}: {error}");
@@ -89,7 +89,7 @@ async fn a_deleted_newest_epoch_is_an_error_and_not_a_new_first_epoch() {
     let b = world.node("b").build().unwrap();
     held(b.try_campaign().await.unwrap());
     world.delete(&name(1)).await;
-    let error = within(secs(60), b.campaign()).await.expect("no waiting").unwrap_err();
+    let error = within(secs(60), b.campaign()).await.expect("the call ends").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NewestDeleted);
     let text = error.to_string();
     assert!(text.contains(&key(1)), "{text}");
@@ -112,7 +112,7 @@ async fn regression_a_store_that_refuses_every_seal_gets_few_requests() {
         world.store.on(Call::Replace).always().fault(Fault::Refuse);
         let election = world.node("a").name_is_unique(unique).build().unwrap();
         let campaign = within(secs(60), election.campaign());
-        assert!(within(secs(70), campaign).await.expect("no spinning").is_none());
+        assert!(within(secs(70), campaign).await.expect("the campaign yields").is_none());
         let asked = world.store.take_calls().len();
         // The pause before each attempt has a constant length, so the number of requests is
         // bounded.

@@ -22,14 +22,15 @@ fn the_example_is_the_program_of_the_page() {
     };
     let page = read("docs/start/first-leader-in-rust.md");
     let (_, block) = page.split_once("```rust,no_run\n").expect("the page has a program");
-    let (block, _) = block.split_once("```").expect("which ends");
+    let (block, _) = block.split_once("```").expect("the program ends");
     let mut expected = block.to_owned();
     for (here, there) in DIFFERENCES {
         assert!(expected.contains(here), "the page has no {here}");
         expected = expected.replace(here, there);
     }
     let example = read("examples/quick_start.rs");
-    let program = &example[example.find("use std::sync::Arc;").expect("the page has this line")..];
+    let program =
+        &example[example.find("use std::sync::Arc;").expect("the example has this line")..];
     // rustfmt formats the example, so whitespace may differ.
     let words = |text: &str| text.split_whitespace().collect::<String>();
     assert_eq!(words(program), words(&expected), "change examples/quick_start.rs, too");

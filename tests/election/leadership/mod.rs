@@ -150,7 +150,7 @@ async fn regression_an_outage_found_by_a_check_has_the_error_of_the_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_loss_by_a_seal_names_the_operator_and_the_reason() {
+async fn a_loss_by_a_seal_names_the_author_and_the_end() {
     for (word, ended) in [
         ("lapsed", EpochEnd::Lapsed),
         ("deposed", EpochEnd::Deposed),
@@ -162,7 +162,7 @@ async fn the_loss_by_a_seal_names_the_operator_and_the_reason() {
         let (took, loss) = timed(lead.lost()).await;
         let Loss::Sealed { by: Some(by), ended: told } = &loss else { panic!("{loss}") };
         assert_eq!((by.as_str(), *told), ("x", ended));
-        assert!(took < secs(4), "at the next renewal: {took:?}");
+        assert!(took < secs(4), "the next renewal detects the seal: {took:?}");
     }
 }
 
@@ -206,7 +206,7 @@ async fn regression_the_epoch_that_superseded_a_leader_is_remembered() {
     world.put("lock-0000000002.json", r#"{"expired":false,"validity_ms":10000}"#).await;
     assert!(matches!(lead.lost().await, Loss::Superseded { .. }));
     world.delete("lock-0000000002.json").await;
-    let error = within(secs(60), election.campaign()).await.expect("no waiting").unwrap_err();
+    let error = within(secs(60), election.campaign()).await.expect("the call ends").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NewestDeleted, "{error}");
 }
 

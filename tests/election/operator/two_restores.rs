@@ -28,7 +28,7 @@ async fn lost_leader(scene: &Scene) -> Leadership {
 /// other restore creates the greater epoch. The outcome of the lower restore must name the greater
 /// epoch.
 #[tokio::test(start_paused = true)]
-async fn regression_a_lower_restore_reports_the_greater_epoch() {
+async fn regression_a_restore_to_a_lower_epoch_reports_the_greater_epoch() {
     for dies in [false, true] {
         let scene = Scene::new(Layout::EpochFiles);
         let a = lost_leader(&scene).await;
@@ -124,7 +124,7 @@ async fn the_wait_of_a_lower_held_epoch_is_written_before_its_seal() {
     scene.store.on(Call::Replace).key("0020").fault(Fault::HangAfter);
     let killed = within(millis(300), scene.election("ann").restore(epoch(41), NO_WAIT)).await;
     assert!(killed.is_none());
-    assert!(is_sealed(&scene.record(20).await), "the lower epoch is held");
+    assert!(is_sealed(&scene.record(20).await), "the lower epoch is still held");
     scene.store.heal();
     scene.store.delete(vec![scene.key(20)]).await.unwrap();
     let now = scene.election("ben").restore(epoch(41), NO_WAIT).await.unwrap();

@@ -42,7 +42,7 @@ async fn the_error_names_each_unsafe_behaviour() {
         world.store.on(call).always().fault(fault);
         let election = world.node("a").check_store(true).build().unwrap();
         for _ in 0..2 {
-            let error = within(secs(60), election.campaign()).await.expect("no waiting");
+            let error = within(secs(60), election.campaign()).await.expect("the call ends");
             let error = error.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
             let text = error.to_string();
@@ -164,7 +164,7 @@ async fn regression_a_store_without_etags_in_writes_is_unsafe() {
     let world = World::new();
     world.store.on(Call::Replace).always().fault(Fault::NoEtag);
     let election = world.node("a").check_store(true).build().unwrap();
-    let error = within(secs(60), election.campaign()).await.expect("no waiting").unwrap_err();
+    let error = within(secs(60), election.campaign()).await.expect("the call ends").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
     assert!(error.to_string().contains("without an ETag"), "{error}");
     assert_eq!(world.epochs().await, [0; 0], "no epoch was created");
@@ -260,7 +260,7 @@ async fn regression_a_group_may_share_the_prefix_of_an_election_in_any_layout() 
         let group = Group::builder(Arc::new(world.store.clone()), "app").name("b");
         let group = group.process(process(&world.clock, 7)).partitions(0..1).check_store(true);
         let group = group.build().unwrap();
-        let membership = within(secs(60), group.join()).await.expect("no waiting").unwrap();
+        let membership = within(secs(60), group.join()).await.expect("the call ends").unwrap();
         assert!(membership.lease().check().is_ok() && lead.check().is_ok(), "{layout:?}");
         // An election may also start under the prefix of a running group.
         let second = world.node("c").layout(layout).check_store(true).build().unwrap();

@@ -21,7 +21,8 @@ async fn regression_each_election_of_a_store_value_detects_the_other_layout() {
     }
     for (prefix, layout, key) in [("one", files, "one/lock.json"), ("two", single, "two/lock-")] {
         let election = on(prefix).layout(layout).build().unwrap();
-        let error = within(secs(60), election.campaign()).await.expect("no waiting").unwrap_err();
+        let error =
+            within(secs(60), election.campaign()).await.expect("the call ends").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
         assert!(error.to_string().contains(key), "{error}");
         let error = election.try_campaign().await.unwrap_err();

@@ -131,7 +131,7 @@ proptest! {
 
     /// The body has arbitrary known and unknown fields and values.
     #[test]
-    fn errors_of_arbitrary_fields_contain_no_value(
+    fn errors_of_records_with_arbitrary_fields_contain_no_value(
         fields in proptest::collection::vec((field(), any_json()), 0..8),
         secret in "[a-z]{12}",
     ) {

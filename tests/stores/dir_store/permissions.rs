@@ -57,7 +57,7 @@ async fn regression_the_group_may_use_each_file_from_the_start() {
 
 /// Returns whether this test runs as root, that is, whether root owns the new directory `dir`.
 fn is_root(dir: &tempfile::TempDir) -> bool {
-    fs::metadata(dir.path()).expect("the object exists").uid() == 0
+    fs::metadata(dir.path()).expect("the directory exists").uid() == 0
 }
 
 /// If the present user is root, runs the test `test` again as the user 65534, because root ignores
@@ -137,7 +137,7 @@ async fn the_error_for_a_missing_permission_names_the_path() {
         DirStore::open(dir.path()).expect("can be read");
         let work = dir.path().join(".tenure");
         fs::set_permissions(&work, fs::Permissions::from_mode(0o000)).expect("set");
-        DirStore::open(dir.path()).expect("only users who may write remove leftovers");
+        DirStore::open(dir.path()).expect("a user who may not write can open the store");
         fs::set_permissions(&work, fs::Permissions::from_mode(0o755)).expect("set");
     }
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("set");

@@ -265,7 +265,7 @@ async fn a_body_of_bytes_is_read() {
 }
 
 #[tokio::test]
-async fn an_invalid_request_has_the_error_of_the_table() {
+async fn the_error_of_an_invalid_request_contains_the_answer_of_the_table() {
     let (server, store) = start();
     server.fault(ServerFault::Answer(400, "ValidationException"), "PutItem");
     let error = store.create(KEY, body("one")).await.expect_err("refused").to_string();

@@ -23,7 +23,7 @@ async fn a_new_bucket_has_no_versions_and_no_rules() {
 }
 
 #[tokio::test]
-async fn versions_are_on_or_suspended() {
+async fn versioning_is_on_or_suspended() {
     let server = S3Server::start().await;
     for (status, versioning) in [("Enabled", Versioning::On), ("Suspended", Versioning::Suspended)]
     {
@@ -52,7 +52,7 @@ async fn an_answer_of_another_kind_is_unsupported() {
 }
 
 #[tokio::test]
-async fn every_form_of_a_filter_is_read() {
+async fn every_form_of_a_lifecycle_filter_is_read() {
     let rules = rules(
         "<Rule><ID>all</ID><Filter/><Status>Enabled</Status>\
            <Expiration><Days>30</Days></Expiration></Rule>\

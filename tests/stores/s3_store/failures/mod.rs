@@ -103,7 +103,7 @@ async fn a_web_page_is_never_a_successful_write() {
     expect(page, StoreErrorKind::Transient, Determinacy::Indeterminate, &["web page", "proxy"]);
 }
 
-// Reads that fail.
+// The following tests cover failed reads.
 
 #[tokio::test]
 async fn a_truncated_body_is_a_failure_of_the_transport() {
