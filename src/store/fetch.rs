@@ -14,7 +14,7 @@ use super::timed;
 
 /// Time after which a provider is logged as slow.
 pub(super) const SLOW: Duration = Duration::from_secs(1);
-/// Further wait for a provider that was logged as slow. After this wait the fetch fails. A caller
+/// Further wait for a provider that was logged as slow. After this wait, the fetch fails. A caller
 /// stops waiting earlier if the request that needs the fetch ends.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 

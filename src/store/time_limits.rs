@@ -15,7 +15,7 @@ use crate::env::timer::bounded;
 
 use super::{Determinacy, StoreError, StoreErrorKind};
 
-/// Returns the response to a request. After `limit` this function drops the request and returns an
+/// Returns the response to a request. After `limit`, this function drops the request and returns an
 /// error. Use it only for requests that no lease depends on.
 pub(crate) async fn within<T>(
     limit: Duration,

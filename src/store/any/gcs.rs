@@ -42,7 +42,7 @@ impl AnyObjectStore {
             let without_token = none(GoogleConfigKey::BearerToken);
             builder = builder.with_base_url(format!("{scheme}{host}").trim_end_matches('/'));
             if without_token {
-                // An emulator accepts any token. Without a token the client would query the
+                // An emulator accepts any token. Without a token, the client would query the
                 // metadata service.
                 builder = builder.with_config(GoogleConfigKey::BearerToken, "emulator");
             }

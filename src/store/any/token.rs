@@ -1,6 +1,6 @@
 //! A cache of access tokens, for use with slow or failing token services.
 //!
-//! Without this cache object_store fetches a token within the request that needs it. A leader
+//! Without this cache, object_store fetches a token within the request that needs it. A leader
 //! cancels the request after a fraction of its lease. This also cancels the fetch, so a slow token
 //! service never delivers a token. In addition, object_store stops using a token minutes before its
 //! end, even if no other token can be fetched.

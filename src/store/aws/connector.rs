@@ -142,9 +142,9 @@ fn converted(request: HttpRequest) -> Result<Request, NotSendable> {
     Ok(request)
 }
 
-/// Returns a placeholder for the connection of a request. After a 5xx the SDK tries to close the
+/// Returns a placeholder for the connection of a request. After a 5xx, the SDK tries to close the
 /// connection, and logs an error if it does not know the connection. Closing this placeholder has
-/// no effect: [`Http::answered`] replaces the real connections.
+/// no effect, because [`Http::answered`] already makes later requests use new connections.
 fn connection() -> ConnectionMetadata {
     ConnectionMetadata::builder().proxied(false).poison_fn(|| {}).build()
 }

@@ -24,7 +24,7 @@ pub(in crate::store) struct Session {
 
 impl Session {
     /// Loads the settings from the options, the environment and the AWS files, including a custom
-    /// endpoint. Adds a credentials cache. With a custom endpoint the default region is
+    /// endpoint. Adds a credentials cache. With a custom endpoint, the default region is
     /// `us-east-1`, because most servers that are not Amazon's ignore the region.
     pub(in crate::store) async fn load(
         service: &'static str,

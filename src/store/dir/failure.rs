@@ -35,8 +35,8 @@ pub(super) fn not_taking_part(error: StoreError) -> StoreError {
         return error;
     }
     let message = format!(
-        "{}; all processes must have one user, or one group if all of them open the directory for \
-         the group",
+        "{}; all processes must run as one user, or with one group if all of them open the \
+         directory for the group",
         error.message()
     );
     StoreError::new(error.kind(), error.determinacy(), message)

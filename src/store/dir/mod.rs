@@ -49,7 +49,7 @@ mod write;
 ///
 /// **Limits.**
 /// - *One machine.* The lock and the clock belong to one kernel. On Linux, [`open`](DirStore::open)
-///   refuses NFS, SMB and other file systems that several machines may share. On other systems it
+///   refuses NFS, SMB and other file systems that several machines may share. On other systems, it
 ///   accepts them without a warning. Containers may share a directory of their host.
 /// - *Links.* The file system must support hard and symbolic links. FAT and exFAT do not.
 /// - *No changes by other programs while processes run.* Other programs may read at any time. If a
@@ -61,7 +61,7 @@ mod write;
 ///   root are refused. On a file system that ignores case, keys that differ only in case name one
 ///   object.
 /// - *Suspended processes.* A process that is suspended (SIGSTOP) inside a write holds the lock
-///   until it is continued or killed. After 2 s the calls of other processes return transient
+///   until it is continued or killed. After 2 s, the calls of other processes return transient
 ///   errors. On Linux, these errors name the suspended process. While the suspended process holds
 ///   the lock, no new leader can be elected. The threads of one process wait for each other up to
 ///   30 s. If one thread has waited 2 s for another process, the threads queued behind it fail too.

@@ -42,8 +42,8 @@ pub(super) fn put(
     };
     let work = work_folder(root)?;
     let bytes = content::encode(writes, body);
-    // No promise depends on the removal of leftovers, so its failure is ignored. On a full disk the
-    // removal may free the space that the next attempt and `settle` need.
+    // No promise depends on the removal of leftovers, so its failure is ignored. On a full disk,
+    // the removal may free the space that the next attempt and `settle` need.
     let draft = Draft::write(&work, |file| file.write_all(&bytes)).inspect_err(|_| {
         let _ = Locked::alone(&work).and_then(|locked| remove_leftovers(&locked, &work));
     })?;

@@ -117,7 +117,7 @@ impl DynamoStore {
     /// `AWS_CA_BUNDLE`, or `ca_bundle` in the profile, names root certificates that replace the
     /// machine's certificates.
     ///
-    /// With a custom endpoint the default region is `us-east-1`. This function sends no request to
+    /// With a custom endpoint, the default region is `us-east-1`. This function sends no request to
     /// the table. The first call returns an error if the region or the credentials are missing. All
     /// stores that this method creates in a process share one connection pool.
     pub async fn from_env(table: impl Into<String>) -> DynamoStore {

@@ -23,7 +23,7 @@ impl DynamoStore {
     ///
     /// The creation takes some seconds. If the table is not ready, this function returns `false`,
     /// and you call it again after a second. Several processes may call this function concurrently.
-    /// A call sends one or two requests, with the permissions `dynamodb:DescribeTable` and
+    /// A call sends one or two requests, and needs the permissions `dynamodb:DescribeTable` and
     /// `dynamodb:CreateTable`.
     ///
     /// # Errors

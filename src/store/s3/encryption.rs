@@ -5,7 +5,7 @@ use aws_sdk_s3::types::ServerSideEncryption;
 
 use super::S3Store;
 
-/// The encryption that each write requests. By default writes request no encryption.
+/// The encryption that each write requests. By default, writes request no encryption.
 #[derive(Default)]
 pub(super) struct Encryption {
     algorithm: Option<ServerSideEncryption>,

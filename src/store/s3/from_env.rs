@@ -35,7 +35,7 @@ fn client(config: &SdkConfig, endpoint: Option<&str>) -> Client {
     Client::from_conf(builder.build())
 }
 
-/// Returns the endpoint with a slash after its path. Without the slash the SDK joins the path and
+/// Returns the endpoint with a slash after its path. Without the slash, the SDK joins the path and
 /// the bucket's name: `PUT /minio/apibucket/key`.
 fn with_final_slash(endpoint: &str) -> String {
     let end = endpoint.find(['?', '#']).unwrap_or(endpoint.len());

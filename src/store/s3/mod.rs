@@ -45,8 +45,8 @@ use self::encryption::Encryption;
 /// - The client's retry configuration applies to failed reads, listings and deletions, but never to
 ///   conditional writes.
 /// - Until a replace has succeeded, a refused replace costs one more read. A server that compares
-///   ETags only without their quotes (Ceph up to 16) refuses a matching tag. In this case the store
-///   sends the write again without the quotes.
+///   ETags only without their quotes (Ceph up to 16) refuses a matching tag. In this case, the
+///   store sends the write again without the quotes.
 /// - Some servers refuse to delete several keys in one request, or to accept a write without a
 ///   checksum. The store then deletes the keys one by one, or sends a write with a checksum.
 ///
@@ -133,7 +133,7 @@ impl S3Store {
     /// or `ca_bundle` in the profile, names root certificates that replace the machine's
     /// certificates.
     ///
-    /// A custom endpoint may have a path. With a custom endpoint the URL's path contains the
+    /// A custom endpoint may have a path. With a custom endpoint, the URL's path contains the
     /// bucket's name, and the default region is `us-east-1`. Requests to a custom endpoint omit the
     /// checksums that S3 does not require. To send them, set `AWS_REQUEST_CHECKSUM_CALCULATION` or
     /// `AWS_RESPONSE_CHECKSUM_VALIDATION`.
@@ -310,8 +310,8 @@ impl S3Store {
 impl Store for S3Store {
     /// Sends one request. As long as a page has no key and more pages follow, sends another
     /// request, up to 100 requests in all. If the store lists keys in no order, sends a request for
-    /// each page of the prefix's folder. Elections, groups, compactors and guards apply their request timeout to
-    /// each of these requests.
+    /// each page of the prefix's folder. Elections, groups, compactors and guards apply their
+    /// request timeout to each of these requests.
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
         self.read_page(prefix, after, limit).await
     }

@@ -98,7 +98,7 @@ impl StoreUrl {
         &self.place
     }
 
-    /// Returns the prefix of the election in its store. For a directory the prefix is empty.
+    /// Returns the prefix of the election in its store. For a directory, the prefix is empty.
     pub fn prefix(&self) -> &str {
         match &self.place {
             StorePlace::Dir { .. } => "",

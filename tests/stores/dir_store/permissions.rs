@@ -113,7 +113,7 @@ async fn a_user_who_cannot_open_the_lock_can_list() {
     // If root runs the test, skip this part, because root may open all files.
     if !is_root(&dir) {
         let denied = StoreErrorKind::AccessDenied;
-        refuses(store.create("b", "x".into()).await, denied, "all processes must have one user");
+        refuses(store.create("b", "x".into()).await, denied, "all processes must run as one user");
     }
 }
 
