@@ -59,7 +59,7 @@ fn a_set_is_created_once_and_elects_a_leader() {
     set.leads("2");
     let status = set.run("across status", &["--json"]).json_lines().remove(0);
     assert_eq!(status["state"], "vacant", "{status}");
-    // A resignation is done once a majority is sealed. The third store may lag behind.
+    // A resignation returns once two stores have the seal. The third store may get it later.
     let mut resigned = 0;
     for (store, number) in status["stores"].as_array().expect("stores").iter().zip(1..) {
         assert_eq!(store["number"], number, "{store}");
@@ -104,7 +104,7 @@ fn regression_status_of_a_set_does_not_read_the_record_of_a_job() {
 }
 
 #[test]
-fn a_new_set_continues_above_an_epoch_of_an_old_set() {
+fn the_epochs_of_a_new_set_continue_above_an_epoch_of_an_old_set() {
     let set = Set::new();
     let init = set.run("across init", &["--epoch", "41", "--wait", "1s", "--json"]);
     assert_eq!((init.code, &init.json_lines()[0]["epoch"]), (0, &41.into()), "{init:?}");
@@ -125,7 +125,7 @@ fn the_variable_tenure_store_lists_all_stores_for_cmd() {
 }
 
 #[test]
-fn regression_one_store_of_a_set_and_wrong_numbers_are_refused() {
+fn regression_a_wrong_number_of_stores_of_a_set_is_refused() {
     let set = Set::with_markers();
     let (a, b) = (set.url("a"), set.url("b"));
     let one = |verb: &[&str]| tenure(&[verb, &["--store", &a]].concat());
@@ -193,7 +193,7 @@ fn the_history_has_the_epochs_of_all_stores() {
     // Prepare epoch 3: an attempt created it at one store only.
     let key =
         |store: &str, epoch: u32| set.bench.path(store).join(format!("lock-{epoch:010}.json"));
-    // A resignation is done once a majority is sealed.
+    // A resignation returns once two stores have the seal.
     let records = ["a", "b", "c"].map(|store| fs::read_to_string(key(store, 2)).expect("epoch 2"));
     let sealed = records.iter().find(|record| record.contains("resigned")).expect("a seal");
     fs::write(key("a", 2), sealed).expect("epoch 2");

@@ -31,7 +31,7 @@ fn help(columns: usize, line: &[&str]) -> String {
 }
 
 #[test]
-fn the_summary_of_run_is_one_screen() {
+fn the_summary_of_run_fits_on_one_screen() {
     for verb in [&["run"][..], &["group", "run"], &["serve"]] {
         let lines = help(80, &[verb, &["-h"]].concat()).lines().count();
         assert!(lines <= 45, "the summary of {verb:?} has {lines} lines");
@@ -54,7 +54,7 @@ fn each_line_fits_the_terminal() {
 }
 
 #[test]
-fn each_verb_has_only_its_own_exit_codes() {
+fn the_help_of_a_verb_lists_only_its_own_exit_codes() {
     for verb in ["history", "depose", "restore", "compact", "group pin", "table create"] {
         let line = [&verb.split(' ').collect::<Vec<_>>()[..], &["--help"]].concat();
         let text = help(100, &line);

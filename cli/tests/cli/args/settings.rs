@@ -32,7 +32,7 @@ fn a_flag_overrides_a_variable() {
         [&record["candidate"], &record["validity_ms"], &record["data"]],
         [&json!("of-the-variable"), &json!(21_000), &json!({"at": 7})]
     );
-    // The verbs for operators also read the store from `TENURE_STORE`.
+    // The verbs for operators also read the URL of the store from `TENURE_STORE`.
     let status = with(&[("TENURE_STORE", &url)], &["status", "--json"]);
     assert!(status.out.contains("\"resigned\""), "{status:?}");
 }

@@ -131,7 +131,7 @@ fn only_run_creates_a_missing_directory() {
 /// Before the fix, if the store was a symbolic link without a target, the error recommended `tenure
 /// run`, which failed as well.
 #[test]
-fn regression_a_link_to_nothing_has_its_own_hint() {
+fn regression_the_error_of_a_broken_link_does_not_recommend_run() {
     let bench = Bench::new();
     let link = bench.path("link");
     std::os::unix::fs::symlink(bench.path("none"), &link).expect("a new link");
@@ -144,7 +144,7 @@ fn regression_a_link_to_nothing_has_its_own_hint() {
 }
 
 #[test]
-fn a_file_in_place_of_the_directory_exits_with_69() {
+fn a_store_below_a_file_is_refused_with_69() {
     let bench = Bench::new();
     std::fs::write(bench.path("file"), "").expect("a new file");
     let url = format!("file://{}/store", bench.path("file").display());
@@ -154,7 +154,7 @@ fn a_file_in_place_of_the_directory_exits_with_69() {
 }
 
 #[test]
-fn a_build_without_a_service_names_the_feature() {
+fn the_error_names_the_feature_that_the_build_lacks() {
     let services = [
         ("s3", "s3", cfg!(feature = "s3")),
         ("gs", "gcs", cfg!(feature = "gcs")),

@@ -54,7 +54,7 @@ fn regression_the_warning_names_a_misspelt_variable() {
 }
 
 #[test]
-fn regression_a_tenure_inside_cmd_ignores_the_variables_of_the_outer() {
+fn regression_a_tenure_inside_cmd_ignores_the_variables_of_the_outer_tenure() {
     let scene = Scene::new(TENURE);
     let inner = format!("{TENURE} run --store {}-inner --once-per 36500d -- true", scene.url());
     let script = format!("{inner} 2>said; echo $? >code");

@@ -100,7 +100,7 @@ fn report_of(job: &[String], bench: &Bench) -> Value {
     serde_json::from_str(&said.out).expect("the output is one JSON object")
 }
 
-/// Returns the command line of each scheduled job in `deploy`, and appends these options.
+/// Returns the command line of each scheduled job in `deploy`, with these options at its end.
 fn jobs(options: &str) -> [Vec<String>; 3] {
     let exec = unit("ExecStart").replace("${TENURE_STORE}", "s3://BUCKET/PREFIX");
     let exec = exec.replace("$TENURE_COMPACT_OPTIONS", options);

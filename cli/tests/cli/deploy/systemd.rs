@@ -32,7 +32,7 @@ impl Manager {
         Manager { socket, path, received: Vec::new() }
     }
 
-    /// Makes `command` a service of this manager.
+    /// Sets the variables that systemd sets for a service, so `command` sends its messages here.
     fn of(&self, mut command: Command, watchdog: Option<Duration>) -> Command {
         command.env("NOTIFY_SOCKET", &self.path);
         if let Some(watchdog) = watchdog {

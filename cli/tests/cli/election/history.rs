@@ -346,7 +346,7 @@ fn a_single_object_reports_that_it_keeps_no_history() {
 }
 
 #[test]
-fn real_elections_have_a_history() {
+fn the_history_shows_elections_that_took_place() {
     let bench = Bench::new();
     for name in ["anna", "ben", "anna"] {
         assert_eq!(bench.run("run", &["--name", name, "--", "true"]).code, 0);

@@ -55,8 +55,8 @@ fn session(bench: &Bench, (name, id): (&str, &str), fields: Value) {
     bench.object(&format!("members/{id}/lock.json"), &record.to_string());
 }
 
-/// Writes the assignments of a history. w1 begins, and w2 joins. An operator pauses, pins and adds
-/// partitions. Then w1 dies, and one assignment is unreadable.
+/// Writes the assignments of a history. Member w1 creates the group, and w2 joins. An operator
+/// pauses, pins and adds partitions. Then w1 dies, and one assignment is unreadable.
 fn story(w1: &str) -> Bench {
     let bench = Bench::new();
     let (one, both) = (&[(w1, ONE)][..], &[(w1, ONE), ("w2", TWO)][..]);

@@ -182,7 +182,7 @@ fn text_is_the_default_format() {
 }
 
 #[test]
-fn quiet_and_verbose_set_the_levels_and_rust_log_wins() {
+fn rust_log_overrides_the_levels_of_quiet_and_verbose() {
     let bench = Bench::new();
     let logs = |rust_log: &str, line: &[&str]| {
         let url = bench.url();

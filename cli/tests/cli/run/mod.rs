@@ -83,7 +83,7 @@ fn the_wait_for_the_lease_is_bounded() {
 }
 
 #[test]
-fn regression_the_bound_of_wait_includes_the_work_before_the_campaign() {
+fn regression_the_limit_of_wait_includes_the_work_before_the_campaign() {
     let scene = Scene::new(TENURE);
     let mut leader = scene.script("a", &["--validity", "60s"], "echo >leads; sleep 300");
     scene.wait_for_file("leads");

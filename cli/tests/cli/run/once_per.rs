@@ -269,7 +269,7 @@ fn history_lists_the_periods_of_a_job() {
     assert!(summary.contains("\"summary\""), "{summary}");
 }
 
-/// Before the fix, the table did not distinguish the epochs of hosts that only waited.
+/// Before the fix, the table did not mark the epochs in which a host only waited.
 #[test]
 fn regression_the_epochs_without_an_attempt_are_marked() {
     let bench = Bench::new();

@@ -85,7 +85,7 @@ fn survives(fault: ServerFault) {
 /// The systemd unit does not restart a service that exits with 64. So the service must not exit
 /// with the exit code of CMD.
 #[test]
-fn regression_exit_codes_of_cmd_and_of_a_service_differ() {
+fn regression_a_service_does_not_exit_with_the_exit_code_of_cmd() {
     let server = S3Server::start_blocking();
     let run = |options: &[&str], script: &str| {
         let end = ["--", "sh", "-c", script];
@@ -222,7 +222,7 @@ fn regression_one_wrong_answer_does_not_make_a_working_store_unsafe() {
 /// Tokio panics if the system refuses a new thread. Before the fix, the process waited forever for
 /// its other threads after this panic.
 #[test]
-fn regression_a_system_without_threads_exits_with_71_and_one_line() {
+fn regression_a_refused_thread_ends_the_command_with_71_and_one_line() {
     // No system can create a thread with a stack of 128 TiB.
     let env = [("RUST_MIN_STACK", (1_u64 << 47).to_string())];
     for verb in ["run", "status"] {

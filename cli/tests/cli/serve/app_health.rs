@@ -12,8 +12,8 @@ use crate::TENURE;
 use tenure_testkit::command::scene::Scene;
 use tenure_testkit::command::{eventually, pause};
 
-/// Asserts that the sidecar leads only while the application shows its health to this check. A call
-/// of `sign` makes the application show its health once.
+/// Asserts that the sidecar leads only while the application passes this health check. Each call of
+/// `sign` makes the application pass the check once.
 fn follows(check: &str, sign: impl Fn(&Sidecar)) {
     let scene = Scene::new(TENURE);
     let options = ["--app-health", check, "--app-health-deadline", "2s"];

@@ -28,7 +28,7 @@ fn leader_and_follower(scene: &Scene, options: &[&str]) -> (Sidecar, Sidecar) {
 }
 
 #[test]
-fn the_leader_has_a_token_and_a_follower_reports_its_age() {
+fn only_the_leader_has_a_token_and_both_sidecars_name_the_leader() {
     let scene = Scene::new(TENURE);
     let (a, b) = leader_and_follower(&scene, &[]);
     let (led, seen) = (a.view(), b.view());

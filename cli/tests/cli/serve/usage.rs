@@ -101,7 +101,7 @@ fn too_short_leases_and_too_long_polls_are_refused() {
 }
 
 #[test]
-fn the_health_of_the_application_has_a_deadline() {
+fn invalid_options_of_app_health_are_refused() {
     refused(&["--app-health-deadline", "5s"], &["--app-health"]);
     let short = ["--app-health", "heartbeat", "--app-health-deadline", "99ms"];
     refused(&short, &["99ms", "100ms"]);

@@ -2,7 +2,7 @@
 
 #[cfg(not(feature = "dynamodb"))]
 #[test]
-fn a_build_without_the_store_names_the_feature() {
+fn the_error_names_the_missing_feature_dynamodb() {
     let store = ["--store", "dynamodb://locks/app"];
     for line in
         [&["status"][..], &["watch"], &["compact"], &["table", "create"], &["run", "--name", "a"]]
@@ -115,7 +115,7 @@ mod built {
     }
 
     #[test]
-    fn a_missing_prefix_and_a_table_elsewhere_exit_with_64() {
+    fn a_url_without_a_prefix_or_a_table_is_refused_with_64() {
         let server = DynamoServer::start();
         for url in ["dynamodb://tenure-test", "dynamodb://tenure-test/"] {
             on(&server, &["status", "--store", url]).fails(64, &["dynamodb://tenure-test/PREFIX"]);

@@ -233,7 +233,7 @@ fn verbs_of_operators_succeed_on_s3_despite_faults() {
     std::thread::scope(|scope| {
         for layout in [&[][..], &["--layout", "single-object"]] {
             for fault in &faults {
-                scope.spawn(move || an_operator_works_through(fault, layout));
+                scope.spawn(move || the_verbs_of_an_operator_succeed_despite(fault, layout));
             }
         }
     });
@@ -259,7 +259,7 @@ fn the_epoch_of_a_killed_leader_is_resigned_on_s3() {
     assert_eq!((said.code, said.out.as_str()), (0, "elected\n"), "{said:?}");
 }
 
-fn an_operator_works_through(fault: &ServerFault, layout: &[&str]) {
+fn the_verbs_of_an_operator_succeed_despite(fault: &ServerFault, layout: &[&str]) {
     let server = S3Server::start_blocking();
     let verb = |verb, rest: &[&str]| on(&server, &[&[verb][..], &STORE, layout, rest].concat());
     server.fault(*fault).on(Op::Put).times(1);
