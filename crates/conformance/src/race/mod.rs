@@ -72,8 +72,7 @@ pub struct Races {
     listings: bool,
     /// Length of the long bodies, in bytes. `None` if the store accepts no long body.
     pub long: Option<usize>,
-    /// Duration of the fastest long write so far. Short writes delay the other long writes, so
-    /// those take longer.
+    /// Duration of the fastest long write so far. Short writes delay the others.
     took: Duration,
     /// Delay of the next short writes, as a fraction of `took`.
     part: f64,
@@ -352,8 +351,7 @@ impl Races {
 }
 
 impl Races {
-    /// Creates an object. If the effect of the create is unknown, creates another object under a
-    /// new key. Makes at most [`TRIES`] attempts.
+    /// Creates an object. If the effect of a create is unknown, tries a new key, [`TRIES`] at most.
     async fn an_object(&mut self) -> Checked<Start> {
         let mut asked = 0;
         loop {
