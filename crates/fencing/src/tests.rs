@@ -55,7 +55,7 @@ async fn a_gate_that_knows_a_greater_token_sends_no_request() {
 
 /// A store may respond to a conditional GET with the whole object, although the ETag matches.
 #[tokio::test]
-async fn a_gate_accepts_a_repeated_read_but_no_lower_token() {
+async fn a_gate_accepts_an_unchanged_object_but_no_lower_token() {
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
     for newest in [3, 3, 2] {
@@ -131,7 +131,7 @@ fn an_error_names_its_source() {
     assert_eq!(source, Some(&stale));
     let error = tenure::Error::new(tenure::ErrorKind::Unavailable, "503");
     let failed = FencingError::Failed(error);
-    assert_eq!(failed.source().expect("the error of the store").to_string(), "503");
+    assert_eq!(failed.source().expect("the error has a source").to_string(), "503");
     assert!(FencingError::Trimmed { oldest: 3 }.source().is_none());
 }
 

@@ -304,7 +304,7 @@ impl DurableGate {
     }
 }
 
-/// Returns true if a retry may succeed before an operator repairs the gate's object.
+/// Returns true if a retry may succeed without a repair of the gate's object.
 pub(super) fn may_pass(error: &FencingError) -> bool {
     matches!(error, FencingError::Failed(error) if error.kind() == ErrorKind::Unavailable)
 }

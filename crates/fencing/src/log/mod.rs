@@ -142,7 +142,7 @@ impl FencedLog {
 
     /// Lists one page, in order. A torn page may miss the newest object: a trim may have deleted
     /// it, and newer objects may have been created meanwhile. A trim raises the floor before its
-    /// first deletion, and deletes nothing at or above the floor. So a torn page counts if the
+    /// first deletion, and deletes nothing at or above the floor. So a torn page is valid if the
     /// floor is the same before and after the listing (N8).
     async fn page(&self, after: &After) -> Result<(Vec<NonZeroU64>, Option<After>), StoreError> {
         let start = self.keys.start(after);

@@ -54,7 +54,8 @@ impl Operations {
 }
 
 impl FencedObject {
-    /// Checks the reservation at each 16th write: 1 GET. Sends nothing at the other writes.
+    /// Checks the reservation before each 16th write, with 1 GET. Sends nothing before the other
+    /// writes.
     pub(super) async fn require_unreserved_at_times(
         &self,
         token: Epoch,

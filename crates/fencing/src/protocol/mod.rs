@@ -11,7 +11,7 @@
 //!    last object of a writer is followed by objects of the next writer: first fences, if any, then
 //!    a claim. So a superseded writer finds a fence or a claim at its next number, however long it
 //!    pauses and however many trims occur.
-//! 2. *A claim, or a fence at a number beyond the end, counts only after a listing that shows no
+//! 2. *A claim, or a fence at a number beyond the end, is valid only after a listing that shows no
 //!    greater number.* If the writer created the claim or fence at a trimmed number, a greater
 //!    number exists, because the newest object is never deleted.
 //! 3. *While the effect of an append is unknown, the writer sends no other object to the number of
@@ -69,13 +69,13 @@ pub use trim::{Floor, Sweep};
 pub struct Writer {
     epoch: Epoch,
 
-    // The log.
+    // Known facts about the log.
     /// Greatest number seen.
     known: Option<NonZeroU64>,
     /// Position of the writer after it has opened the log.
     standing: Option<Standing>,
 
-    // The work.
+    // The step in progress.
     /// Number of times that another writer was faster while this writer opened the log.
     outrun: u32,
     state: State,

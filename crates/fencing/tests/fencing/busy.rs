@@ -106,7 +106,7 @@ async fn fences_of_a_killed_process_stop_no_other_writer() {
 /// A free number below a fence is the end of the log only if all objects above this number are
 /// fences.
 #[tokio::test(start_paused = true)]
-async fn a_deleted_entry_below_a_fence_is_not_the_end() {
+async fn a_deleted_entry_below_a_fence_is_not_the_end_of_the_log() {
     let memory = Arc::new(MemoryStore::new());
     let store = Arc::clone(&memory) as Arc<dyn Store>;
     let zombie = log_of(&(Arc::new(way(&memory, millis(20))) as Arc<dyn Store>));

@@ -76,7 +76,7 @@ async fn end_before_the_lease(guards: &Guards, token: Token, loss: fn(&Option<Lo
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_calls_on_a_store_that_hangs_end_before_the_lease() {
+async fn regression_calls_end_before_the_lease_if_the_store_hangs() {
     let world = World::new();
     let leadership = world.leader("a").await;
     let guards = Guards::new(&world.clock);
@@ -135,7 +135,7 @@ async fn owned(group: &Group) -> (Membership, Partition) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn regression_calls_under_a_partition_end_before_the_session() {
+async fn regression_calls_with_the_token_of_a_partition_end_before_the_session() {
     let clock = TestClock::new();
     let faults = FaultStore::new(Arc::new(MemoryStore::with_clock(Arc::new(clock.clone()))));
     let process = tenure_testkit::time::process(&clock, 1);
@@ -149,7 +149,7 @@ async fn regression_calls_under_a_partition_end_before_the_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_released_partition_ends_the_calls_of_its_writers() {
+async fn the_release_of_a_partition_ends_the_calls_of_its_writers() {
     let clock = TestClock::new();
     let store = Arc::new(MemoryStore::with_clock(Arc::new(clock.clone())));
     let process = tenure_testkit::time::process(&clock, 1);

@@ -205,7 +205,7 @@ async fn the_newest_generation_is_found_after_pages_of_an_older_one() {
     }
     create(generations.key(e(2)) + "a").await;
     // Some tools create an object for a folder. The generation of epoch 3 has only a folder object,
-    // so this generation does not count.
+    // so `newest` ignores this generation.
     create(generations.key(e(3))).await;
     faults.take_calls();
     assert_eq!(generations.newest().await.unwrap(), Some(e(2)));

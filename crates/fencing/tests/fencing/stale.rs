@@ -46,7 +46,7 @@ impl Layer for Stale {
 /// Before the fix, if the reads of a store lagged behind, `open` sent 10,000 requests without a
 /// pause, and did not end.
 #[tokio::test(start_paused = true)]
-async fn regression_reads_that_lag_behind_end_in_an_error() {
+async fn regression_an_opening_fails_if_reads_lag_behind() {
     let store = Arc::new(Layered(Stale { inner: MemoryStore::new(), calls: AtomicUsize::new(0) }));
     let log = super::log_of(&(store.clone() as Arc<dyn Store>));
     let (took, opened) = timed(within(secs(60), log.open(Epoch::FIRST))).await;

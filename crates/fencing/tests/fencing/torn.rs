@@ -62,7 +62,7 @@ async fn a_torn_listing_may_omit_an_entry_that_is_created_meanwhile() {
     assert_eq!(layer.0.lists.load(Ordering::Relaxed), 4);
 }
 
-/// A trim raises the floor, so the listing during the trim does not count.
+/// A trim raises the floor, so the log does not use the listing during the trim.
 #[tokio::test(start_paused = true)]
 async fn a_torn_listing_is_repeated_if_the_floor_was_raised_meanwhile() {
     let (layer, log) = torn(Torn { trims: true, ..Torn::default() }).await;

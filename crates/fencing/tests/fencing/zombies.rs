@@ -136,7 +136,7 @@ async fn broken_trim_that_deletes_claims_is_caught() {
 /// A writer finds the end of the log and pauses before its claim at the next number. Meanwhile,
 /// another writer appends an entry at this number, and a trim deletes the entry.
 #[tokio::test(start_paused = true)]
-async fn a_claim_at_a_trimmed_number_does_not_count() {
+async fn a_claim_at_a_trimmed_number_is_invalid() {
     for (token, expected) in [(2, Some((2, 3))), (4, None)] {
         let (faults, slow, fast) = faulty();
         let log = log_of(&fast);
