@@ -20,9 +20,9 @@ pub(super) type Merged = (Vec<Found>, Vec<Vec<StoreEpoch>>);
 
 /// Merges the objects of these stores. `None` is a store that could not be read.
 ///
-/// If several attempts created objects of one epoch, the attempt with the most objects counts. The
-/// lease of an election is the (f + 1)-th longest lease at one store. So the result uses the object
-/// with the (f + 1)-th latest write.
+/// If several attempts created objects of one epoch, this function uses the attempt with the most
+/// objects. The lease of an election is the (f + 1)-th longest lease at one store. So the result
+/// uses the object with the (f + 1)-th latest write.
 pub(super) fn merge(stores: Vec<Option<StoreObjects>>) -> Merged {
     let (count, majority) = (stores.len(), stores.len() / 2 + 1);
     let firsts: Vec<_> = stores.iter().map(|it| it.as_ref().map(|it| it.first)).collect();

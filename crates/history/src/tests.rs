@@ -304,7 +304,7 @@ fn an_epoch_of_an_election_across_stores_needs_a_majority() {
             .contains(&spans[1].stores[..].try_into().expect("3"))
     );
     assert_eq!((spans[1].may_be_granted(), spans[1].end), (false, Some(EpochEnd::GivenUp)));
-    // The attempt with most objects counts.
+    // The history shows the attempt with the most objects.
     let spans = merged(of(vec![object(2, 55.0, 0.0, json!({ "nonce": "c".repeat(32) }))]));
     assert_eq!(spans[1].stores, [Other, Held, Held]);
     assert_eq!((spans[1].written_at, spans[1].name()), (Some(at(50.0)), "c"));

@@ -89,7 +89,7 @@ async fn a_history_matches_the_election() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn depositions_differ_from_seals_with_an_unknown_reason() {
+async fn a_seal_with_an_unknown_reason_is_not_a_deposition() {
     let world = World::new();
     let a = world.leader("a").await;
     wait(secs(30)).await;

@@ -190,7 +190,7 @@ fn every_mark_has_a_distinct_shape_and_a_legend_entry() {
 }
 
 #[test]
-fn bands_show_times_with_no_leader_and_with_several() {
+fn bands_show_times_with_no_leader_and_times_with_several() {
     let interval = |lane: &str, label: &str, from, until| {
         Interval::new(lane, label, secs(from), secs(until), Mark::Lost)
     };

@@ -182,7 +182,8 @@ impl PeriodRecord {
             let length = period.period_ms.unwrap_or(self.period_ms);
             let before = previous.replace((period.start, length));
             // This period and the previous one have different lengths if `--once-per` has changed.
-            // With the longer length, only periods that were certainly missed are counted.
+            // This function uses the longer length, so it counts only periods that were certainly
+            // missed.
             let missed = before
                 .map_or(0, |(start, earlier)| missed(start, period.start, length.max(earlier)));
             PeriodRow { state: state_of(period.exit_code, runs && place == newest), missed, period }

@@ -76,7 +76,7 @@ fn retries_are_further_attempts_in_the_same_period() {
 }
 
 #[test]
-fn a_host_with_a_clock_behind_skips_the_period() {
+fn a_host_skips_the_period_if_its_clock_is_behind() {
     let rules = PeriodRules { retries: 9, ..hourly() };
     let now = s(100 * HOUR + 10);
     let behind = now - s(30);
@@ -115,7 +115,8 @@ fn a_period_is_skipped_only_beyond_its_tolerance() {
         assert_eq!(rules.decide(None, own, now), expected(1), "{late}");
         assert_eq!(rules.decide(Some(&failed), own, now), expected(2), "{late}");
     }
-    // The host runs late and only for its own period. The 49 missed periods before it have no runs.
+    // The host runs CMD late, and only for its own period. CMD does not run for the 49 missed
+    // periods before that period.
     let now = start + s(50 * HOUR) + s(HOUR - 1);
     let late = hourly().decide(Some(&failed), hourly().period_at(now), now);
     assert_eq!(late, run(1));
@@ -124,7 +125,7 @@ fn a_period_is_skipped_only_beyond_its_tolerance() {
 /// The rules compare only the starts of periods. So a period of another length follows if it starts
 /// later.
 #[test]
-fn a_record_continues_with_another_length_or_offset() {
+fn a_period_of_another_length_or_offset_may_follow() {
     let day = PeriodRules { period: s(24 * HOUR), ..hourly() };
     let now = s(5 * 24 * HOUR + 7 * HOUR + 5);
     let done = begun(&hourly(), now, 1).ended(0, now);
@@ -284,7 +285,7 @@ fn a_record_keeps_the_last_29_earlier_periods() {
     assert_eq!((last.attempts, last.exit_code, last.candidate.len()), (2, Some(0), 64));
 }
 
-/// The names are the longest ones in JSON.
+/// The names have the maximum length, also with characters that JSON escapes.
 #[test]
 fn a_record_with_8_attempts_of_each_period_has_at_most_the_maximum_length() {
     for name in ["b", "漢", "𝄞", "\u{1}", "\"", "\u{9b}"].map(|c| c.repeat(256 / c.len())) {

@@ -8,7 +8,7 @@ const NAMED_OWNERS: usize = 24;
 /// Maximum width of an owner's name, in pixels.
 const LONGEST_OWNER: f64 = 160.0;
 
-/// Places the signs of the legend and their names from left to right, line by line.
+/// Places the symbols of the legend, each with its name, from left to right and line by line.
 struct Legend {
     x: f64,
     y: f64,
@@ -43,7 +43,7 @@ fn bar(paint: &'static str) -> impl Fn(f64, f64) -> String {
 
 impl Page<'_> {
     /// Returns the SVG of the legend, and the resulting height of the page. The legend explains
-    /// only signs that occur in the drawing.
+    /// only symbols that occur in the drawing.
     pub(super) fn legend(&self, top: f64) -> (String, f64) {
         let intervals = &self.drawing.intervals;
         let marks: BTreeSet<Mark> = intervals.iter().map(|interval| interval.end).collect();
