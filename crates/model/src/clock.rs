@@ -44,8 +44,8 @@ struct ClockState {
     power: Power,
     /// Duration by which the readings of a broken process are too early.
     behind: Duration,
-    /// For a broken process: an instant, and the error of a reading at exactly this instant. The
-    /// reading is too early by this duration.
+    /// For a broken process: an instant, and the error of its readings at exactly this instant.
+    /// They are too early by this error.
     behind_at: Option<(Duration, Duration)>,
     /// The total duration of the suspends, if the clocks of this machine wrongly stop during a
     /// suspend.

@@ -35,7 +35,7 @@ pub struct Shelf {
 
 impl Shelf {
     pub fn new(page_sizes: Vec<usize>) -> Shelf {
-        let keys = Keys::new(PREFIX).expect("the prefix is a plain word");
+        let keys = Keys::new(PREFIX).expect("the prefix is valid");
         Shelf { keys, objects: BTreeMap::new(), page_sizes, pages_served: 0 }
     }
 
@@ -185,7 +185,7 @@ fn in_order(mut reader: Reader<'_>, known: Option<Epoch>, keep: NonZeroUsize, pl
 }
 
 fn of_any_kind(mut reader: Reader<'_>, known: Option<Epoch>, mut plan: Compaction) {
-    let keys = Keys::new(PREFIX).expect("the prefix is a plain word");
+    let keys = Keys::new(PREFIX).expect("the prefix is valid");
     let mut search = Search::new(known);
     let mut searching = true;
     let mut after = After::Number(0);

@@ -74,7 +74,7 @@ pub fn properties(setting: &Setting) -> Vec<Property<Game>> {
         // If grant A precedes the first LIST of grant B, or the last create that grant B needs, B
         // has a greater epoch than A.
         Property::<Game>::always("I2", |_, world| holds(world, "I2")),
-        // No lease counts from a renewal that was sent after a greater epoch was granted.
+        // No lease begins with a renewal that was sent after a greater epoch was granted.
         Property::<Game>::always("I5", |_, world| holds(world, "I5")),
         // No candidate seals an object as lapsed before its timers have ended at a majority. Only
         // random walks check this property.

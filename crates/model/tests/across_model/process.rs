@@ -21,17 +21,17 @@ pub struct Process {
     pub ended: [u8; MAX_STORES],
     /// The greatest epoch that was granted before the first confirming LIST of this attempt.
     pub first_list: Option<Number>,
-    /// The requests with an answer in transit.
+    /// For each store, the request with an answer in transit, and this answer.
     pub mail: [Option<(AcrossRequest, AcrossInput)>; MAX_STORES],
     /// The leases that must have ended after the wait for a deposed epoch (E9), by nonce and
     /// heartbeat.
     pub waited: [Vec<(NonceNumber, u8)>; MAX_STORES],
     /// True if the process reaches the old contents of a moved store.
     pub stale: bool,
-    /// For each store, the epoch whose object was sealed or lapsed when this process last saw it.
+    /// For each store, the epoch that was sealed or lapsed there when this process last saw it.
     /// Only random walks set this field and the next one.
     pub closable: [Option<Number>; MAX_STORES],
-    /// The last epoch from which its holder has resigned.
+    /// The last epoch that this process has seen as resigned or given up.
     pub resigned: Option<Number>,
     /// The listings and readings that a broken process has kept.
     pub early: [Option<(Listing, Option<Marker>)>; MAX_STORES],
@@ -118,7 +118,8 @@ impl Process {
         event
     }
 
-    /// Records that an input closes, or permits to close, the newest epoch at this store (Q4).
+    /// Records that an input shows the newest epoch as closed at this store, or permits this
+    /// process to close it there (Q4).
     pub fn closes(&mut self, store: usize, ended: Option<EpochEnd>) {
         let newest = self.machine.newest().map(|epoch| small(epoch.get()));
         self.closable[store] = newest;
@@ -133,16 +134,16 @@ impl Process {
         closable >= majority || self.resigned == Some(epoch)
     }
 
-    /// Returns the greatest epoch that was granted before the process sent the writes that count at
-    /// a majority.
+    /// Returns the greatest epoch that was granted before the process sent the writes with which
+    /// its leases at a majority began.
     pub fn granted_before(&self, stores: usize, majority: usize) -> Number {
         let mut before: Vec<Number> = (0..stores).filter_map(|it| self.sent_after(it)).collect();
         before.sort_unstable();
         before.get(majority - 1).copied().unwrap_or(0)
     }
 
-    /// Returns the greatest epoch that was granted before the process sent the write that counts at
-    /// this store.
+    /// Returns the greatest epoch that was granted before the process sent the write with which its
+    /// lease at this store began.
     fn sent_after(&self, store: usize) -> Option<Number> {
         let heartbeat = self.machine.counted(store)?;
         let is_it = |(at, number, _): &&(usize, u8, Number)| {
@@ -161,8 +162,8 @@ impl Process {
         (0..stores).filter(holds).count()
     }
 
-    /// Returns the number of stores whose lease counts from a write that was sent after a greater
-    /// epoch was granted.
+    /// Returns the number of stores at which the lease began with a write that was sent after a
+    /// greater epoch was granted.
     pub fn late_leases(&self, stores: usize, epoch: Number) -> usize {
         (0..stores).filter(|it| self.sent_after(*it).is_some_and(|it| it > epoch)).count()
     }

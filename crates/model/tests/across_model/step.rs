@@ -60,7 +60,8 @@ impl Game {
             }
             Action::Resign(who) => {
                 world.left.resignations -= 1;
-                // `check` fails even before the leader sends its first seal.
+                // As soon as the application resigns, `Lease::check` fails. The first seal follows
+                // later.
                 world.processes[who].leads = false;
                 self.tell(&mut world, who, AcrossInput::Resign);
             }
@@ -105,8 +106,9 @@ impl Game {
         Some(())
     }
 
-    /// Serves all reads of a process, except the confirming LISTs. A process may act long after its
-    /// reads, and polls read again, so only a random walk delays these reads.
+    /// Serves all reads of a process, except the confirming LISTs. Only a random walk delays these
+    /// reads. In an exhaustive run a delay would add nothing, because a process may act long after
+    /// its reads, and its polls read again.
     fn read_eagerly(&self, world: &mut World, who: usize) {
         let reads = |world: &World, store: usize| {
             let process = &world.processes[who];
@@ -188,7 +190,7 @@ impl Game {
                 let answer = self.meddle(world, who, store, *epoch, answer);
                 AcrossInput::Answer { store, answer }
             }
-            _ => unreachable!("no other request reads"),
+            _ => unreachable!("all other requests are writes"),
         };
         if serving == Serving::Late {
             world.left.late -= 1;

@@ -47,7 +47,7 @@ impl Body {
     }
 
     pub fn sealed(self, ended: EpochEnd) -> Body {
-        let word = ENDS.iter().position(|end| *end == ended).expect("an end of this model");
+        let word = ENDS.iter().position(|end| *end == ended).expect("`ENDS` contains the end");
         Body { heartbeat: self.heartbeat + 1, word: small(word as u64 + 1), ..self }
     }
 
@@ -87,7 +87,7 @@ pub fn nonce_of(number: NonceNumber) -> Nonce {
 }
 
 pub fn number_of(nonce: Nonce) -> NonceNumber {
-    (0..=OPERATOR).find(|number| nonce_of(*number) == nonce).expect("a nonce of this model")
+    (0..=OPERATOR).find(|number| nonce_of(*number) == nonce).expect("this model drew the nonce")
 }
 
 /// The objects of one store.
@@ -128,7 +128,7 @@ impl Write {
         };
         match request {
             Request::List(_) | Request::Get { .. } => None,
-            Request::Take { .. } => unreachable!("a request of the other layout"),
+            Request::Take { .. } => unreachable!("only the other layout has this request"),
             Request::Create { epoch, write } => {
                 let body = Body::unsealed(number_of(write.nonce), write.heartbeat);
                 Some(Write::Create { epoch: small(epoch.get()), body })
@@ -165,7 +165,7 @@ impl Site {
         self.objects[usize::from(epoch)] = body;
     }
 
-    /// Returns the least and the greatest epoch, or 0.
+    /// Returns the least and the greatest epoch, or 0 and 0 if the store has no epoch.
     pub fn bounds(&self) -> (Number, Number) {
         let first = self.objects.iter().position(Option::is_some).unwrap_or(0);
         let last = self.objects.iter().rposition(Option::is_some).unwrap_or(0);

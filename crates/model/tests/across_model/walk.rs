@@ -1,6 +1,6 @@
 //! Random walks with greater bounds than an exhaustive run: a dozen epochs, five stores, many
-//! faults, and reads that are delayed too. Each seed is one walk. The first seed is random.
-//! `SEED=7` runs only the walk of seed 7, and `SEEDS=7..9` runs two walks.
+//! faults, and delayed reads. Each seed is one walk. The first seed is random. `SEED=7` runs only
+//! the walk of seed 7, and `SEEDS=7..9` runs two walks.
 
 use tenure_model::seeds::{chosen, run_all};
 

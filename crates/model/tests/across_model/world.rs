@@ -306,7 +306,7 @@ impl Game {
 }
 
 impl World {
-    /// Brings the parts without an order into canonical order. Drops writes that can no longer be
+    /// Sorts the lists in which the order has no meaning. Drops writes that can no longer be
     /// accepted.
     fn settle(&mut self, game: &Game) {
         let sites = &self.sites;

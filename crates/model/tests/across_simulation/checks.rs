@@ -130,7 +130,8 @@ fn running(world: &World) -> Vec<Lead> {
     state.book.leads.iter().filter(runs).cloned().collect()
 }
 
-/// Checks a leader that an observer has seen: a majority of the stores had its epoch.
+/// Checks a leader that an observer has seen: its epoch must have been created at a majority of the
+/// stores.
 pub fn observed(world: &World, who: Who, leader: &Leader) {
     let epoch = leader.epoch.get();
     let failed = {
@@ -157,7 +158,7 @@ fn leader(world: &World) -> Option<(Who, u64)> {
 }
 
 /// Checks that a process leads in time after the last fault, and that it stays the leader. Returns
-/// the time from the last fault to the last grant, and its bound.
+/// the time from the last fault to the last grant, and the bound on this time.
 pub async fn calm(world: &Arc<World>) -> Option<Recovery> {
     let (began, validity) = (now(), world.plan.longest_validity());
     world.note(Who(0), || "CALM".to_owned());
@@ -180,8 +181,8 @@ pub async fn calm(world: &Arc<World>) -> Option<Recovery> {
     Some(Recovery { took: last.saturating_sub(began), bound })
 }
 
-/// Returns the bound on the time until a process leads. The bound covers a lease (or the wait at
-/// new contents), the wait after a failed attempt, and some pauses and polls.
+/// Returns the bound on the time until a process leads. The bound covers a lease (or the wait at a
+/// store with new contents), the wait after a failed attempt, and some pauses and polls.
 fn bound(world: &World) -> Duration {
     let plan = &world.plan;
     plan.longest_validity().mul_f64(1.0 + plan.drift) * 4 + Duration::from_secs(5)

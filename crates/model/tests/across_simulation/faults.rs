@@ -137,7 +137,8 @@ fn stop(world: &Arc<World>, who: Who, fault: Fault) {
         world.note(who, || "continues".to_owned());
         gates[0].open();
         checks::one_leader(&world);
-        // The tasks of the library continue later than the application.
+        // Timers fire late after a stop, so the tasks of the library continue later than the
+        // application.
         world.rest(Duration::from_secs(1)).await;
         gates[1].open();
     });

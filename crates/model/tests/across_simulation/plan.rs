@@ -17,10 +17,10 @@ pub enum Broken {
     StoreReplacesBlindly,
     /// All stores refuse the seals of lapsed epochs.
     SealsRefused,
-    /// A renewal that one store accepts counts at all stores. So the lease of the election lasts
-    /// as long as the longest lease at one store.
+    /// A leader treats a renewal that one store accepts as accepted by all stores. So the lease of
+    /// the election lasts as long as the longest lease at one store.
     GreatestLease,
-    /// A listing without a marker counts.
+    /// A process uses the listing of a store that has lost its marker.
     MarkerForged,
     /// A replacement writes only the marker.
     ReplacedEmpty,

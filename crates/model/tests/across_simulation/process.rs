@@ -160,7 +160,8 @@ pub fn start_observer(world: &Arc<World>) -> Who {
             match observation {
                 Ok(Observation::Leader(leader)) => checks::observed(&its_world, who, &leader),
                 Ok(_) => its_world.state().book.observed = None,
-                // Too few stores counted for this observer, for example during a replacement.
+                // Too few stores gave this observer a usable answer, for example during a
+                // replacement.
                 Err(_) => {
                     its_world.count("observers refused");
                     its_world.rest(its_world.plan.validity).await;

@@ -201,7 +201,7 @@ impl Carrier {
                 |key: &String| bucket.object(key).is_none() && epoch_of(key) < bucket.newest();
             matches!(&self.request, Request::Create { key, .. } if gone(key))
         };
-        // P1 excludes a create that takes effect again after its epoch was compacted.
+        // Assumption P1 excludes a create that takes effect again after its epoch was compacted.
         if !is_compacted {
             self.apply();
         }

@@ -93,7 +93,7 @@ impl Group {
     }
 
     pub fn hold(&self, world: &mut World, serving: Serving) {
-        let above = world.ghost.greatest.expect("an assignment was lost");
+        let above = world.ghost.greatest.expect("an assignment was created");
         let at = match self.broken {
             Broken::RestoresBelow => above,
             _ => above.next().expect("a greater number exists"),

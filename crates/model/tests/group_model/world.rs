@@ -320,8 +320,8 @@ impl World {
         self.processes.iter().find(own)?.runs
     }
 
-    /// Checks that under each token only one session believes that it owns the partition (G1).
-    /// Needed only if the broken rule confuses sessions.
+    /// Checks that under each token only one session believes that it owns the partition (G1). Used
+    /// only in the broken variant that confuses sessions.
     pub fn note_beliefs(&mut self) {
         for process in &self.processes {
             let (Some(participant), Some(nonce)) = (&process.participant, process.nonce) else {

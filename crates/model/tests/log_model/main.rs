@@ -105,7 +105,7 @@ fn three_writers_append_during_a_trim() {
 }
 
 #[test]
-fn three_writers_include_two_of_one_epoch() {
+fn two_of_three_writers_have_one_epoch() {
     let budget = Budget { trims: 1, appends: 1, ..Budget::default() };
     let sometimes = vec!["replaced", "trimmed"];
     explore("two of one epoch", Log { sometimes, ..log(&[2, 2, 1], budget) });

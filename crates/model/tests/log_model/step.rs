@@ -189,7 +189,8 @@ impl Log {
         self.answer(world, writer, answer);
     }
 
-    /// Returns whether a listing of two pages counts: no trim may have deleted its newest object.
+    /// Returns whether a writer uses a listing of two pages. The floor shows that no trim has
+    /// deleted the newest object meanwhile.
     fn counts(&self, world: &World, page: FirstPage) -> bool {
         page.floor == world.marker.floor || self.broken == Broken::TornListing
     }

@@ -25,8 +25,8 @@ pub struct Budget {
     pub appends: u8,
 }
 
-/// A broken variant of the model: the rule of the log that it omits. The model changes the inputs
-/// and outputs of the real state machine.
+/// The rule of the log that a broken variant of the model omits. The model changes the inputs and
+/// outputs of the real state machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Broken {
     Nothing,
@@ -96,7 +96,8 @@ pub struct OneWriter {
 /// `last`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FirstPage {
-    /// The floor before the listing. A listing counts only if the floor is the same afterwards.
+    /// The floor before the listing. A writer uses the listing only if the floor is the same
+    /// afterwards.
     pub floor: u64,
     pub last: u64,
 }

@@ -80,7 +80,7 @@ impl Game {
         for epoch in &listing {
             let epoch = Epoch::new(u64::from(*epoch)).expect("0 is not a slot of an object");
             let listed = plan.handle_listed(Listed { epoch, size: 0, age: None });
-            if let Some(listed) = listed.expect("this store lists in order") {
+            if let Some(listed) = listed.expect("this store lists its keys in order") {
                 delete(small(listed.epoch.get()));
             }
         }

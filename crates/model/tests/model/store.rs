@@ -94,7 +94,7 @@ impl Wire {
     pub fn of(request: &Request) -> Option<Wire> {
         match request {
             Request::List(_) | Request::Get { .. } => None,
-            Request::Take { .. } => unreachable!("a request of the other layout"),
+            Request::Take { .. } => unreachable!("only the other layout has this request"),
             Request::Create { epoch, write } => {
                 let body = Body::unsealed(nonce_number(*epoch, write.nonce), write.heartbeat);
                 Some(Wire::Create { epoch: small(epoch.get()), body })

@@ -33,8 +33,8 @@ pub struct World {
     pub history: History,
     /// For each epoch, the greatest nonce number in the store or in a pending request.
     pub used: [u8; SLOTS],
-    /// Number of steps. The model counts steps only in a random walk, where all states are
-    /// different.
+    /// Number of steps in a random walk, which makes all states of the walk different. 0 in an
+    /// exhaustive run.
     pub steps: u16,
 }
 
@@ -231,7 +231,7 @@ impl Game {
             }
             Wait::Takeover => due(Input::TakeoverOver, true),
             Wait::NoLeader => due(Input::PollDue, false),
-            Wait::Over => unreachable!("a process continues immediately"),
+            Wait::Over => unreachable!("no process waits after its end"),
         }
     }
 

@@ -111,7 +111,7 @@ impl SingleWire {
                 let tag = SingleBody::from_etag(etag);
                 SingleWire::Replace { tag, body: tag.released(*heartbeat, *ended) }
             }
-            Request::List(_) => unreachable!("a request of the other layout"),
+            Request::List(_) => unreachable!("only the other layout has this request"),
         })
     }
 
@@ -149,7 +149,7 @@ impl SingleStore {
         }
         let before = self.object;
         self.object = wire.body();
-        let etag = self.object.or(before).expect("a delete finds an object").etag();
+        let etag = self.object.or(before).expect("an accepted delete deletes an object").etag();
         Answer::Done { etag }
     }
 
