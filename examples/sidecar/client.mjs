@@ -18,7 +18,7 @@ async function lease() {
   }
 }
 
-// Does one short piece of work. Its writes carry the token; their target refuses lower ones.
+// Does one short piece of work. Each write carries the token. The target refuses lower tokens.
 async function work(token) {
   console.log(`write with token ${token}`);
 }

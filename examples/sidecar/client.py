@@ -26,7 +26,7 @@ def lease(election):
 
 
 def work(token):
-    """Does one short piece of work. Its writes carry the token; their target refuses lower ones."""
+    """Does one piece of work. Each write carries the token. The target refuses lower tokens."""
     print(f"write with token {token}", flush=True)
 
 

@@ -32,7 +32,7 @@ impl Harm {
         let part = PARTS[self.turn % PARTS.len()];
         self.turn += 1;
         let file = self.folder.join(format!("{part}.pid"));
-        let pid = std::fs::read_to_string(file).expect("a file with the number of a process");
+        let pid = std::fs::read_to_string(file).expect("the script writes this file");
         let pid = pid.trim().parse().expect("a number");
         // An error means that the part has ended already.
         let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);

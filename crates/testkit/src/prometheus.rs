@@ -22,11 +22,11 @@ impl Scrape {
         let mut scrape = Scrape::default();
         for line in text.lines().filter(|line| !line.is_empty()) {
             if let Some(rest) = line.strip_prefix("# TYPE ") {
-                let (name, kind) = rest.split_once(' ').expect("a name and a type");
+                let (name, kind) = rest.split_once(' ').expect("a TYPE line has a type");
                 let before = scrape.types.insert(name.to_owned(), kind.to_owned());
                 assert_eq!(before, None, "{name} has two TYPE lines");
             } else if let Some(rest) = line.strip_prefix("# HELP ") {
-                let (name, help) = rest.split_once(' ').expect("a name and a help text");
+                let (name, help) = rest.split_once(' ').expect("a HELP line has a text");
                 assert!(!help.is_empty(), "{name} has an empty help text");
                 scrape.helped.insert(name.to_owned());
             } else {

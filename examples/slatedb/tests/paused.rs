@@ -17,7 +17,7 @@ use slatedb::DbReader;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn bucket() -> String {
-    std::env::var("TENURE_TEST_S3_BUCKET").expect("the name of a bucket")
+    std::env::var("TENURE_TEST_S3_BUCKET").expect("TENURE_TEST_S3_BUCKET is set")
 }
 
 /// A process of the example. Dropping the value kills the process.

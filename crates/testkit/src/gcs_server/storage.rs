@@ -185,7 +185,7 @@ pub fn http_date(time: SystemTime) -> String {
     date.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }
 
-/// Returns a decoded value of the query.
+/// Returns the decoded value of this parameter of the query.
 pub fn query(parts: &Parts, name: &str) -> Option<String> {
     let query = parts.uri.query().unwrap_or_default();
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
