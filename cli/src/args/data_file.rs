@@ -49,7 +49,7 @@ pub async fn follow(path: Option<PathBuf>, leadership: &Leadership, mut said: Va
             Ok(data) if data == said => None,
             Ok(data) => match leadership.proclaim(data.clone()).await {
                 Ok(()) => {
-                    info!(outcome = "proclaimed", "the contents of the data file are proclaimed");
+                    info!(outcome = "proclaimed", "the contents of the data file are published");
                     said = data;
                     None
                 }

@@ -21,7 +21,7 @@ pub fn set(place: &RecordPlace, last_completed: Option<DateTime<Utc>>) {
     describe_gauge!(
         LAST_COMPLETED,
         metrics::Unit::Seconds,
-        "The start of the last completed period of run --once-per, since the Unix epoch"
+        "Start of the last completed period of run --once-per, in seconds since the Unix epoch"
     );
     // An f64 exactly represents the Unix time of every date in whole seconds.
     gauge!(LAST_COMPLETED, "election" => place.election()).set(start.timestamp() as f64);

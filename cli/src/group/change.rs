@@ -68,8 +68,9 @@ pub async fn pin(PinArgs { of: args, to, any }: PinArgs) -> Result<u8, Failure> 
         let moves = |it: &&str| after.owner(it).is_some_and(|owner| owner.name != *to);
         if after.members.iter().all(|it| it.name != *to) {
             let to = plain(to);
-            let why =
-                format!("no member is named {to}: its partitions have no owner until it joins");
+            let why = format!(
+                "no member is named {to}: the partitions have no owner until such a member joins"
+            );
             complain(&why);
         } else if names.iter().any(moves) {
             operated.note = "; a move takes about two polls after the owner's work has stopped";

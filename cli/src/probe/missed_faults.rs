@@ -35,7 +35,7 @@ pub fn no_fault_seen(races: u32) -> String {
         if one_in == ONE_IN[0] { of.replacen("one that", "a fault that", 1) } else { of }
     });
     format!(
-        "no fault seen: every promise was kept. {races} races of each kind would miss {}. More \
+        "no fault seen: every promise was kept. {races} races of each kind can miss {}. More \
          --rounds miss fewer faults",
         each.collect::<Vec<_>>().join(", ")
     )

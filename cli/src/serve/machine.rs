@@ -94,7 +94,7 @@ impl Changes {
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
     pub validity: Duration,
-    /// How long before the end of its lease a leadership or session is reported as ended.
+    /// A leadership or a session is reported as ended this long before the end of its lease.
     pub margin: Duration,
     /// If the store's last answer is older than this time, the election or group is not ready.
     pub recent: Duration,

@@ -24,8 +24,8 @@ pub struct Leader {
     name: String,
     /// The time at which `name` was last known to lead. This is the current time if this candidate
     /// leads, and the time of the store's last answer if another process leads. If the store has
-    /// not answered yet, this is the start of the Unix epoch, a time that all clients can parse and
-    /// that marks the empty name as old.
+    /// not answered yet, this is the start of the Unix epoch. All clients can parse this time, and
+    /// it marks the empty name as old.
     last_update: String,
 }
 

@@ -125,11 +125,11 @@ fn against(rule: &LifecycleRule, keys: &[String]) -> Vec<Advice> {
             "lifecycle",
             match elects {
                 true => format!(
-                    "{name} would move the newest epoch to an archive: it cannot be read there"
+                    "{name} would move the newest epoch to an archive, where it cannot be read"
                 ),
                 false => format!(
-                    "{name} would move assignments or sessions to an archive: they cannot be read \
-                     there"
+                    "{name} would move assignments or sessions to an archive, where they cannot \
+                     be read"
                 ),
             },
             format!("exclude {keys} from the rule"),
@@ -143,7 +143,7 @@ fn keeps_every_renewal(rules_seen: bool) -> Advice {
         true => "no rule expires old versions: each renewal leaves one, 8,640 per leader and day",
         false => {
             "each renewal leaves a version, 8,640 per leader and day, unless a lifecycle rule \
-             that the probe has no permission to read expires them"
+             expires old versions; the probe has no permission to read the rules"
         }
     };
     let todo = "add a lifecycle rule for the prefix with NoncurrentVersionExpiration of 1 day and \

@@ -201,7 +201,8 @@ fn operators_mark_partitions_and_see_the_changes() {
 fn regression_a_pin_to_an_absent_member_is_reported() {
     let mut scene = Scene::new("w1", 2);
     let said = scene.run("pin", &["1", "--to", "w\n1"]);
-    let warning = "tenure: no member is named w\\n1: its partitions have no owner until it joins\n";
+    let warning = "tenure: no member is named w\\n1: the partitions have no owner until such a \
+                   member joins\n";
     assert_eq!((said.code, said.err.as_str()), (0, warning));
     let said = scene.run("pin", &["1", "--to", "w1"]);
     assert_eq!((said.code, said.err.as_str()), (0, ""));
