@@ -202,17 +202,32 @@ fn pause() {
     std::thread::sleep(Duration::from_millis(20));
 }
 
-/// Builds the example and returns the path of its program. The test must build the example, because
-/// `cargo test --test` builds no examples, and `cargo test --all-targets` builds only their test
-/// programs.
+/// Returns the path of the program of this example. A plain `cargo test` has built the examples, but
+/// `cargo test --test` builds none. In that case, or after a change, this function builds them.
 fn built(name: &str) -> PathBuf {
-    static EXAMPLES: LazyLock<PathBuf> = LazyLock::new(build);
-    EXAMPLES.join(name)
+    static EXAMPLES: LazyLock<()> = LazyLock::new(build);
+    let this = std::env::current_exe().unwrap();
+    let program = this.ancestors().nth(2).unwrap().join("examples").join(name);
+    if is_newest(&program).is_none() {
+        LazyLock::force(&EXAMPLES);
+    }
+    program
+}
+
+/// Returns `Some` if the program is newer than all its sources, as Cargo lists them next to it.
+fn is_newest(program: &Path) -> Option<()> {
+    let built_at = program.metadata().ok()?.modified().ok()?;
+    let sources = std::fs::read_to_string(program.with_extension("d")).ok()?;
+    for source in sources.split_once(':')?.1.split_whitespace() {
+        let changed_at = std::fs::metadata(source).ok()?.modified().ok()?;
+        (changed_at <= built_at).then_some(())?;
+    }
+    Some(())
 }
 
 /// Builds the examples with the profile and features of this test program. So Cargo reuses most of
 /// the compiled code.
-fn build() -> PathBuf {
+fn build() {
     let this = std::env::current_exe().unwrap();
     let folder = this.ancestors().nth(2).unwrap();
     let profile = match folder.file_name().and_then(|name| name.to_str()) {
@@ -242,5 +257,4 @@ fn build() -> PathBuf {
         .arg(folder.parent().unwrap())
         .assert()
         .success();
-    folder.join("examples")
 }
