@@ -187,8 +187,8 @@ impl ElectionBuilder {
     /// unless the application calls [`refresh`](Election::refresh). The follower also detects the
     /// last renewal of a dead leader only at its next poll. So the follower takes over within 2.2
     /// validities (plus the drift) after this renewal. With a poll interval, the follower takes
-    /// over within one validity (plus the drift), plus one poll interval or a tenth of the
-    /// validity, whichever is longer.
+    /// over within one validity (plus the drift), plus the longer of one poll interval and a tenth
+    /// of the validity.
     pub fn poll_interval(mut self, interval: impl Into<Option<Duration>>) -> ElectionBuilder {
         self.settings.polling = interval.into().map_or(Polling::AtLapse, Polling::Every);
         self
@@ -250,8 +250,8 @@ impl ElectionBuilder {
     /// by a resignation. Use this setting for guarded resources that cannot check tokens. The wait
     /// starts when the candidate first sees the seal of the previous epoch. With
     /// [`Layout::SingleObject`], a lapsed epoch gets no seal, and the wait starts at the lapse.
-    /// After a deposition or a restore, the wait starts when the candidate first sees the seal or
-    /// when the lease of the deposed leader ends, whichever is later. Every candidate must use the
+    /// After a deposition or a restore, the wait starts at the later of two moments: the candidate
+    /// first sees the seal, and the lease of the deposed leader ends. Every candidate must use the
     /// same value. Default: 0.
     pub fn takeover_delay(mut self, delay: Duration) -> ElectionBuilder {
         self.settings.takeover_delay = delay;
@@ -259,10 +259,10 @@ impl ElectionBuilder {
     }
 
     /// Sets an additional wait of at most 24 h before this candidate takes over. The wait applies
-    /// whether the epoch lapsed or was sealed. Use 0 for the preferred candidates. For other
-    /// candidates, use more than the poll interval of the preferred candidates. A preferred
-    /// candidate does not displace a living leader. The delay does not apply to an election without
-    /// an epoch. Default: 0.
+    /// after a lapse and after a seal. Use 0 for the preferred candidates. For other candidates,
+    /// use more than the poll interval of the preferred candidates. A preferred candidate does not
+    /// displace a living leader. The delay does not apply to an election without an epoch. Default:
+    /// 0.
     pub fn priority_delay(mut self, delay: Duration) -> ElectionBuilder {
         self.settings.priority_delay = delay;
         self

@@ -284,8 +284,8 @@ impl Election {
         Box::pin(stream.fuse())
     }
 
-    /// Returns the time since the store last answered a request of a campaign, a leadership or an
-    /// observer of this election, or `None` before the first answer. Sends no request.
+    /// Returns the time since the store last answered a campaign, a leadership or an observer of
+    /// this election. Returns `None` before the first answer. Sends no request.
     ///
     /// A refused condition counts as an answer; a denial, a 5xx, a 409 and a timeout do not. While
     /// requests succeed, the time stays below one interval plus the duration of one request. The

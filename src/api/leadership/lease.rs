@@ -8,9 +8,9 @@ use super::{Lead, Loss};
 use crate::env::moment::Moment;
 use crate::epoch::Epoch;
 
-/// A handle to the lease of a [`Leadership`](super::Leadership), for code that checks the lease but
-/// does not own the leadership, such as a health check or the handlers of a service. Clones are
-/// cheap and share the lease.
+/// A handle to the lease of a [`Leadership`](super::Leadership). Use it in code that checks the
+/// lease but does not own the leadership, such as a health check or the handlers of a service.
+/// Clones are cheap and share the lease.
 ///
 /// A handle does not keep the leadership alive. Once the leadership is resigned, lost or dropped,
 /// [`check`](Lease::check) fails. No method sends a request.

@@ -71,8 +71,8 @@ impl Cancellation {
         Cancellation { lead: Arc::clone(&lease.lead), token }
     }
 
-    /// Returns whether the work must stop. This method checks the lease and does not depend on any
-    /// task, so work that never yields can call it, even on a runtime with a single thread.
+    /// Returns whether the work must stop. This method checks the lease, and does not depend on any
+    /// task. So work that never yields can call it, even on a runtime with a single thread.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         if !self.token.is_cancelled() {
@@ -140,10 +140,10 @@ impl<T> RunOutcome<T> {
 impl Leadership {
     /// Runs `work` while leading, then resigns.
     ///
-    /// The work receives the token and a [`Cancellation`], which signals the work to return once
-    /// the lease is at risk (less than a quarter of the validity is left) or lost. The leadership
-    /// resigns only once the work has returned. If the resignation fails, the lease lapses.
-    /// Dropping the future drops the work, then the leadership.
+    /// The work receives the token and a [`Cancellation`]. The `Cancellation` signals the work to
+    /// return once the lease is at risk (less than a quarter of the validity is left) or lost. The
+    /// leadership resigns only once the work has returned. If the resignation fails, the lease
+    /// lapses. Dropping the future drops the work, then the leadership.
     ///
     /// Work that was cancelled has stopped, and may be unfinished. One cause of a cancellation is a
     /// store that did not answer for most of a validity. Campaign again unless the outcome is
