@@ -95,7 +95,7 @@ struct Knowledge {
     /// record, its own timer has the same start. No call changes the running timer of another call.
     timer: Option<Arc<LapseTimer>>,
     /// In an election across stores, the greatest epoch that a call did not find in this store, and
-    /// the time at which a read first missed it.
+    /// the time of the first read that did not find it.
     absent: Option<(Epoch, Moment)>,
     /// Last record of another process, for `last_seen`.
     read: Option<Arc<(Epoch, Record)>>,

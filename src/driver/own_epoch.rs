@@ -125,10 +125,9 @@ impl OwnEpoch {
     /// unless the last answer took longer than a short attempt (PR5). A request that exceeds a
     /// short limit is abandoned, and the leader sends another renewal with the next heartbeat. At
     /// most three requests are abandoned before the lease is extended. After a short attempt, the
-    /// rest of the lease suffices for a renewal, for the read of its result, and for one page of
-    /// the listing that `verify_renewals` requires. Each of these requests may take the whole
-    /// request timeout. So the leader keeps the lease if the store answers these three within the
-    /// request timeout.
+    /// rest of the lease suffices for three requests: a renewal, the read of its result, and one
+    /// page of the listing that `verify_renewals` requires. So the leader keeps the lease if the
+    /// store answers each of these requests within the request timeout.
     pub(super) fn attempt_limit(&self, request: &Request, left: Duration) -> Duration {
         let config = &self.cx.config;
         let (most, short) = (config.request_timeout.min(left), self.short_attempt());

@@ -203,10 +203,10 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Refuses a prefix that contains another election: one in the other layout, one across stores
-    /// if this election has one store, or one in one store if this election is across stores.
-    /// Candidates of different elections do not see each other, so each election would have a
-    /// leader. Numbered objects that are not epochs are allowed under the prefix of an election.
+    /// Refuses a prefix that contains another election: an election in the other layout, or an
+    /// election across stores if this election is in one store, or the reverse. Candidates of
+    /// different elections do not see each other, so each election would have a leader. Numbered
+    /// objects that are not epochs are allowed under the prefix of an election.
     async fn finds_no_other_election(&self, page: &Page) -> Result<(), Error> {
         let Context { keys, config, .. } = self.cx;
         if !keys.are_epochs() {

@@ -16,9 +16,9 @@ pub enum Layout {
     /// with S3 and If-Match* (2025). It needs no LIST and no compactor, and a takeover is a single
     /// PUT. It keeps no history. The object must never be deleted.
     ///
-    /// Peers that write only the post's two fields, `expires_at` and `token`, can take part. A
-    /// candidate that sees a body with only these fields waits until the body's `expires_at`, by
-    /// the candidate's wall clock, and then for the candidate's own validity (at least 5 s). So if
+    /// Peers that write only the post's two fields, `expires_at` and `token`, can take part. If a
+    /// candidate sees a body with only these fields, it waits until the body's `expires_at`, by the
+    /// candidate's wall clock. Then it waits for the candidate's own validity (at least 5 s). So if
     /// the peer's clock is slow by at most that validity, the candidate does not take over too
     /// early. A peer takes over from a candidate once the peer's own wall clock is past the
     /// candidate's `expires_at`. So with these peers, the election has at most one leader only if

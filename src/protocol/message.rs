@@ -123,8 +123,8 @@ pub struct Seen {
 
 impl Seen {
     /// Returns true if a successor of this sealed epoch must wait until the holder's lease has
-    /// ended, because the holder may still believe that it leads (E9). This is the case if the
-    /// sealed record has a nonce, and its `ended` is not `resigned` or `lapsed`.
+    /// ended. The reason is that the holder may still believe that it leads (E9). This is the case
+    /// if the sealed record has a nonce, and its `ended` is not `resigned` or `lapsed`.
     pub fn is_waited_for(&self) -> bool {
         let resigned_or_lapsed = matches!(self.ended, Some(EpochEnd::Resigned | EpochEnd::Lapsed));
         self.nonce.is_some() && self.ended.is_some() && !resigned_or_lapsed

@@ -102,8 +102,8 @@ impl AcrossDriver {
         self.handle(AcrossInput::Nonce(nonce));
     }
 
-    /// Returns the time for which this candidate waits although the election is vacant, because a
-    /// resignation names a successor (PR1) or a takeover delay is set (E10).
+    /// Returns the time for which this candidate still waits although the election is vacant. The
+    /// reason is a resignation that names a successor (PR1), or a takeover delay (E10).
     fn defers_for(&self) -> Option<(Epoch, Duration)> {
         let newest = self.machine.newest()?;
         let of_newest = |it: &(Epoch, Duration)| it.0 == newest && !it.1.is_zero();

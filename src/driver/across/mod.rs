@@ -172,7 +172,7 @@ impl AcrossDriver {
         match self.parts[store].take(request, reply) {
             Heard::Answer(answer) => {
                 let event = self.handle(AcrossInput::Answer { store, answer });
-                // After a failure, a majority of the stores may be unable to show the same set, so
+                // After a failure, a majority of the stores may be unable to show the same set. So
                 // check again whether the waiting pages must still wait.
                 event.or_else(|| self.deliver())
             }
@@ -183,8 +183,8 @@ impl AcrossDriver {
         }
     }
 
-    /// Passes the pages that wait for the set to the machine, once a majority of the stores has
-    /// shown the same set or can no longer show it.
+    /// Passes the waiting pages to the machine. They wait until a majority of the stores has shown
+    /// the same set, or can no longer show it.
     fn deliver(&mut self) -> Option<AcrossEvent> {
         let (stores, majority) = (self.parts.len(), self.cx.majority());
         let shown = |store: usize| faults::set_of(self.parts[store].page.as_ref()?, store, stores);

@@ -35,7 +35,7 @@ pub(super) struct StorePart {
     pub(super) page: Option<PageOfSet>,
     /// The last reading of an epoch object.
     pub(super) sighting: Option<Sighting>,
-    /// The epoch of the absent object, and the time at which a read first missed it.
+    /// The epoch of the absent object, and the time of the first read that did not find it.
     pub(super) absent: Option<(Epoch, Moment)>,
     /// End of the pause after a failed request, on the boot clock.
     pub(super) retry_at: Option<Duration>,

@@ -74,8 +74,8 @@ pub enum Restored {
         /// The epoch.
         epoch: Epoch,
         /// Time for which a successor waits after it first sees the seal, including the drift. It
-        /// covers the `wait` argument, the wait of an unfinished restore that this call completed,
-        /// and each lease of a deposed holder that may not have ended.
+        /// is at least the `wait` argument. It also covers the wait of an unfinished restore that
+        /// this call completed, and the leases of the deposed holders.
         wait: Duration,
     },
     /// The epoch was restored before, and no candidate has been elected since.

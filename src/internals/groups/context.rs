@@ -46,8 +46,8 @@ impl ElectionBuilder {
         Ok(Context::new(store, keys, config, process, &meter))
     }
 
-    /// Sets the function that selects data for a seal: it gets the data of a record, and returns
-    /// the part that the seal of the epoch keeps. By default a seal keeps no data.
+    /// Sets the function that selects data for a seal. The function gets the data of a record, and
+    /// returns the part that the seal of the epoch keeps. By default a seal keeps no data.
     pub fn kept_in_seals(mut self, kept: fn(&Value) -> Value) -> ElectionBuilder {
         self.keep_in_seals(kept);
         self
@@ -260,9 +260,9 @@ impl Context {
         written
     }
 
-    /// Campaigns in the election of this context, which no other process knows, and returns the
-    /// leadership. Returns `None` if the campaign took longer than a validity, or if another
-    /// process sealed and compacted its epoch. `requests` counts the consecutive denials.
+    /// Campaigns in the election of this context, and returns the leadership. No other process
+    /// knows this election. Returns `None` if the campaign took longer than a validity, or if
+    /// another process sealed and compacted its epoch. `requests` counts the consecutive denials.
     pub async fn campaign_alone(
         self: &Arc<Context>,
         requests: &mut Requests,

@@ -6,8 +6,8 @@
 //! any number of compactors may run concurrently without coordination (C6).
 //!
 //! The newest epoch may be held by an unfinished restore. A held epoch supersedes no epoch, because
-//! the epoch right below may have a leader (C4). So a compaction proposes the epoch right below the
-//! newest only after the driver has read the newest epoch and found that no restore holds it.
+//! the epoch right below it may have a leader (C4). So a compaction proposes the epoch right below
+//! the newest only after the driver has read the newest epoch and found that no restore holds it.
 //! Restores may hold several epochs, so the driver reads the newest listed epoch before each
 //! deletion (C3).
 

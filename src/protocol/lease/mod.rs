@@ -119,8 +119,8 @@ impl LapseTimer {
         news
     }
 
-    /// Returns the time at which this observer first saw the seal, and the time at which the
-    /// store's dates first showed the end of the lease.
+    /// Returns the time at which this observer first saw the seal. Also returns the time at which
+    /// the store's dates first showed the end of the lease.
     fn judge(&self, reading: &Reading<'_>, drift: Drift) -> (Option<Moment>, Option<Moment>) {
         let seen_now = reading.sighting.seen.ended.map(|_| reading.received);
         let sealed = self.sealed.or(seen_now);

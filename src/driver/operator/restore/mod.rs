@@ -77,8 +77,8 @@ impl Operator {
             Some(Below::NeedsForce(leader)) => return Ok(Restored::NeedsForce(leader)),
             Some(Below::Wait(asked)) => (below, asked),
             // An earlier restore holds the newest epoch, and so stops all candidates. It may not
-            // have deposed every holder, so this restore takes over the least epoch and the wait
-            // from its object (RS4).
+            // have deposed every holder. So this restore uses the least epoch and the wait in the
+            // object of the earlier restore (RS4).
             Some(Below::Held(held)) => (held.above, held.longest()),
             None => (below, Duration::ZERO),
         };

@@ -19,8 +19,8 @@ use crate::record::listing::{EpochsOfPage, key_of};
 
 const PAGE_KEYS: usize = 1_000;
 
-/// The effect of an epoch below the restored epoch: a successor waits for the lease of this epoch,
-/// or the restore cannot complete before this epoch has ended.
+/// The effect of an epoch below the restored epoch. Either a successor waits for the lease of this
+/// epoch, or the restore cannot complete before this epoch has ended.
 pub(super) enum Below {
     Wait(Duration),
     NeedsForce(Leader),

@@ -67,8 +67,9 @@ fn regression_an_attempt_continues_after_a_replacement() {
     );
 }
 
-/// Before the fix, a LIST after the epoch of this process cleared the fault, and the candidate
-/// created its epoch at a store that had lost a greater one. Two processes were granted one epoch.
+/// Before the fix, a LIST after the epoch of this process cleared the fault. The candidate then
+/// created its epoch at a store that had lost a greater epoch. Two processes were granted one
+/// epoch.
 #[test]
 fn regression_a_store_never_counts_again_after_its_greatest_epoch_fell() {
     let mut stores = Stores::new(3);
