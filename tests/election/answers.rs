@@ -20,7 +20,7 @@ fn a_weak_tag_equals_its_strong_tag() {
 }
 
 /// The reads of this store return weak tags. Before the fix, a leader that had read its record back
-/// used the weak tag as the condition of its next renewals, and this condition never matched.
+/// used the weak tag as the condition of its next renewals. This condition never matched.
 #[tokio::test(start_paused = true)]
 async fn regression_a_leader_renews_on_a_store_with_weak_tags_in_reads() {
     let world = World::new();

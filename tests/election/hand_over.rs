@@ -224,7 +224,7 @@ async fn a_follower_that_polls_only_at_the_lapse_sends_one_get_per_validity() {
         let (took, (_, b)) = timed(async { follow.await.unwrap() }).await;
         assert_eq!(b.epoch().get(), 2);
         // If the follower polls just before the leader's last renewal, it sees this renewal only at
-        // its next poll, a validity later, and then waits for another validity.
+        // its next poll, a validity later. Then it waits for another validity.
         assert!(took < TAKEOVER + VALIDITY, "{took:?}");
         let calls = world.store.take_calls();
         let writes = calls.iter().filter(|call| matches!(call, Call::Create | Call::Replace));
@@ -233,9 +233,9 @@ async fn a_follower_that_polls_only_at_the_lapse_sends_one_get_per_validity() {
     }
 }
 
-/// Before the fix, the follower treated a poll without an answer as a poll that shows no renewal,
-/// and tried to seal the epoch of a live leader. The leader kept its epoch only because the store
-/// refused this seal.
+/// Before the fix, a poll without an answer counted as a poll that shows no renewal. So the
+/// follower tried to seal the epoch of a live leader. The leader kept its epoch only because the
+/// store refused this seal.
 #[tokio::test(start_paused = true)]
 async fn regression_a_failed_poll_at_the_lapse_is_not_an_observation() {
     for layout in LAYOUTS {

@@ -214,7 +214,7 @@ async fn is_kept(verify: bool, put: &Phases, get: &Phases) -> bool {
 }
 
 /// With `verify_renewals`, a LIST follows each read-back. Before the fix, the leader did not
-/// include the time of this LIST, and lost its lease on a store that answered each request within
+/// include the time of this LIST. So it lost its lease on a store that answered each request within
 /// the timeout.
 #[tokio::test(start_paused = true)]
 async fn regression_short_attempts_lose_no_lease_on_a_store_that_answers_in_time() {

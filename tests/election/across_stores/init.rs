@@ -123,8 +123,8 @@ async fn a_store_that_lost_its_contents_is_refused() {
     assert!(scene.keys(2).await.is_empty());
 }
 
-/// Before the fix, the epoch of the leader counted as the floor of an earlier call. The wiped store
-/// got this epoch, sealed without a wait, although the leader could still renew there.
+/// Before the fix, the call mistook the epoch of the leader for the floor of an earlier call. The
+/// wiped store got this epoch, sealed without a wait, although the leader could still renew there.
 #[tokio::test(start_paused = true)]
 async fn regression_the_epoch_of_a_leader_is_no_floor() {
     let scene = Scene::with_set(3).await;

@@ -116,7 +116,7 @@ async fn another_store_of_the_set_is_refused() {
     let error = scene.operator().move_store(other, 2, VALIDITY).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     assert!(error.to_string().contains("Nothing was changed"), "{error}");
-    // Store 2 has no marker, so store 1 cannot move.
+    // Store 2 has no marker, so too few stores count for a move of store 1.
     let error = scene.operator().move_store(Arc::new(old.clone()), 1, VALIDITY).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
     assert_eq!(scene.keys(0).await, before);

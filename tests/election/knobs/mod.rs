@@ -253,8 +253,8 @@ async fn a_drop_never_blocks() {
     }
 }
 
-/// Candidates that begin to follow at the same moment must seal the epoch at different moments,
-/// whether or not the leader renews its lease while they follow.
+/// Candidates that begin to follow at the same moment must seal the epoch at different moments.
+/// This also holds if the leader renews its lease while they follow.
 #[tokio::test(start_paused = true)]
 async fn candidates_that_start_together_do_not_seal_together() {
     // One poll interval is longer than a tenth of the validity, and the other is shorter.

@@ -156,8 +156,8 @@ pub async fn campaigns_that_fail(recorder: &Recorder) {
     assert_eq!(now.sum("tenure_elections_total", &[]), 2.0);
 }
 
-/// If a process learns of an epoch only by a read, and not by a LIST or a create, the metric must
-/// also show this epoch.
+/// The metric must also show an epoch that a process learns only by a read, and not by a LIST or a
+/// create.
 pub async fn regression_an_epoch_that_was_read_is_known(recorder: &Recorder) {
     let epoch = || recorder.scrape().value("tenure_epoch", &[APP]);
     let written = |more: Value| {

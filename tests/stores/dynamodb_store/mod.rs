@@ -319,8 +319,8 @@ async fn deletions_have_25_keys_and_name_the_remaining_keys() {
     assert!(store.delete(vec![]).await.unwrap().is_empty());
 }
 
-/// Dates of answers have whole seconds. Before the fix, the client computed the date of an answer
-/// from the date of an older answer and the elapsed time, and treated the sum as exact. So `probe`
+/// Dates of answers have whole seconds. Before the fix, the client added the elapsed time to the
+/// date of an older answer, and treated the sum as the exact date of the new answer. So `probe`
 /// reported a difference of half a second between equal clocks.
 #[tokio::test]
 async fn regression_an_answer_has_its_own_date_in_whole_seconds() {
