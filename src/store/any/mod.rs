@@ -54,9 +54,9 @@ mod token;
 ///
 /// **Cost.** Each call is one request, with three exceptions. A deletion sends one request for each
 /// key on Cloud Storage, and one for each 250 keys elsewhere. A listing reads pages of the client
-/// until it has up to 1,000 keys. With your own client, each refused replacement may cost one more
-/// read, and then one more write, until a replacement has succeeded. Cloud Storage limits the
-/// writes of one object to about one a second, so use a validity of at least 5 s.
+/// until it has up to 1,000 keys. Until your own client has made one replacement, each refused
+/// replacement may cost one more read and then one more write. Cloud Storage limits the writes of
+/// one object to about one a second, so use a validity of at least 5 s.
 ///
 /// **The store's clock.** The interface of object_store omits the dates of responses, so this store
 /// uses the newest `last_modified` that it has seen. This time is never ahead of the store's clock.
