@@ -202,14 +202,14 @@ pub fn failover(size: &Size) {
     };
     let tenure = measure("tenure", TENURE);
     let morling = measure("Morling as posted", MORLING);
-    measure("Morling, no second for rounded dates", MORLING_TOO_EARLY);
+    measure("Morling, without the second for rounded dates", MORLING_TOO_EARLY);
     measure("single object with If-Match", IF_MATCH);
     check("p50 relative to Morling as posted", tenure.0, morling.0);
     check("p99 relative to Morling as posted", tenure.1, morling.1);
     // The bound is the sum of one poll interval, three round trips and the drift over one validity.
     // A follower may see the last renewal up to one poll interval after the leader has sent it.
     let most = (POLL + ROUND_TRIP * 3).as_secs_f64() + VALIDITY.as_secs_f64() * DRIFT;
-    check("p99 beyond the rest of the lease × (1 + drift)", tenure.2, most);
+    check("p99, minus the rest of the lease × (1 + drift)", tenure.2, most);
 }
 
 /// Runs 100 leaders on a slow store for at least `renewals` renewals. Returns the numbers of

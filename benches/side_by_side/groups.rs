@@ -243,10 +243,10 @@ pub fn moves(size: &Size) {
         row(name, &[0.5, 0.99].map(|share| format!("{:.2}", quantile(seconds, share))));
     };
     line("death of a worker, until its last partition is owned", &took);
-    line("death, beyond the lease × (1 + drift)", &beyond);
+    line("death, minus the lease × (1 + drift)", &beyond);
     line("join of a worker, until it owns its share", &joined);
     let most = (POLL * 2 + ROUND_TRIP * 4).as_secs_f64();
-    check("death, p99 beyond the lease × (1 + drift)", quantile(&beyond, 0.99), most);
+    check("death, p99, minus the lease × (1 + drift)", quantile(&beyond, 0.99), most);
     let share = (partitions as usize).div_ceil(WORKERS + 1) as f64;
     let most_moved = moved.into_iter().max().expect("there are joins");
     check("partitions that a join moves", most_moved as f64, share);
@@ -295,7 +295,11 @@ pub fn large(size: &Size) {
         (began.elapsed().as_secs_f64(), scene.bucket.counts().total())
     });
     println!("{members} members own {partitions} partitions after {took:.0} s");
-    check("requests of each member to start", requests as f64 / members as f64, 60.0);
+    check(
+        "requests of a member until all partitions are owned",
+        requests as f64 / members as f64,
+        60.0,
+    );
     let (few, many) = (100, 5_000);
     let each = (kept(many) - kept(few)) as f64 / 1_024.0 / f64::from(many - few);
     check("KiB of memory for each partition that a member owns", each, 1.0);
