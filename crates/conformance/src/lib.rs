@@ -273,7 +273,7 @@ static ALL: &[Check] = checks! {
         listings::lists_by_bytes_of_the_key;
     "list-prefix": "lists only the prefix", lists extra, listings::lists_only_the_prefix;
     "list-after": "a listing starts after the requested key", lists needed, listings::starts_after;
-    "list-pages": "the pages of a listing have all keys", lists needed, listings::pages;
+    "list-pages": "the pages of a listing contain all keys", lists needed, listings::pages;
     "list-last": "lists the last keys", lists extra, listings::lists_the_last;
     "list-etags": "lists the same ETags as reads", lists extra, listings::lists_the_etags;
     "delete": "reads and listings omit a deleted object", lists needed,
@@ -281,7 +281,7 @@ static ALL: &[Check] = checks! {
     "delete-many": "deletes 1,000 keys in one call", lists extra, objects::deletes_many;
     "delete-create": "a deleted object can be created again", lists needed,
         objects::starts_anew_after_a_delete;
-    "dates": "dates objects and listings", lists extra, objects::dates_what_was_written;
+    "dates": "gives objects and listed keys a date", lists extra, objects::dates_what_was_written;
     "create-race": "one of 32 racing creators wins", always extra,
         race::one_creator_wins;
     "replace-race": "one of 32 racing replacers wins", always extra,

@@ -74,9 +74,9 @@ pub(super) async fn lists_only_the_prefix(scope: CheckScope<'_>) -> Checked {
         ("nothing/at/all-", &[]),
     ] {
         let listed = scope.list(prefix, "", 1_000).await?;
-        expect_eq!(listed, expected, "lists under the prefix {prefix:?}");
+        expect_eq!(listed, expected, "lists wrong keys under the prefix {prefix:?}");
     }
-    expect_eq!(scope.list("", "", 1_000).await?.len(), names.len(), "lists all keys of the check");
+    expect_eq!(scope.list("", "", 1_000).await?.len(), names.len(), "lists a wrong number of keys");
     Ok(())
 }
 
@@ -101,7 +101,7 @@ pub(super) async fn starts_after(scope: CheckScope<'_>) -> Checked {
     for limit in [3, 1_000] {
         for (after, next) in &starts {
             let listed = scope.list("lock-", after, limit).await?;
-            expect_eq!(listed, names[*next..], "lists after {after} (start-after)");
+            expect_eq!(listed, names[*next..], "lists wrong keys after {after} (start-after)");
         }
     }
     Ok(())
@@ -241,10 +241,12 @@ impl CheckScope<'_> {
             return broken("offers listings of the last keys in one call, but not in the next");
         };
         let expected = names.iter().map(|name| self.key(name)).collect::<Vec<_>>();
-        expect_eq!(keys, expected, "lists the last {limit} after {after}");
+        expect_eq!(keys, expected, "lists wrong keys as the last {limit} keys after {after}");
         let full = keys.len() == limit;
         if left_out && !truncated || truncated && !left_out && !full {
-            return broken(format!("lists the last {limit} after {after}, truncated: {truncated}"));
+            return broken(format!(
+                "reports truncated: {truncated} for the last {limit} keys after {after}"
+            ));
         }
         Ok(())
     }
