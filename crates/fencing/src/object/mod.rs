@@ -26,8 +26,8 @@ pub use writer::ObjectWriter;
 /// One object on a store. Only the newest leader can write the object. Clones share the object.
 ///
 /// **Guarantees.** [`open`](FencedObject::open) claims the object: it writes the present body
-/// again, under the new epoch. From then on no write of an older writer takes effect, even if the
-/// older writer checked its lease before the claim, and however late its request arrives. The body
+/// again, under the new epoch. From then on no write of an older writer takes effect, however late
+/// it arrives. This holds even if the older writer checked its lease before the claim. The body
 /// that `open` returns includes all writes of older writers. Each write requires the ETag of the
 /// writer's previous write, so a writer never overwrites a body that it has not seen.
 ///

@@ -346,7 +346,7 @@ async fn the_log_is_correct_under_concurrent_writers_trims_and_readers() {
         acked += appends;
         trimmed += u64::from(oldest > 1);
     }
-    println!("{seeds} seeds: {acked} appends, {fences} fences, trimmed in {trimmed}");
+    println!("{seeds} seeds: {acked} appends, {fences} fences, trims in {trimmed} seeds");
     assert!(acked as u64 > 10 * seeds && trimmed > seeds / 2, "{acked} {trimmed}");
     assert!(fences > seeds / 2, "{fences} fences");
 }

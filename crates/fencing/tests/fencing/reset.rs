@@ -74,8 +74,8 @@ async fn regression_running_instances_accept_a_reset_to_the_same_token() {
     service.admit(e(8)).await.unwrap();
 }
 
-/// Before the fix, if the clock of the process had been set back, a reset returned `Ok`, but the
-/// gate then mistook the object that it had just written for an old version.
+/// Before the fix, a reset returned `Ok` even if the clock of the process had been set back. But
+/// the gate then treated its new object as an old version.
 #[tokio::test(start_paused = true)]
 async fn regression_a_gate_accepts_its_own_reset_after_the_clock_was_set_back() {
     let clock = TestClock::new();
