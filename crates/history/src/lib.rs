@@ -147,7 +147,8 @@ pub struct LeadershipSpan {
 pub enum StoreEpoch {
     /// The store has the object of the leader.
     Held,
-    /// The store has the object of another attempt, or a placeholder.
+    /// The store has the object of another attempt, or a sealed object that another candidate
+    /// created in order to close the epoch.
     Other,
     /// The store has no object of this epoch.
     Absent,

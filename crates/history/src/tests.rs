@@ -298,7 +298,7 @@ fn an_epoch_of_an_election_across_stores_needs_a_majority() {
     let spans = merged(of(vec![object(1, 30.0, 0.0, json!({ "renewed_at": 30.0 }))]));
     assert_eq!(spans[0].stores, [Held, Unknown, Held]);
     assert!(spans[0].may_be_granted());
-    assert_eq!(spans[0].written_at, Some(at(30.0)), "the second latest write decides");
+    assert_eq!(spans[0].written_at, Some(at(30.0)), "the date of the second latest write");
     assert!(
         [[Held, Other, Absent], [Other, Held, Absent]]
             .contains(&spans[1].stores[..].try_into().expect("3"))
@@ -319,5 +319,5 @@ fn an_epoch_of_an_election_across_stores_needs_a_majority() {
     assert_eq!((spans[0].end, spans[0].unreadable.as_deref()), (None, Some("not JSON")));
     let spans = merged(None);
     assert_eq!(spans[0].stores, [Held, Unknown, Unknown]);
-    assert!(spans[1].may_be_granted() && spans[1].is_held(), "the third store may have it");
+    assert!(spans[1].may_be_granted() && spans[1].is_held(), "the third store may have epoch 2");
 }

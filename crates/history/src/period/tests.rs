@@ -329,8 +329,8 @@ fn an_older_version_may_make_an_attempt() {
     assert_eq!((names, third.attempts), (vec!["b"], 3));
 }
 
-/// Before the fix, `tenure history` and the page of `tenure ui` showed all periods of a record that
-/// another program had written, and names of any length.
+/// Before the fix, if another program had written the record, `tenure history` and the page of
+/// `tenure ui` showed any number of periods, and names of any length.
 #[test]
 fn regression_a_foreign_record_shows_at_most_30_short_rows() {
     let mut record = begun(&hourly(), s(HOUR), 1);
