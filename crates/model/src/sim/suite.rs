@@ -201,7 +201,7 @@ impl fmt::Display for Summary {
         }
         match self.closest {
             None => Ok(()),
-            Some((part, seed)) => write!(f, "greatest part of the bound {part:.3}, seed {seed}"),
+            Some((part, seed)) => write!(f, "greatest ratio to the bound: {part:.3}, seed {seed}"),
         }
     }
 }

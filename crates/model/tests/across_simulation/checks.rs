@@ -76,7 +76,10 @@ pub fn granted(world: &World, who: Who, began: Duration, lease: Lease, validity:
             }
             (_, Some(other)) => Some((
                 "I2",
-                format!("{who} got epoch {epoch}, after {} had {}", other.who, other.epoch),
+                format!(
+                    "{who} was granted epoch {epoch} after {} was granted {}",
+                    other.who, other.epoch
+                ),
             )),
             _ => None,
         };

@@ -202,9 +202,9 @@ fn broken_read_without_the_floor_is_caught() {
     caught(broken(Broken::ReadsWithoutFloor, &[1, 2], budget), "read");
 }
 
-/// The floor is the number below which no entry is valid. If a reader reads the floor before it
-/// reads an entry, a trim may delete the entry between the two reads, and a late create may fill
-/// the entry's number again. The reader then returns the late entry.
+/// The floor is the number below which no entry is valid. The broken reader reads the floor before
+/// the entry. Between the two reads, a trim may delete the entry, and a late create may fill its
+/// number again. The reader then returns the late entry.
 #[test]
 fn broken_read_of_the_floor_before_the_entry_is_caught() {
     let budget = Budget { reads: 1, ..TRIM };

@@ -100,7 +100,10 @@ impl Checker for ExpectedLoss {
         // epoch. In such a run, the reasons in the next line are possible.
         let strange = matches!(*outcome, "superseded" | "vanished" | "tampered");
         if strange && view.plan.follows_section_4() && !view.plan.beyond_drift {
-            return Err(format!("{} lost epoch {} as {outcome}", lead.who, lead.epoch));
+            return Err(format!(
+                "{} lost epoch {} with the reason {outcome}",
+                lead.who, lead.epoch
+            ));
         }
         Ok(())
     }

@@ -151,10 +151,9 @@ impl Plan {
         }
     }
 
-    /// Removes all faults, so that a leader that does not use tenure rewrites its lock file many
-    /// times, and candidates read each of these writes in time. Also removes the
-    /// `store_clock_margin` of each candidate, because the checker of such leaders runs only
-    /// without this setting.
+    /// Removes all faults. So a leader that does not use tenure rewrites its lock file many times,
+    /// and candidates read each of these writes in time. Also removes the `store_clock_margin` of
+    /// each candidate, because the checker of such leaders runs only without this setting.
     pub(super) fn favour_foreign_leaders(&mut self) {
         self.network = Network::default();
         self.faults = Frequencies::default();
