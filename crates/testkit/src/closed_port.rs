@@ -19,9 +19,9 @@ impl ClosedPort {
         Self::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port")
     }
 
-    /// Reserves the port of a listener that was just dropped. Retries while the port is in use: if
-    /// another thread is starting a process, the new process can inherit the listener, and keeps
-    /// the listener open until it executes its program.
+    /// Reserves the port of a listener that was just dropped. Retries while the port is in use. If
+    /// another thread is starting a process, the child inherits the listener, and keeps it open
+    /// until the child executes its program.
     pub fn after_listener(address: SocketAddr) -> ClosedPort {
         let mut attempts = 0..100_000;
         loop {

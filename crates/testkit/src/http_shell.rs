@@ -83,9 +83,9 @@ impl Drop for Shell {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        // The port may still accept connections: if another thread is starting a process, the new
-        // process can inherit the listening socket, and keeps the socket open until it executes its
-        // program. So this loop waits until the port refuses connections.
+        // The port may still accept connections. If another thread is starting a process, the child
+        // inherits the listening socket, and keeps it open until the child executes its program. So
+        // this loop waits until the port refuses connections.
         for _ in 0..100_000 {
             if TcpStream::connect(self.address).is_err() {
                 return;

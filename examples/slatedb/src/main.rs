@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The lease prevents two live writers from opening the database alternately and fencing each
-//! other. SlateDB's fence protects the data: after a writer has opened the database, SlateDB
+//! other. SlateDB's fence protects the data. After a writer has opened the database, SlateDB
 //! refuses the writes of the previous writer, even if that writer paused between the check of its
 //! lease and its write.
 
