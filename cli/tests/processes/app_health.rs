@@ -9,7 +9,7 @@ use crate::TENURE;
 use tenure_testkit::command::scene::{Scene, pid};
 use tenure_testkit::command::{eventually, pause, runs, state};
 
-/// A validity that is longer than the wait of a test, so that the lease does not lapse.
+/// A validity that is longer than any wait of these tests, so that the lease does not lapse.
 const VALIDITY: [&str; 4] = ["--validity", "300s", "--poll", "500ms"];
 
 /// A command that ignores SIGTERM, and that no check ever finds healthy.
@@ -84,7 +84,7 @@ fn a_service_campaigns_again_after_an_unhealthy_command() {
 /// After SIGTERM, CMD may close its server long before it ends, so its health is not checked any
 /// more.
 #[test]
-fn a_command_that_ends_on_request_is_not_checked() {
+fn the_health_of_a_command_is_not_checked_after_sigterm() {
     let scene = Scene::new(TENURE);
     let check = format!("file:{}", scene.path("alive").display());
     let health = ["--app-health", &check, "--app-health-deadline", "3s", "--grace", "0s"];

@@ -13,11 +13,11 @@ use tenure_testkit::command::scene::{Candidate, Scene, kill_at_once};
 /// A period that lasts from 1970 to 2069, so that a test stays in one period.
 const LONG: &[&str] = &["--once-per", "36500d"];
 
-/// Options of tests that wait until a lease has lapsed.
+/// Options for tests that wait until a lease has lapsed.
 const SHORT: &[&str] = &["--validity", "3s", "--poll", "200ms"];
 
-/// A job that writes a line at its start, in each turn of its loop, and at its end. The job exits
-/// with 0 when the file `go` exists.
+/// A job that writes a line at its start, in each iteration of its loop, and at its end. The job
+/// exits with 0 when the file `go` exists.
 const JOB: &str =
     "say() { echo \"$TENURE_PERIOD_START $TENURE_EPOCH ${TENURE_ATTEMPT:-0} $1\" >>jobs; }
     say start; while [ ! -e go ]; do sleep 0.02; say beat; done; say end";
@@ -48,7 +48,7 @@ fn lines(scene: &Scene) -> Vec<Line> {
     whole.lines().map(parse).collect()
 }
 
-/// Returns the lines with which attempts start, in order. Asserts that the lines of one epoch are
+/// Returns the first line of each attempt, in order. Asserts that the lines of one epoch are
 /// consecutive, because no two attempts may run at the same time.
 fn starts(scene: &Scene) -> Vec<Line> {
     let lines = lines(scene);
@@ -121,7 +121,7 @@ fn try_takes_over_from_a_killed_leader() {
 }
 
 #[test]
-fn one_of_three_hosts_runs_the_period() {
+fn only_one_of_three_hosts_runs_the_job_in_a_period() {
     let scene = Scene::new(TENURE);
     let mut hosts = ["a", "b", "c"].map(|name| host(&scene, name, &[LONG]));
     eventually("one host runs", || !lines(&scene).is_empty());
@@ -134,7 +134,7 @@ fn one_of_three_hosts_runs_the_period() {
 }
 
 #[test]
-fn a_killed_host_has_used_its_attempt() {
+fn an_attempt_on_a_killed_host_counts() {
     let scene = Scene::new(TENURE);
     let mut hosts = ["a", "b", "c"].map(|name| host(&scene, name, &[LONG, SHORT]));
     let leader = running(&scene, &hosts, 1);
@@ -188,10 +188,10 @@ fn after_a_failed_attempt_another_host_may_retry_first() {
 }
 
 /// A host whose job has failed exits with the code of the job, and not with 76, even if another
-/// host makes the next attempt. On a slow machine, the other host may be too late. In this case the
-/// first host makes both attempts, and exits with the same code.
+/// host makes the next attempt. On a slow machine, the other host may be too late for the next
+/// attempt. In this case the first host makes both attempts, and exits with the same code.
 #[test]
-fn a_failed_host_reports_its_failure() {
+fn a_host_exits_with_the_code_of_its_failed_job() {
     let scene = Scene::new(TENURE);
     let retries: &[&str] = &["--retries", "1", "--poll", "1s"];
     let script = "while [ ! -e fail ]; do sleep 0.02; done; exit 9";

@@ -15,7 +15,7 @@ const SLOW: &str = "trap 'echo > term; sleep 1; exit 0' TERM; echo $$ > cmd; \
 const STUBBORN: &str = "trap '' TERM; echo $$ > cmd; while :; do sleep 0.02; done";
 
 #[test]
-fn hooks_run_at_the_start_and_at_the_end() {
+fn hooks_run_at_the_start_and_at_the_end_of_a_leadership() {
     let scene = Scene::new(TENURE);
     let elected = r#"echo "$TENURE_EPOCH $TENURE_NAME $TENURE_STORE" > elected; cat"#;
     let lost =
@@ -82,7 +82,7 @@ fn no_resignation_while_a_hook_runs() {
 }
 
 #[test]
-fn a_hook_dies_with_a_killed_tenure_and_before_the_resignation() {
+fn if_tenure_is_killed_its_hook_dies_before_the_resignation() {
     let scene = Scene::new(TENURE);
     let hook = "trap '' TERM; echo $$ > hook; while :; do sleep 0.02; done";
     let options = ["--on-elected", hook, "--grace", "500ms", "--validity", "10m"];

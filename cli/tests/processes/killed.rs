@@ -184,7 +184,7 @@ fn regression_a_resignation_by_the_guard_has_the_level_info() {
 
 /// If the store does not answer, the guard tries to resign only until the end of the lease.
 #[test]
-fn a_resignation_does_not_outlive_the_lease() {
+fn the_guard_stops_trying_to_resign_when_the_lease_ends() {
     let scene = Scene::new(TENURE);
     let a = scene.script("a", &["--validity", "6s"], "echo > ready; exec sleep 1000");
     scene.wait_for_file("ready");

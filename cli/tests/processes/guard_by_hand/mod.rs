@@ -83,7 +83,7 @@ fn each_risk_sends_one_sigterm() {
 }
 
 #[test]
-fn a_stopped_process_group_is_continued_to_end() {
+fn a_stopped_process_group_gets_sigcont_so_that_it_can_end() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("log");
     let mut guard = Guard::over(COUNTING, &file);
@@ -96,7 +96,7 @@ fn a_stopped_process_group_is_continued_to_end() {
 }
 
 #[test]
-fn regression_the_grace_remains_after_the_end_of_tenure() {
+fn regression_cmd_keeps_its_grace_if_tenure_ends() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("log");
     let mut guard = Guard::over(COUNTING, &file);
@@ -118,7 +118,7 @@ fn regression_the_grace_remains_after_the_end_of_tenure() {
 }
 
 #[test]
-fn the_process_group_ends_with_the_lease_after_the_end_of_tenure() {
+fn if_tenure_ends_the_process_group_ends_with_the_lease() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let mut guard = Guard::over(STUBBORN, &file);
@@ -177,7 +177,7 @@ fn a_malformed_line_is_treated_as_the_end_of_tenure() {
 }
 
 #[test]
-fn the_command_does_not_run_without_a_start() {
+fn the_command_does_not_run_without_the_order_to_start() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("ran");
     for watch in [false, true] {
@@ -278,7 +278,7 @@ fn a_child_outside_of_the_process_group_is_terminated_by_its_parent() {
 }
 
 #[test]
-fn leftovers_of_cmd_get_sigterm_after_an_order() {
+fn descendants_that_cmd_left_behind_get_sigterm_on_order() {
     let dir = tempfile::tempdir().expect("a directory");
     let polite = ESCAPING.replace("ON_TERM", POLITE);
     let mut guard = Guard::over(&polite.replace("wait", "exit 4"), dir.path());

@@ -63,8 +63,8 @@ impl Beat {
 pub const BEATS: &str = "TENURE_TEST_BEATS";
 
 /// Acts as the command of a leader: writes beats until the process is killed. Each beat goes to the
-/// log `beats`, and also to the log `fenced` or `refused`. If `fenced` has a beat of a greater
-/// epoch, it refuses the beat, and the command writes the beat to `refused`.
+/// log `beats`, and also to the log `fenced`. If `fenced` has a beat of a greater epoch, the beat
+/// goes to the log `refused` instead of `fenced`.
 pub fn beat(dir: OsString) {
     let dir = Path::new(&dir);
     let variable = |name| std::env::var(name).expect("tenure sets the variable");

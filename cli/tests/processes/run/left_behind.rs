@@ -12,7 +12,7 @@ const ESCAPING: &str = r#"
     wait"#;
 
 #[test]
-fn regression_after_sigkill_no_descendant_overlaps_with_the_next_leader() {
+fn regression_after_a_kill_of_tenure_no_descendant_overlaps_with_the_next_leader() {
     let scene = Scene::new(TENURE);
     // On a loaded machine the guard can miss the deadline of a short lease. Then the guard's alarm
     // kills the guard.
@@ -51,7 +51,7 @@ fn regression_no_descendant_outlives_a_resignation() {
 }
 
 #[test]
-fn regression_after_sigkill_the_command_may_end_on_sigterm() {
+fn regression_after_a_kill_of_tenure_the_command_may_end_on_sigterm() {
     let scene = Scene::new(TENURE);
     let script = "trap 'echo > term; exit 0' TERM; echo $$ > pid; while :; do sleep 0.02; done";
     let mut a = scene.script("a", &["--validity", "20s"], script);

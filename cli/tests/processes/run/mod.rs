@@ -17,7 +17,7 @@ mod left_behind;
 
 use beat::{BEATS, Beat, beat_above, beating, beats as beats_of};
 
-/// Options of tests that wait until a lease has lapsed.
+/// Options for tests that wait until a lease has lapsed.
 const SHORT: &[&str] = &["--validity", "3s"];
 
 /// Not a test: the command that [`beating`] runs as CMD.
@@ -314,7 +314,7 @@ fn full_pipe() -> (PipeReader, PipeWriter) {
 }
 
 #[test]
-fn a_failing_store_ends_the_command_in_time_and_forever_recovers() {
+fn a_failing_store_ends_the_command_in_time_and_a_service_recovers() {
     let scene = Scene::new(TENURE);
     let script = "trap 'echo > term.$TENURE_EPOCH; exit 0' TERM; \
                   echo $$ > pid.$TENURE_EPOCH; while :; do sleep 0.02; done";
