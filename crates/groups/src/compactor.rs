@@ -265,7 +265,7 @@ impl GroupCompactor {
     ) -> Result<Vec<(SessionId, String, Option<Epoch>)>, Error> {
         let read = |(id, key): (SessionId, String)| async move {
             let outcome = self.assignments.get(&key, Record::MAX_READ_BYTES).await?;
-            // Keep an object that this version cannot read as a record.
+            // If this version cannot read an object, keep this object.
             let GetOutcome::Found(object) = outcome else { return Ok::<_, Error>(None) };
             let record = Record::of_single_object(&object).ok().flatten();
             let ended = record.filter(|(_, record)| record.expired);

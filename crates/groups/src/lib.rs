@@ -38,8 +38,8 @@
 //!
 //! Each member keeps a *session*: one object with a lease, which only the member renews. The
 //! *assignment* is an object `assignment-%010d.json` that names the owner of each partition. Each
-//! change creates the assignment with the next number by a PUT with `If-None-Match: *`. One of the
-//! members, the coordinator, reads the sessions and writes assignments. Two coordinators at the
+//! change is a PUT with `If-None-Match: *` that creates the assignment with the next number. One of
+//! the members, the coordinator, reads the sessions and writes assignments. Two coordinators at the
 //! same time are safe. A partition leaves a member only if the member has released it or the
 //! member's session has ended. `docs/design/groups.md` has the protocol, its invariants and its
 //! reasons.

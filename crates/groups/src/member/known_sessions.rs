@@ -26,7 +26,8 @@ pub(super) struct KnownSessions {
     pub(super) listing: Option<(Listed, Moment)>,
     /// The greatest assignment epoch that any session has seen.
     pub(super) seen: Option<Epoch>,
-    /// Sessions with failed reads since the store last answered a read of any session.
+    /// Sessions that could not be read. Once the store answers a read of any session, this set is
+    /// empty.
     pub(super) unreadable: BTreeSet<SessionId>,
     /// Lapsed sessions that could not be sealed. The next retry begins with the first of them.
     pub(super) stuck: VecDeque<Session>,
@@ -147,9 +148,9 @@ impl KnownSessions {
         self.listing.as_ref()?.0.get(&id)?.as_ref()
     }
 
-    /// Returns the answer to a read if no request is needed, because an earlier read found an ended
-    /// session or no session, and the listing still shows the ETag of that read. Returns `None` for
-    /// the sessions of members, because the answer to such a read must come from the store.
+    /// Returns the answer to a read that needs no request: an earlier read found an ended session
+    /// or no session, and the listing still shows the ETag of that read. Returns `None` for the
+    /// sessions of members, because the answer to such a read must come from the store.
     pub(super) fn known_answer(
         &self,
         id: SessionId,

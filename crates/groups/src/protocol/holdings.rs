@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paused_partition_is_revoked_without_another_target() {
+    fn a_paused_partition_is_revoked_although_it_has_no_target() {
         let mut own = Holdings::new(session(1));
         let mut paused = assignment(2, 1, 2);
         paused.partitions[0].marks.paused = true;

@@ -101,8 +101,8 @@ async fn regression_answers_of_an_unfit_store_end_no_member_that_has_worked() {
     }
 }
 
-/// The call of `restore` writes to the store without a check of the store. So after a successful
-/// `restore` the join must still check the store.
+/// `restore` writes to the store, but does not check the store. So after a successful `restore` the
+/// join must still check the store.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_the_check_is_unsafe_even_after_a_write() {
     let fleet = Fleet::new(2);

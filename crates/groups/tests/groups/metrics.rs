@@ -292,7 +292,7 @@ mod told {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_documented_metrics_and_labels_match_the_recorded() {
+    async fn the_documented_metrics_and_labels_match_the_recorded_ones() {
         documents::compare(&all().await, |name| name.starts_with("tenure_group_"));
     }
 }

@@ -145,7 +145,7 @@ async fn failing_work_moves_to_another_member() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leave_during_a_join_ends_the_call() {
+async fn a_leave_during_a_join_ends_run() {
     let fleet = Fleet::new(1);
     let group = fleet.group("a");
     let running = group.clone();
@@ -158,7 +158,7 @@ async fn a_leave_during_a_join_ends_the_call() {
 /// Before the fix, a call of `leave` had no effect if it came after `run` was spawned and before
 /// the runtime first polled `run`.
 #[tokio::test(start_paused = true)]
-async fn regression_a_leave_before_the_call_is_not_lost() {
+async fn regression_a_leave_before_the_first_poll_of_run_takes_effect() {
     let fleet = Fleet::new(1);
     let group = fleet.group("a");
     let running = group.clone();
@@ -299,7 +299,7 @@ async fn regression_a_panic_in_the_work_on_a_partition_ends_no_other_work() {
 /// Before the fix, the partitions of a member stayed reserved after a call of `leave_for` and a
 /// later call of `leave`. In the reverse order, the member released no partition.
 #[tokio::test(start_paused = true)]
-async fn regression_the_last_leave_counts_until_the_release() {
+async fn regression_the_last_call_of_leave_or_leave_for_counts() {
     for (name, calls) in [("for good", [true, false]), ("to come back", [false, true])] {
         let fleet = Fleet::new(4);
         let b = fleet.member("b").await;
@@ -331,8 +331,8 @@ async fn regression_the_last_leave_counts_until_the_release() {
     }
 }
 
-/// Tests the defect of `regression_the_last_leave_counts_until_the_release` with a member that does
-/// not use `run`, but handles the events of its membership.
+/// Tests the defect of `regression_the_last_call_of_leave_or_leave_for_counts` with a member that
+/// does not use `run`. This member handles the events of its membership.
 #[tokio::test(start_paused = true)]
 async fn regression_a_membership_that_left_for_good_reserves_nothing() {
     for calls in [[None, Some(secs(3_600))], [Some(secs(3_600)), None]] {

@@ -139,7 +139,7 @@ fn two_releases_are_written() {
 }
 
 #[test]
-fn a_member_leaves_during_a_grant() {
+fn a_member_may_leave_during_a_grant() {
     let assignments = [assignment(1, [None; 2]), assignment(2, [owned(2), None])];
     assert!(explore(&assignments, 0, &[Obeys, Leaves]) > 1);
     let assignments = [assignment(1, [owned(1), None]), assignment(2, [owned(1), owned(2)])];
@@ -147,27 +147,27 @@ fn a_member_leaves_during_a_grant() {
 }
 
 #[test]
-fn work_fails_during_a_leave() {
+fn work_may_fail_during_a_leave() {
     let assignments = [assignment(1, [owned(1), None]), assignment(2, [moving(1), None])];
     assert!(explore(&assignments, 0, &[Obeys, Fails(0), Leaves]) > 1);
     assert!(explore(&assignments, 0, &[Obeys, Fails(0), LeavesFor]) > 1);
 }
 
 #[test]
-fn a_member_leaves_twice() {
+fn a_member_may_leave_twice() {
     let assignments = [assignment(1, [owned(1), None])];
     assert!(explore(&assignments, 0, &[Obeys, Leaves, LeavesFor]) > 1);
 }
 
 #[test]
-fn a_partition_is_taken_during_its_release() {
+fn a_partition_may_be_taken_during_its_release() {
     let taken = assignment(2, [Some((OTHER, 2, false)), None]);
     let assignments = [assignment(1, [owned(1), None]), taken];
     assert!(explore(&assignments, 0, &[Obeys, Fails(0), Leaves]) > 1);
 }
 
 #[test]
-fn a_partition_is_granted_again() {
+fn a_partition_may_be_granted_again() {
     let assignments = [
         assignment(1, [owned(1), None]),
         assignment(2, [moving(1), None]),
@@ -177,7 +177,7 @@ fn a_partition_is_granted_again() {
 }
 
 #[test]
-fn a_session_is_lost() {
+fn a_session_may_be_lost_at_any_point() {
     let assignments = [assignment(1, [owned(1), None]), assignment(2, [moving(1), owned(2)])];
     assert!(explore(&assignments, 0, &[Obeys, LosesTheSession]) > 1);
     assert!(explore(&assignments[..1], 0, &[Obeys, Leaves, LosesTheSession]) > 1);

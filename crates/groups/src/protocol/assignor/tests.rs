@@ -44,7 +44,7 @@ fn marked_shares_count_in_the_balance() {
     assert_eq!(counts(3, &placed), [0, 3, 3]);
 }
 
-/// If marks give one seat more than its part, the other seats share the rest in proportion to their
+/// If marks give one seat more than its proportion, the other seats share the rest by their
 /// weights.
 #[test]
 fn the_other_seats_share_the_unmarked_partitions_by_weight() {
@@ -68,7 +68,7 @@ fn a_chain_of_moves_relieves_a_seat() {
 
 /// The best number of shares per seat is the same with and without the marks, so no share moves.
 #[test]
-fn a_mark_that_changes_no_count_moves_nothing() {
+fn a_mark_that_changes_no_share_count_moves_no_share() {
     let barred = Marks { barred: Some("c".into()), ..Marks::default() };
     let share = |number: usize| {
         let marks = if number < 4 { &barred } else { &FREE };

@@ -70,7 +70,7 @@ fn a_plan_without_a_change_is_not_written() {
 }
 
 #[test]
-fn a_partition_leaves_its_owner_only_by_rule_1() {
+fn a_partition_leaves_its_owner_only_by_rule_r1() {
     let now = owned_by(&[2, 2], &[1, 2]);
     let planned = next(&now, &Evidence::default()).unwrap();
     assert_eq!((owners(&planned), targets(&planned)), (vec![2, 2], vec![0, 1]));
@@ -109,7 +109,7 @@ fn partitions_of_an_ended_session_move_immediately() {
 /// Rule R2: before a partition returns to its former owner, one assignment shows the partition
 /// without an owner.
 #[test]
-fn a_partition_never_goes_to_its_owner_in_one_step() {
+fn a_partition_never_returns_to_its_owner_in_one_assignment() {
     let now = owned_by(&[1], &[1]);
     let released = [(session(1), release(0, 3))].into();
     let evidence = Evidence { released, ..Evidence::default() };

@@ -48,7 +48,7 @@ fn creates() -> Reader {
 }
 
 #[test]
-fn a_reader_finds_the_newest_and_polls_for_the_next() {
+fn a_reader_finds_the_newest_assignment_and_polls_for_the_next_one() {
     let mut reader = reader(3);
     assert_eq!(reader.known().map(|it| it.epoch), Some(epoch(3)));
     reader.poll();
@@ -124,7 +124,7 @@ fn the_loser_of_a_race_follows_the_winner() {
 }
 
 #[test]
-fn an_unknown_create_is_read_back() {
+fn a_create_with_an_unknown_outcome_is_read_back() {
     let mut reader = creates();
     assert_eq!(reader.handle(AssignmentAnswer::Unknown), None);
     assert_eq!(reader.step(), ReaderStep::Pause);
@@ -230,8 +230,9 @@ fn a_reader_never_returns_to_a_smaller_epoch() {
     assert_eq!(reader.step(), ReaderStep::Idle);
 }
 
-/// An observer with a long poll interval only confirms. Before the fix, it never found the first
-/// assignment of a new group, because `confirm` did nothing while the reader knew no assignment.
+/// An observer with a long poll interval may call only `confirm`, and not `poll`. Before the fix,
+/// it never found the first assignment of a new group, because `confirm` did nothing while the
+/// reader knew no assignment.
 #[test]
 fn regression_confirm_finds_the_first_assignment() {
     let mut reader = Reader::new(None);

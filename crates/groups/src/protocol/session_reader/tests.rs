@@ -203,7 +203,7 @@ fn only_a_final_seal_ends_a_session() {
 }
 
 #[test]
-fn evidence_covers_only_named_sessions() {
+fn evidence_covers_only_sessions_of_members() {
     let now = known(5);
     let mut it = SessionReader::default();
     let release = Release { partition: PartitionNumber(0), token: epoch(2) };

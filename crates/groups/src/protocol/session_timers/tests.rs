@@ -119,7 +119,7 @@ fn without_tags_each_session_is_due_at_each_poll() {
 }
 
 #[test]
-fn sessions_are_due_once_per_validity_and_after_odd_changes_of_their_tags() {
+fn sessions_are_due_once_per_validity_and_after_untimely_changes_of_their_tags() {
     let due = |timers: &SessionTimers, now| timers.due(at(now)).contains(&SESSION.id);
     let mut timers = timers();
     assert!(due(&timers, 0), "never read");

@@ -28,7 +28,7 @@ enum Broken {
     /// Moves a share only directly to a seat with room, and never by a chain of moves.
     WithoutChains,
     IgnoresWeights,
-    /// Moves each share to the seat after its holder, at every plan.
+    /// In each plan, moves each share to the seat after its holder.
     Rotates,
 }
 

@@ -374,7 +374,7 @@ proptest! {
     }
 
     #[test]
-    fn a_join_or_a_leave_moves_only_shares_of_that_seat(group in LARGE.draw()) {
+    fn a_join_or_a_leave_moves_shares_only_to_or_from_that_seat(group in LARGE.draw()) {
         join(&StickyAssignor, &group)?;
         leave(&StickyAssignor, &group)?;
     }
