@@ -48,7 +48,7 @@ impl Failure {
     pub fn new(code: u8, why: impl Into<String>) -> Failure {
         debug_assert!(
             CODES.contains(&code) || (126..=127).contains(&code),
-            "exit code {code} has no row"
+            "exit code {code} is not in CODES"
         );
         Failure { code, why: why.into(), of_the_machine: false }
     }

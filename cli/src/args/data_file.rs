@@ -53,7 +53,7 @@ pub async fn follow(path: Option<PathBuf>, leadership: &Leadership, mut said: Va
                     said = data;
                     None
                 }
-                Err(error) => Some(format!("cannot proclaim the data file: {error}")),
+                Err(error) => Some(format!("cannot publish the data file: {error}")),
             },
             Err(why) => Some(why),
         };

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn compact_keeps_at_least_one() {
+    fn compact_keeps_at_least_one_epoch() {
         let with = |keep| parse(&["compact", "--store", "s3://b/p", "--keep", keep]);
         assert_eq!(with("0").err(), Some(ErrorKind::ValueValidation));
         assert!(matches!(with("1"), Ok(Verb::Compact(CompactArgs { keep: 1, .. }))));

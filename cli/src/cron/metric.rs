@@ -45,7 +45,7 @@ pub async fn follow(place: RecordPlace) {
                 failures = failures.wrapping_add(1);
                 if is_logged {
                     let why = plain(&failure.why);
-                    warn!(outcome = "failed", "the periods have no metric: {why}");
+                    warn!(outcome = "failed", "the metric of completed periods is not set: {why}");
                 }
             }
             Err(_) => {}

@@ -82,7 +82,7 @@ impl Supervisor {
         let standby = guard.standby();
         Ok(Supervisor {
             standby: standby
-                .ok_or_else(|| io::Error::other("the guard has ended before it was supervised"))?,
+                .ok_or_else(|| io::Error::other("the standby of the guard has already ended"))?,
             guard_pid: None,
             guard,
             group: None,

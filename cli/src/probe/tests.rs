@@ -104,7 +104,7 @@ async fn the_report_names_a_condition_that_is_never_met() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unordered_listings_break_epoch_files_only() {
+async fn unordered_listings_are_unsafe_only_for_epoch_files() {
     for fault in [Fault::Reverse, Fault::IgnoreAfter] {
         let store = FaultStore::new(Arc::new(MemoryStore::new()));
         store.on(Call::List).always().fault(fault);

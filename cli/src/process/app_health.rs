@@ -340,7 +340,7 @@ mod tests {
     /// Before the fix, the check silently ignored a user and a password in the URL, and a
     /// partition's name could change the host.
     #[test]
-    fn regression_a_url_with_a_user_or_a_partition_as_host_is_refused() {
+    fn regression_a_url_with_a_user_or_a_partition_in_its_host_is_refused() {
         for (wrong, why) in [
             ("http://anna@localhost/", "a user or a password"),
             ("http://:secret@localhost/", "a user or a password"),

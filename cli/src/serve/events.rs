@@ -175,7 +175,7 @@ mod tests {
         /// If only the passage of time changes the state, no task wakes the stream, so the stream
         /// must poll.
         #[tokio::test(start_paused = true)]
-        async fn a_change_by_time_is_sent_soon() {
+        async fn a_change_that_only_time_causes_is_sent_soon() {
             let world = World::new();
             let (candidacy, leadership) = leading(&world).await;
             let logs = follow_events(&world.clock, || events(&candidacy)).await;

@@ -195,7 +195,7 @@ mod tests {
     const ID: &str = "5f0c4a1e9b7d42c08a3e6d1f2b9c7045";
 
     #[test]
-    fn each_key_shows_the_prefix_and_the_kind_of_its_owner() {
+    fn each_key_shows_the_prefix_and_kind_of_its_election_group_or_job() {
         let at = |key: &str| classify(key).map(|(found, _)| (found.prefix, found.kind));
         let place = |prefix: &str, kind| Some((prefix.to_owned(), kind));
         assert_eq!(at("lock-0000000001.json"), place("", FoundKind::EpochFiles));

@@ -189,7 +189,7 @@ mod tests {
     /// exited with 64. A failed LIST of the group's objects had the same effect on `tenure group
     /// run`.
     #[tokio::test]
-    async fn regression_a_failed_list_refuses_no_prefix() {
+    async fn regression_a_prefix_is_not_refused_after_a_failed_list() {
         let faults = FaultStore::new(Arc::new(MemoryStore::new()));
         let store: Arc<dyn Store> = Arc::new(faults.clone());
         let refused = async || {

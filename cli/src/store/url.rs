@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn a_path_is_a_directory() {
         let here = env::current_dir().expect("a working directory");
-        let above = here.parent().expect("the working directory is a package");
+        let above = here.parent().expect("the working directory has a parent");
         for (text, path) in [
             ("./dir", here.join("dir")),
             ("dir/", here.join("dir")),
@@ -128,7 +128,7 @@ mod tests {
     /// Before the fix, if no shell had replaced the `~` in the URL, a candidate created a directory
     /// named `~`.
     #[test]
-    fn regression_a_home_that_no_shell_replaced_is_refused() {
+    fn regression_a_tilde_that_no_shell_replaced_is_refused() {
         for text in ["~/x/", "~/x", "~", "~anna/x/"] {
             let why = store_url(text).expect_err(text);
             assert!(why.contains("$HOME"), "{text:?}: {why}");

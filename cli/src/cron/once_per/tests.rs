@@ -115,7 +115,7 @@ async fn regression_the_clock_is_checked_before_the_campaign() {
 /// The attempt is recorded before CMD starts, so the next leader counts it even if no end is
 /// recorded.
 #[tokio::test]
-async fn an_attempt_without_an_end_counts() {
+async fn an_attempt_without_a_recorded_end_counts() {
     let store = MemoryStore::new();
     drop(turn(&host(&store, 1, "a"), 1).await);
     assert_eq!(

@@ -224,7 +224,7 @@ pub fn show(
 
 /// Returns the value of a field of the JSON object, on one line and escaped for a terminal.
 fn field(status: &impl Serialize, name: &str) -> String {
-    let all = serde_json::to_value(status).expect("a plain struct with string keys makes JSON");
+    let all = serde_json::to_value(status).expect("plain structs serialize to JSON");
     match &all[name] {
         Value::Null => String::new(),
         Value::String(text) => plain(text),

@@ -51,7 +51,7 @@ async fn regression_a_stream_over_the_limit_closes_the_oldest() {
 /// Before the fix, the 65th open page closed the stream of the first page. The first page then
 /// opened a new stream, which closed the stream of another page.
 #[tokio::test]
-async fn regression_a_stream_over_the_limit_closes_no_page() {
+async fn regression_a_page_over_the_limit_closes_no_other_page() {
     const FULL: &str = "data: full\n\n";
     let serving = streaming(|events| Answer::Events(events, Some(FULL.to_owned())));
     let mut streams = Vec::new();

@@ -217,7 +217,7 @@ mod tests {
     /// Before the fix, if a member began to leave while its renewals failed, a stream reported with
     /// `safe` that the member was no longer at risk.
     #[test]
-    fn regression_a_member_that_leaves_at_risk_is_not_safe() {
+    fn regression_a_member_at_risk_that_leaves_is_not_reported_as_safe() {
         let mut sent = SentMember::default();
         said(&mut sent, &view("at_risk", Some("s")), &[]);
         let (leaving, none) = (view("leaving", Some("s")), &[]);

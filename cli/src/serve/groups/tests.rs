@@ -108,7 +108,7 @@ fn one_owner(all: &[&Sidecar]) {
     let mut owned = BTreeMap::new();
     for (at, sidecar) in all.iter().enumerate() {
         for (number, token) in sidecar.tokens() {
-            assert_eq!(owned.insert(number, at), None, "{number} with {token} is owned twice");
+            assert_eq!(owned.insert(number, at), None, "partition {number} with token {token}");
         }
     }
 }
@@ -182,7 +182,7 @@ async fn a_session_that_ended_before_its_lease_is_not_revived() {
 /// Then the application becomes unhealthy, and the next renewal succeeds. Even so, the member must
 /// give up the session, and the other member must get all partitions.
 #[tokio::test(start_paused = true)]
-async fn regression_a_session_that_a_reply_ended_is_not_kept() {
+async fn regression_a_session_that_a_reply_reported_as_ended_is_given_up() {
     let world = World::new();
     let (a, b, _) = revoked_of_four(&world).await;
     // This call records that the session has ended. A reply over HTTP does the same if less than
@@ -306,7 +306,7 @@ async fn the_application_has_the_grace_at_the_end_of_the_process() {
     assert_eq!(
         (a.role(), a.tokens().len()),
         (ServedRole::Ending, 4),
-        "partitions are valid until released"
+        "partitions stay owned until they are released"
     );
     a.member.release("0", None, None).expect("the partition is owned");
     wait(GRACE - Duration::from_secs(1)).await;
