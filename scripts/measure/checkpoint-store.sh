@@ -59,7 +59,7 @@ for it in counts:
     claims = it["claims"] / minutes / it["partitions"]
     lists = it["lists"] / minutes / it["processors"]
     total = (it["claims"] + it["lists"] + it["others"]) / minutes / it["partitions"]
-    # A request Set Blob Metadata has the price of a read.
+    # A Set Blob Metadata request has the price of a read.
     month = (1000 * claims * azure["read"] + 10 * lists * azure["list"]) * MONTH / 1e6
     writes = (1000 * claims * azure["write"] + 10 * lists * azure["list"]) * MONTH / 1e6
     interval = it["interval"]

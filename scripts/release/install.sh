@@ -22,8 +22,8 @@ for package in "${libraries[@]}" tenure-cli; do
     config+=(--config "patch.crates-io.$package.path=\"$work/$package\"")
 done
 unset 'config[-1]' 'config[-1]'
-# Each crate file replaces a release of the same name. In a lock file, a package from a folder has
-# no source and no checksum, so these lines are removed.
+# The folder of each unpacked crate file replaces the release of the same name. A lock file has no
+# source and no checksum for a package in a folder, so these lines are removed.
 lock=$work/tenure-cli/Cargo.lock
 awk '/^name = /{ ours = $3 ~ /^"tenure/ } !(ours && /^(source|checksum) = /)' "$lock" >"$work/lock"
 mv "$work/lock" "$lock"
