@@ -74,8 +74,8 @@ impl Election {
 
     /// Returns the state of each store, and of the election.
     ///
-    /// A store that does not answer or does not count has an [error](crate::StoreStatus::error)
-    /// with the remedy. Cost: LIST and GET at each store.
+    /// If a store does not answer, or does not count towards the majority, it has an
+    /// [error](crate::StoreStatus::error) with the remedy. Cost: LIST and GET at each store.
     ///
     /// # Errors
     /// - [`InvalidInput`](ErrorKind::InvalidInput): the election has one store.

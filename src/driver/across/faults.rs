@@ -1,4 +1,4 @@
-//! The markers of the stores, and the errors of stores that do not count.
+//! The markers of the stores, and the errors of stores that do not count towards the majority.
 
 use crate::driver::Context;
 use crate::error::{Error, ErrorKind};
@@ -33,7 +33,7 @@ pub(super) fn marker(page: &PageOfSet, set: SetId, store: usize, stores: usize) 
     (marker.generation > 0).then_some(marker)
 }
 
-/// Returns the error of a store that answers but does not count.
+/// Returns the error of a store that answers, but does not count towards the majority.
 pub(super) fn explain(
     cx: &AcrossContext,
     store: usize,

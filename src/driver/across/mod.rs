@@ -199,7 +199,7 @@ impl AcrossDriver {
             }
         }
         let set = self.cx.set.get().copied();
-        // A store without its marker does not count in any set.
+        // Only a page that shows the marker of its store must wait for the common set.
         let may_agree = shown < majority || self.parts.iter().any(StorePart::asks);
         let waits = |store: usize| set.is_none() && sets[store].is_some() && may_agree;
         let mut event = None;

@@ -127,7 +127,7 @@ impl AcrossObserver {
         (is_late || (was_known && is_silent)).then_some(Observation::Unknown)
     }
 
-    /// Returns the time until the state may change without an answer of a store.
+    /// Returns the time until the state may change even if no store answers.
     fn changes_in(&self) -> Duration {
         let parts = self.driver.parts.iter();
         let lapses = parts.filter_map(|part| part.link.followed.lapses_in());

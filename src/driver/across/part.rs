@@ -31,7 +31,7 @@ pub(super) struct StorePart {
     pub(super) link: Link,
     /// The request under way.
     call: Option<Call>,
-    /// A page that waits until the set is known.
+    /// A page that waits until the driver knows the set of the stores.
     pub(super) page: Option<PageOfSet>,
     /// The last reading of an epoch object.
     pub(super) sighting: Option<Sighting>,
@@ -40,7 +40,7 @@ pub(super) struct StorePart {
     /// End of the pause after a failed request, on the boot clock.
     pub(super) retry_at: Option<Duration>,
     /// Number of consecutive pauses. Pauses also follow answers, if the store refuses each write or
-    /// does not count.
+    /// does not count towards the majority.
     pub(super) pauses: u32,
     /// Heartbeat of the last write that counts for the lease.
     pub(super) counted: Option<u64>,

@@ -20,8 +20,8 @@ pub struct StoreHold {
 pub enum HoldState {
     /// The last renewal in this store succeeded.
     Held,
-    /// The store does not answer, or does not count. The leader renews its lease or creates its
-    /// epoch there once the store answers.
+    /// The store does not answer, or does not count towards the majority. The leader renews its
+    /// lease or creates its epoch there once the store answers.
     Down,
     /// Another process has closed the epoch in this store. Only a resignation corrects this: the
     /// next leadership holds all stores.

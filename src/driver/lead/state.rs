@@ -324,7 +324,7 @@ impl Lead {
         }
     }
 
-    /// Notes an earlier end of the lease, because a store no longer counts.
+    /// Sets an earlier end of the lease, because the lease at a store no longer counts.
     pub(crate) fn shortened(&self, end: Moment) {
         self.held().end = end;
         self.leading.remains(self.remaining());

@@ -114,7 +114,7 @@ pub enum AcrossEvent {
     Lost(Lost),
 }
 
-/// The reason that a store does not count.
+/// The reason why a store does not count towards the majority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StoreFault {
     /// The listing has no marker of this election.

@@ -170,7 +170,7 @@ impl Across {
         }
     }
 
-    /// Returns the reason that this store does not count.
+    /// Returns the reason why this store does not count towards the majority.
     pub fn fault(&self, store: usize) -> Option<StoreFault> {
         self.parts[store].fault
     }
@@ -291,7 +291,7 @@ impl Across {
     }
 
     /// Compares the marker and the greatest epoch of a LIST with all that is known. Returns false
-    /// if the store does not count.
+    /// if the store does not count towards the majority.
     fn count(&mut self, store: usize, marker: Option<Marker>, greatest: Option<Epoch>) -> bool {
         let Some(Marker { generation, notes }) = marker else {
             return self.distrust(store, StoreFault::NoMarker);

@@ -1,4 +1,4 @@
-//! Lists the keys of all stores, and decides which stores count.
+//! Lists the keys of all stores, and decides which stores count towards the majority.
 
 use std::sync::Arc;
 
@@ -122,7 +122,8 @@ impl View<'_> {
         Err(Error::new(ErrorKind::InvalidInput, why))
     }
 
-    /// Returns the generation of a store that counts, or the reason why the store does not count.
+    /// Returns the generation of a store that counts towards the majority, or the reason why the
+    /// store does not count.
     pub(super) fn generation(&self, set: SetId, store: usize) -> Result<u32, Error> {
         let contents = self.stores[store].as_ref().map_err(Clone::clone)?;
         let cx = &self.across.stores[store];

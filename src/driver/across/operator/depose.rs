@@ -18,7 +18,8 @@ use crate::protocol::message::EpochEnd;
 pub(crate) async fn depose(across: &AcrossContext, order: DeposeOrder) -> Result<Deposed, Error> {
     let mut view = View::of_majority(across).await;
     if view.counted().is_err() && view.answered().count() >= across.majority() {
-        // A store with old contents does not count, so the slow stores may be needed.
+        // A store with old contents does not count towards the majority, so list the slow stores
+        // too.
         view = View::of(across).await;
     }
     let counted = view.counted()?;

@@ -46,7 +46,8 @@ type AtStore<T> = (usize, Result<T, Error>);
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Runs these calls at the same time, and returns their outcomes in the order of the stores. Once a
-/// majority has outcomes that count, waits for the other calls for at most [`GRACE`].
+/// majority has outcomes for which `counts` is true, waits for the other calls for at most
+/// [`GRACE`].
 async fn settle<T>(
     across: &AcrossContext,
     calls: impl Iterator<Item = (usize, impl Future<Output = Result<T, Error>>)>,

@@ -54,7 +54,8 @@ pub struct StoreStatus {
     pub holder: Option<Leader>,
     /// End of this epoch. `None` until the epoch is sealed in this store.
     pub end: Option<EpochEnd>,
-    /// Reason why the store does not count, with the remedy. `None` if the store counts.
+    /// Reason why the store does not count towards the majority, with the remedy. `None` if the
+    /// store counts.
     pub error: Option<Error>,
 }
 

@@ -57,7 +57,7 @@ impl StorePart {
         Error::new(ErrorKind::Unavailable, format!("{store} {why}"))
     }
 
-    /// Notes that the store does not count, although it answers.
+    /// Notes that the store answers, but does not count towards the majority.
     pub(in crate::driver::across) fn distrusted(&mut self, error: Error) {
         self.link.cx.failing(&error);
         self.is_given_up = true;
