@@ -1,4 +1,4 @@
-//! Stores that do not count, and elections without a majority.
+//! Stores that do not count towards the majority, and elections without a majority.
 
 use tenure::store::Store as _;
 use tenure::{CampaignEvent, ErrorKind, HoldState, Observation};

@@ -54,7 +54,7 @@ async fn the_newest_epoch_is_sealed_at_all_stores() {
     }
 }
 
-/// The stores that answer first are a majority, but one of them does not count.
+/// The stores that answer first are a majority, but one of them has no marker and does not count.
 #[tokio::test(start_paused = true)]
 async fn depose_waits_for_a_slow_store_if_another_lost_its_marker() {
     let scene = Scene::with_set(3).await;
@@ -163,7 +163,7 @@ async fn a_record_without_a_validity_needs_force() {
     assert_eq!(ends(&scene, 1).await, ["lapsed"; 3]);
 }
 
-/// A store without its marker does not count, so its epochs are ignored.
+/// A store without its marker does not count towards the majority, so its epochs are ignored.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_does_not_count_is_ignored() {
     let scene = Scene::with_set(3).await;
@@ -204,7 +204,7 @@ async fn a_supervisor_resigns_at_all_stores() {
         assert_eq!(store.take_calls(), [Call::Get, Call::Replace]);
     }
     assert_eq!(resign(None).await.unwrap(), Resigned::Already(EpochEnd::Resigned));
-    // A degraded leader held two stores.
+    // The leader held its epoch at only two stores.
     scene.leads(5, &[0, 1]).await;
     scene.wipe(2).await;
     assert_eq!(resign(None).await.unwrap(), Resigned::Sealed);

@@ -246,7 +246,7 @@ async fn a_replacement_needs_a_majority_of_other_stores_that_count() {
         let error = scene.operator().replace_store(2, VALIDITY).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert_eq!(scene.keys(2).await, [""; 0]);
-        // A store without its marker does not count.
+        // A store without its marker does not count towards the majority.
         scene.stores.iter().for_each(|store| store.heal());
         for store in &down {
             scene.wipe(*store).await;
