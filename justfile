@@ -7,7 +7,7 @@ all := "--locked --workspace --exclude tenure-model --exclude tenure-slatedb --a
 default:
     @just --list
 
-# Run everything that must hold before a change lands
+# Run all checks that must pass before a change lands
 ci:
     .ci/run
 
@@ -20,7 +20,7 @@ lint:
     cargo fmt --all -- --check
     cargo clippy --locked --workspace --exclude tenure-slatedb --all-targets --all-features -- -D warnings
 
-# Explore the models
+# Explore all states of the models
 models *ARGS:
     {{model}} --test model --test across_model --test log_model --test group_model {{ARGS}}
 
@@ -28,7 +28,7 @@ models *ARGS:
 simulate SEEDS:
     SEEDS={{SEEDS}} {{model}} --test simulation --test group_simulation --test across_simulation the_invariants_hold -- --nocapture
 
-# Kill processes for this number of seconds, with the faults of this seed
+# Kill processes at random for this number of seconds; the seed determines the faults
 chaos SECONDS SEED:
     CHAOS_SECONDS={{SECONDS}} CHAOS_SEED={{SEED}} cargo test {{all}} --test chaos -- --nocapture
 
@@ -42,7 +42,7 @@ features:
     cargo hack check --no-dev-deps --each-feature --exclude-features default,cloud,object-store-tests \
         -p tenure -p tenure-fencing -p tenure-groups -p tenure-testkit -p tenure-cli
 
-# Compare the public items with those of a commit; `cargo install cargo-semver-checks`
+# Compare the public items with those of a commit; needs cargo-semver-checks
 semver COMMIT:
     cargo semver-checks --baseline-rev {{COMMIT}}
 
@@ -51,7 +51,7 @@ command-page:
     cargo build --locked -p tenure-cli
     scripts/docs/command-page.py
 
-# Run the long checks, some hours
+# Run the long checks, which take some hours
 nightly:
     SEEDS=5000 {{model}} -- --nocapture
     {{model}} --test across_model -- --ignored --nocapture

@@ -64,8 +64,8 @@ def paragraph(text):
 paragraph("Each verb has `-h` for a summary and `--help` for the whole text. `tenure man DIRECTORY` writes "
           "manual pages. [Settings](settings.md) has the options that are settings, with their variables and "
           "bounds. [Exit codes](errors.md#exit-codes) are on another page. Nearly all verbs take `--store`, "
-          "`--log-format`, `--color` and `--json`, which prints JSON in place of lines for people. An option with "
-          "the same words appears only at its first verb.")
+          "`--log-format`, `--color` and `--json`, which prints JSON in place of lines for people. If several verbs "
+          "have an option with the same words, this page shows it only at the first of them.")
 
 
 def write(verb, depth):

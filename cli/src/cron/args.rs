@@ -54,7 +54,7 @@ pub struct CronArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "missed")]
     #[arg(help_heading = "Command", hide_short_help = true)]
     pub tolerance: Option<Duration>,
-    /// Maximum number of further starts of CMD in its period [default: 0]
+    /// Maximum number of times that CMD is started again in a period [default: 0]
     ///
     /// CMD starts again, on any host, after CMD has failed or its host has died.
     #[arg(long, value_name = "N", requires = "once_per")]
