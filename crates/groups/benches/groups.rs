@@ -76,20 +76,20 @@ fn plans(criterion: &mut Criterion) {
     let case = |name, marks, holder| Case { name, weight, marks, holder };
     let weighted = Case {
         weight: |member| 1 + u32::from(member % 2 == 0),
-        ..case("all are placed, by weight", unmarked, nobody)
+        ..case("none is owned, weights differ", unmarked, nobody)
     };
     let cases = [
-        case("all are placed", unmarked, nobody),
+        case("none is owned", unmarked, nobody),
         case("nothing moves", unmarked, evenly),
         case("a join", unmarked, all_but_one),
         case("a leave", unmarked, and_one_more),
-        case("one has all", unmarked, one),
+        case("one member owns all", unmarked, one),
         weighted,
-        case("a fifth is marked, all are placed", some_marked, nobody),
-        case("a fifth is marked, one has all", some_marked, one),
-        case("all are pinned, one has all", pinned, one),
-        case("all are barred, all are placed", barred, nobody),
-        case("all are barred, one has all", barred, one),
+        case("a fifth is marked, none is owned", some_marked, nobody),
+        case("a fifth is marked, one member owns all", some_marked, one),
+        case("all are pinned, one member owns all", pinned, one),
+        case("all are barred, none is owned", barred, nobody),
+        case("all are barred, one member owns all", barred, one),
     ];
     let names: Vec<String> = (0..MEMBERS).map(worker).collect();
     let mut group = criterion.benchmark_group("10,000 partitions, 1,000 members");

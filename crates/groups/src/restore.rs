@@ -128,7 +128,8 @@ impl Group {
             && newest.is_none_or(|newest| newest.epoch < seen)
         {
             return refuse(format!(
-                "a session or this process has seen {seen}: restore above {seen}, not above {epoch}"
+                "a session or this process has seen assignment {seen}: restore above {seen}, not \
+                 above {epoch}"
             ));
         }
         let corrupt = sessions.iter().find(|(_, seen)| matches!(seen, Seen::Corrupt));

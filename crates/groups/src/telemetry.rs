@@ -77,7 +77,7 @@ pub(super) fn describe() {
         (PARTITIONS, "Partitions of the newest known assignment"),
         (
             OWNERLESS,
-            "Partitions without an owner that should have one, in the newest known assignment",
+            "Partitions that should have an owner, but have none in the newest known assignment",
         ),
         (MEMBERS, "Members of the newest known assignment"),
     ] {

@@ -97,12 +97,12 @@ impl Backend {
                 self.away_until_ns.is_none().then_some(())?;
                 proxies.iter().for_each(|proxy| proxy.go_away(true));
                 self.away_until_ns = Some(until_ns);
-                return Some(format!("no connections for {away:?}"));
+                return Some(format!("refuses connections for {away:?}"));
             }
             (Kind::Environment(proxies), Harm::CutAfter) => {
                 let (proxy, times) = (rng.usize(..proxies.len()), rng.usize(1..9));
                 proxies[proxy].cut_after(times);
-                return Some(format!("{times} answers of gateway {proxy}"));
+                return Some(format!("cuts {times} connections of gateway {proxy}"));
             }
             (Kind::Server(server), _) => server,
             _ => return None,

@@ -77,7 +77,7 @@ fn broken_workers_that_do_not_fence_are_caught() {
         members.share_all(MEMBERS - 1) && !members.owns(&stopped)
     });
     members.calm(&backend);
-    wait_for(&mut members, &mut backend, "no refused zombie appends", |members| {
+    wait_for(&mut members, &mut backend, "no zombie appends after its refusal", |members| {
         let after_refusal = |lines: &Vec<Line>| {
             let refused = lines.iter().position(|line| matches!(line, Line::Fenced(..)));
             let rest = refused.map_or(&[][..], |index| &lines[index..]);

@@ -151,7 +151,7 @@ impl AssignmentRecord {
         let coordinator = session_at(&members, body.coordinator)?;
         let next_number = PartitionNumber(body.next_number);
         if partitions.last().is_some_and(|last| last.number >= next_number) {
-            return malformed("a partition has next_number or a greater number");
+            return malformed("the number of a partition is not below next_number");
         }
         let (nonce, assignor) = (body.nonce, body.assignor);
         if assignor.len() > MAX_NAME_BYTES {

@@ -263,7 +263,7 @@ async fn partitions_of_the_last_dead_member_are_ownerless(recorder: &Recorder) {
     let following = tokio::spawn(async move { while seen.next().await.is_some() {} });
     a.kill();
     wait(VALIDITY * 2).await;
-    assert_eq!(value(&recorder.scrape(), "ownerless"), 0.0, "no read of the sessions");
+    assert_eq!(value(&recorder.scrape(), "ownerless"), 0.0, "no process has read the sessions");
     watched.session_states(&newest).await.unwrap();
     wait(POLL * 2).await;
     let now = recorder.scrape();

@@ -212,7 +212,7 @@ async fn calls_under_a_lost_leadership_fail_with_its_reason() {
     let waited = within(secs(11), waiters).await.expect("the calls fail at the end of the lease");
     assert!(waited.iter().all(|lock| matches!(lock, Err(Loss::LeaseEnded { .. }))), "{waited:?}");
     assert!(matches!(guard.check(), Err(Loss::LeaseEnded { .. })));
-    assert_eq!(guard.token(), None, "no token at or after the end of the lease");
+    assert_eq!(guard.token(), None, "the guard has no token once the lease has ended");
     assert!(matches!(locks.try_lock(Act::Read.of("/b")), Err(Loss::LeaseEnded { .. })));
     assert!(matches!(locks.lock(Act::Read.of("/b")).await, Err(Loss::LeaseEnded { .. })));
     drop(guard);
