@@ -47,7 +47,11 @@ pub(super) async fn lists_by_bytes_of_the_key(scope: CheckScope<'_>) -> Checked 
         scope.created(name, *name).await?;
     }
     for limit in [1, 2, 3, 1_000] {
-        expect_eq!(scope.list("", "", limit).await?, sorted, "lists in pages of {limit}");
+        expect_eq!(
+            scope.list("", "", limit).await?,
+            sorted,
+            "lists wrong keys in pages of {limit}"
+        );
     }
     Ok(())
 }
@@ -113,7 +117,11 @@ pub(super) async fn pages(scope: CheckScope<'_>) -> Checked {
         scope.created(name, "x").await?;
     }
     for limit in [1, 2, 6, 7, 8, 1_000] {
-        expect_eq!(scope.list("lock-", "", limit).await?, names, "lists in pages of {limit}");
+        expect_eq!(
+            scope.list("lock-", "", limit).await?,
+            names,
+            "lists wrong keys in pages of {limit}"
+        );
     }
     // A page that omits keys must be marked as truncated. A full page may be marked as truncated
     // even if it omits no key.

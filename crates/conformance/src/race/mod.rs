@@ -121,7 +121,7 @@ impl Races {
     ///
     /// # Errors
     ///
-    /// Returns the error of the first failed request whose effect is known.
+    /// Returns the error of the first request that failed with a known effect.
     pub async fn prepare(
         store: &Arc<dyn Store>,
         start: String,
@@ -187,8 +187,8 @@ impl Races {
     ///
     /// # Errors
     ///
-    /// Returns the error of the first failed request whose effect is known, or the error of a
-    /// failed request that prepares a race.
+    /// Returns the error of the first request that failed with a known effect, or that failed while
+    /// a race was prepared.
     pub async fn run(&mut self, bounds: &Bounds) -> Checked {
         self.until = bounds.span.map(|span| Process::system().now().boot.saturating_add(span));
         while self.may_start(self.replaces.rounds, bounds) && !self.any_broken() {
