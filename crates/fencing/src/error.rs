@@ -109,7 +109,7 @@ impl fmt::Display for FencingError {
         match self {
             FencingError::Stale { stale, .. } => write!(f, "{stale}")?,
             FencingError::Replaced { epoch, .. } => {
-                write!(f, "another writer of epoch {epoch} has opened the resource since")?;
+                write!(f, "a later writer of epoch {epoch} has opened the resource")?;
             }
             FencingError::LeaseEnding { loss: Some(loss), .. } => {
                 write!(f, "the lease of the token has ended: {loss}")?;

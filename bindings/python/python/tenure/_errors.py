@@ -201,7 +201,7 @@ class StaleTokenError(TenureError):
 
 
 class ReplacedError(TenureError):
-    """Another writer with the same token has opened the resource since.
+    """A later writer with the same token has opened the resource.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
@@ -211,7 +211,7 @@ class ReplacedError(TenureError):
     >>> first.write(b"c")
     Traceback (most recent call last):
     ...
-    tenure.ReplacedError: another writer of epoch 1 has opened the resource since...
+    tenure.ReplacedError: a later writer of epoch 1 has opened the resource...
     """
 
     remedy = "Use one writer for each token, or open the resource again."

@@ -132,8 +132,8 @@ impl GateState {
         if found.as_ref().map(|found| &found.etag) == etag {
             return Ok(None);
         }
-        // A running instance has seen a pair of a reset number and a token. The instance accepts
-        // the new object only if the pair in this object is at least that pair.
+        // The new object has a pair of a reset number and a token. A running instance accepts the
+        // object only if this pair is not below the greatest pair that the instance has seen.
         let known = self.gate.seen().map(|known| known.order());
         let reset = |found: &Seen| found.resets > count && Some(found.order()) >= known;
         if let Some(found) = found.clone().filter(reset) {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Returns the object's content with its nonce replaced.
+/// Returns the object's content, with `N` in place of its nonce.
 async fn without_nonce(memory: &MemoryStore, key: &str) -> String {
     let body = object_at(memory, key).await;
     let (before, rest) = body.split_once("\"nonce\":\"").unwrap();

@@ -167,8 +167,9 @@ async fn a_claim_at_a_trimmed_number_is_invalid() {
 }
 
 /// The reader finds the newest number before a trim. It reads the object at this number after the
-/// trim has deleted the entry and a delayed request has created a ghost there. The ghost is the
-/// claim of a writer that searched for the end when the log had only the claim at 1.
+/// trim. By then the trim has deleted the entry, and a delayed request has created a ghost there.
+/// The ghost is the claim of a writer that searched for the end when the log had only the claim at
+/// 1.
 #[tokio::test(start_paused = true)]
 async fn a_reader_paused_before_its_read_does_not_see_a_ghost() {
     let (faults, slow, fast) = faulty();
