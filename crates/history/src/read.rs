@@ -90,9 +90,10 @@ impl Reader {
         Reader::across([store], prefix)
     }
 
-    /// Creates a reader of an election across these stores, in the order of the election. The
-    /// history has one span for each epoch, with the state of the epoch in
-    /// [each store](super::LeadershipSpan::stores). A majority of the stores must answer.
+    /// Creates a reader of an election across these stores. Their order must be the one of the
+    /// election. The history has one span for each epoch, with the
+    /// [state](super::LeadershipSpan::stores) of the epoch in each store. A majority of the stores
+    /// must answer.
     ///
     /// # Errors
     /// Returns the errors of [`new`](Reader::new).
