@@ -114,8 +114,8 @@ pub fn compact(shelf: &mut Shelf, plan: &mut Compaction) -> Vec<Listed> {
     deletable
 }
 
-/// Asserts that [`EpochsOfPage`] refuses a page with a defect, and that it contains exactly the
-/// epochs of any other page.
+/// Asserts that [`EpochsOfPage`] refuses a page with a defect. For any other page, it must contain
+/// exactly the epochs of the page.
 pub fn check_page(keys: &Keys, after: &After, page: &Page) -> Option<EpochsOfPage> {
     let start = key_of(keys, after);
     let mut order = vec![&start];

@@ -67,8 +67,8 @@ fn broken_candidate_that_creates_no_placeholder_is_caught() {
     caught(Broken::NoPlaceholder, free(Budget { crashes: 1, ..NONE }), "live");
 }
 
-/// Asserts that these actions break the invariant with the broken rule, and that they break nothing
-/// without it. All pauses end immediately.
+/// Asserts that these actions break the invariant with the broken rule, and that they break no
+/// invariant with the correct rule. All pauses end immediately.
 fn caught_on_path(broken: Broken, invariant: &str, setting: &Setting, path: &[Action]) {
     for (broken, violated) in [(broken, true), (Broken::Nothing, false)] {
         let game = Game { setting: Setting { broken, walks: true, ..setting.clone() } };

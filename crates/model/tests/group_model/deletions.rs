@@ -127,8 +127,8 @@ fn broken_restore_below_the_greatest_assignment_is_caught() {
     broken(Broken::RestoresBelow, deleted(2, 4, budget), "G5");
 }
 
-/// If the restore deposes no session, the former owner renews its lease during the wait. After the
-/// wait it still believes that it owns its partitions.
+/// If the restore deposes no session, the former owner renews its lease while the restore waits.
+/// After this wait, the former owner still believes that it owns its partitions.
 #[test]
 fn broken_restore_that_deposes_no_session_is_caught() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, leaves: 1, ..CALM };

@@ -112,7 +112,7 @@ const CALM: Budget = Budget {
 fn requests_are_lost_late_or_applied_twice() {
     let budget = Budget { lost: 1, twice: 1, ahead: more(0, 1), ..CALM };
     let group = group(2, 2, 3, budget);
-    explore("requests lost, late and twice", Group { sometimes: vec!["GS1"], ..group });
+    explore("requests lost, late or applied twice", Group { sometimes: vec!["GS1"], ..group });
 }
 
 #[test]

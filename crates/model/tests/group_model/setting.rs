@@ -42,7 +42,7 @@ pub struct Budget {
     pub compactions: u8,
     /// Deletions of ended sessions by a compactor.
     pub swept: u8,
-    /// Decisions of a member to plan although another member is the coordinator.
+    /// Decisions of a member to plan an assignment although another member is the coordinator.
     pub ahead: u8,
     /// Changes of the group by an operator.
     pub operations: u8,
@@ -93,7 +93,7 @@ pub enum Broken {
     TakesBack,
     /// A session joins the group by its create alone, without the second write.
     JoinsByCreate,
-    /// A member follows assignments while it seals its session.
+    /// A member reads new assignments, and acts on them, while it seals its session.
     FollowsItsSeal,
     // The following variants break rules D1 to D12 of docs/design/groups.md, which concern
     // deletions and restores.
@@ -114,8 +114,8 @@ pub enum Broken {
     /// The first assignment of a restore does not get a number above the greatest assignment that
     /// was seen.
     RestoresBelow,
-    /// Members plan from the held assignment, the first assignment of a restore (rule D9 of
-    /// docs/design/groups.md).
+    /// Members plan an assignment from the held assignment, the first assignment of a restore (rule
+    /// D9 of docs/design/groups.md).
     HoldsNothing,
     /// A restore deposes no session, so it omits the sweep (D10).
     NoSweep,

@@ -58,7 +58,7 @@ fn group(world: &Arc<World>, who: Who, name: &str, clock: &Arc<SimClock>) -> Gro
     let store = Arc::new(Connection(SimStore { world: Arc::clone(world), who }));
     // After a request to stop, work needs up to an eighth of the longest validity. The library
     // reserves a quarter of a member's validity for the stop. So the shortest validity must be at
-    // least half of the longest validity. A factor of 0.6 is sufficient.
+    // least half of the longest validity. Here it is at least 0.6 of the longest validity.
     let of_the_longest =
         |least: f64| if plan.mixed { least + (1.0 - least) * world.state().rng.f64() } else { 1.0 };
     let validity = plan.validity.mul_f64(of_the_longest(0.6));

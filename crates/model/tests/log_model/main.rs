@@ -59,14 +59,14 @@ fn two_writers_lose_answers() {
 /// A writer appends entries while another writer opens the log. The opening writer creates a fence
 /// at a number that the appending writer has not reached.
 #[test]
-fn a_writer_opens_during_appends() {
+fn a_writer_opens_the_log_during_appends() {
     let budget = Budget { unknown: 1, twice: 1, appends: 3, ..Budget::default() };
     let sometimes = vec!["superseded", "fenced off"];
     explore("a busy writer", Log { sometimes, longest: 9, ..log(&[1, 2], budget) });
 }
 
 #[test]
-fn a_writer_opens_during_appends_and_a_trim() {
+fn a_writer_opens_the_log_during_appends_and_a_trim() {
     let unknown = u8::from(large());
     let budget = Budget { unknown, twice: unknown, trims: 1, reads: 1, torn: 0, appends: 3 };
     let sometimes = vec!["superseded", "fenced off", "trimmed"];
@@ -76,7 +76,7 @@ fn a_writer_opens_during_appends_and_a_trim() {
 /// The fence of an older writer takes effect after a newer writer has opened the log. The newer
 /// writer then appends above the fence.
 #[test]
-fn two_writers_open_during_appends() {
+fn two_writers_open_the_log_during_appends() {
     let unknown = u8::from(large());
     let budget = Budget { unknown, trims: 1, appends: 1, ..Budget::default() };
     let sometimes = vec!["superseded", "fenced off", "passed a fence"];
@@ -211,17 +211,17 @@ fn broken_read_of_the_floor_before_the_entry_is_caught() {
     caught(broken(Broken::ReadsFloorFirst, &[1, 2], budget), "read");
 }
 
-/// A trim must raise the floor, below which no entry is valid, before it deletes the first entry.
-/// If it raises the floor later, a reader may return a late entry at a deleted number.
+/// No entry below the floor is valid. A trim must raise the floor before it deletes the first
+/// entry. If it raises the floor later, a reader may return a late entry at a deleted number.
 #[test]
 fn broken_trim_that_raises_the_floor_last_is_caught() {
     let budget = Budget { reads: 1, ..TRIM };
     caught(broken(Broken::RaisesFloorLast, &[1, 2], budget), "read");
 }
 
-/// Before a writer reports an append as refused, it must read the floor, below which no entry is
-/// valid. If the number of the append is below the floor, the append may have succeeded: a trim may
-/// have deleted its entry, and a late create may have filled the number again.
+/// Before a writer reports an append as refused, it must read the floor. If the number of the
+/// append is below the floor, the append may have succeeded. A trim may have deleted its entry, and
+/// a late create may have filled the number again.
 #[test]
 fn broken_refusal_without_a_read_of_the_floor_is_caught() {
     let budget = Budget { unknown: 1, appends: 1, ..TRIM };

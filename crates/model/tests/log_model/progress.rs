@@ -168,7 +168,7 @@ fn bound(faster: u8) -> u16 {
 }
 
 #[test]
-fn a_writer_opens_within_a_bounded_number_of_requests() {
+fn a_writer_opens_the_log_within_a_bounded_number_of_requests() {
     for faster in [1, 2, 3, 4] {
         let within = bound(faster);
         let race = Race { faster, within, broken: false, most: Arc::default() };

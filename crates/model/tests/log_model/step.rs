@@ -292,8 +292,8 @@ impl Log {
     }
 }
 
-/// Lets the reader return the entry, unless the number of the entry is below `floor`, where no
-/// entry is valid. Checks that the entry is the first object at this number.
+/// Lets the reader return the entry if its number is at least `floor`. No entry below the floor is
+/// valid. Checks that the entry is the first object at this number.
 fn yields(world: &mut World, number: u64, header: Header, floor: u64) {
     if floor <= number {
         let holds = world.first.get(&number) == Some(&header);

@@ -322,8 +322,7 @@ impl Model for Game {
             return;
         }
         for who in 0..world.processes.len() {
-            // Equal processes have equal actions, so list the actions of only the first of equal
-            // processes.
+            // Equal processes have equal actions, so list only the actions of the first of them.
             if self.setting.unreduced || !world.processes[..who].contains(&world.processes[who]) {
                 self.process_actions(world, who, actions);
             }

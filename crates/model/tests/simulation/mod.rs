@@ -120,7 +120,7 @@ fn count_settings(world: &World) {
         ("runs with slewed clocks", plan.faults.slew > 0),
         ("runs that are never paused", plan.never_paused),
         ("steady runs", plan.steady),
-        ("runs with an operator who restores", plan.restores),
+        ("runs with an operator who restores the election", plan.restores),
         ("runs with a min_age of 0", plan.compactors.iter().any(|knobs| knobs.min_age.is_zero())),
         ("runs with two processes of one name", twins > 1),
     ];

@@ -111,9 +111,9 @@ impl Plan {
         }
     }
 
-    /// Adds an operator that restores, and a compactor with a `min_age` shorter than the renew
-    /// interval. Also adds outages, during which a leader believes that it leads until the end of
-    /// its lease.
+    /// Adds an operator that restores the election, and a compactor with a `min_age` shorter than
+    /// the renew interval. Also adds outages, during which a leader believes that it leads until
+    /// the end of its lease.
     pub(super) fn favour_restores(&mut self, rng: &mut Rng) {
         (self.operator, self.restores) = (true, true);
         self.faults.restore = 3;
