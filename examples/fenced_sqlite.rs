@@ -4,7 +4,7 @@
 //! cargo run --example fenced_sqlite -- s3://my-bucket/ledger
 //! ```
 //!
-//! One row keeps the greatest token of all writers. The check of the token and the work are one
+//! One row keeps the greatest token of all writers. The work and the check of the token are one
 //! transaction, so no other write can occur between them. docs/how-to/fence-a-database.md has the
 //! statements for PostgreSQL.
 

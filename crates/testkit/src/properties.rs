@@ -1,4 +1,4 @@
-//! Cases and epoch numbers for the property tests of several packages.
+//! The number of cases, and the epoch numbers, of the property tests of several packages.
 
 use proptest::prelude::*;
 
