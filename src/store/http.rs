@@ -1,7 +1,7 @@
 //! The HTTP client of the cloud stores. This client speaks only HTTP/1.1, over rustls with ring.
 //!
 //! A client of HTTP/2 sends all requests to a server on one connection. If a NAT drops that
-//! connection, no response arrives, and the client does not open another connection. With HTTP/1.1
+//! connection, no response arrives, and the client does not open another connection. With HTTP/1.1,
 //! a cancelled request closes its connection, and the next request opens another connection.
 
 use std::sync::{Arc, Mutex};

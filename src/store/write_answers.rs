@@ -44,7 +44,7 @@ impl WriteAnswers {
                 let before = self.without_etag.fetch_add(1, Ordering::Relaxed);
                 let kind = match before.saturating_add(1) < self.limit {
                     true => StoreErrorKind::Transient,
-                    // After `limit` writes the error must not be transient, because a campaign
+                    // After `limit` writes, the error must not be transient, because a campaign
                     // retries transient errors forever.
                     false => StoreErrorKind::Unsupported,
                 };

@@ -17,10 +17,10 @@ impl AnyObjectStore {
     /// `AZURE_STORAGE_ACCOUNT_KEY`, `AZURE_STORAGE_SAS_TOKEN`, `AZURE_USE_AZURE_CLI=true`, or the
     /// machine's identity. They may also come from `AZURE_TENANT_ID` and `AZURE_CLIENT_ID`,
     /// together with `AZURE_CLIENT_SECRET` or `AZURE_FEDERATED_TOKEN_FILE`.
-    /// `AZURE_STORAGE_ENDPOINT` selects another server. With `AZURE_STORAGE_USE_EMULATOR=true` the
+    /// `AZURE_STORAGE_ENDPOINT` selects another server. With `AZURE_STORAGE_USE_EMULATOR=true`, the
     /// server is Azurite, at `AZURITE_BLOB_STORAGE_URL` or port 10000.
     ///
-    /// In all other respects this function equals [`azure`](AnyObjectStore::azure).
+    /// In all other respects, this function is the same as [`azure`](AnyObjectStore::azure).
     ///
     /// # Errors
     ///

@@ -18,7 +18,7 @@ impl AnyObjectStore {
     /// selected by `GOOGLE_BASE_URL`, else by `STORAGE_EMULATOR_HOST`, else by `gcs_base_url` in
     /// the service account's key. docs/reference/stores.md has the settings for emulators.
     ///
-    /// In all other respects this function equals [`gcs`](AnyObjectStore::gcs).
+    /// In all other respects, this function is the same as [`gcs`](AnyObjectStore::gcs).
     ///
     /// # Errors
     ///

@@ -37,8 +37,8 @@ impl<'a> Gathered<'a> {
         Gathered { prefix, after, limit, previous: String::new(), entries: Vec::new() }
     }
 
-    /// Adds a listed key. Returns an error if the keys are out of order, because more keys with the
-    /// prefix may then follow after any key.
+    /// Adds a listed key. Returns an error if the keys are out of order, because any later key may
+    /// then have the prefix.
     fn see(&mut self, meta: ObjectMeta) -> Result<ListStart, StoreError> {
         let key = String::from(meta.location);
         if key <= self.previous && !is_after_by_parts(&self.previous, &key) {
@@ -115,8 +115,9 @@ fn start(prefix: &str, after: &str) -> Option<Path> {
     let last = prefix.chars().next_back().filter(|_| !whole_folder);
     let before = last.and_then(|last| exact(&prefix[..prefix.len() - last.len_utf8()]));
     // The stream starts at `after`, with two exceptions: `after` sorts before the prefix, or
-    // object_store does not allow it as a key. In these cases it starts at the prefix without its
-    // last character. If object_store does not allow that key either, it starts at the folder.
+    // object_store does not allow it as a key. In these cases, it starts at the prefix without the
+    // prefix's last character. If object_store does not allow that key either, it starts at the
+    // folder.
     Some(after).filter(|after| !after.is_empty() && *after >= prefix).and_then(exact).or(before)
 }
 

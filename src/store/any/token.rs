@@ -2,8 +2,8 @@
 //!
 //! Without this cache, object_store fetches a token within the request that needs it. A leader
 //! cancels the request after a fraction of its lease. This also cancels the fetch, so a slow token
-//! service never delivers a token. In addition, object_store stops using a token minutes before its
-//! end, even if no other token can be fetched.
+//! service never delivers a token. In addition, object_store stops using a token some minutes
+//! before the token expires, even if no other token can be fetched.
 
 use std::error::Error as StdError;
 use std::fmt;

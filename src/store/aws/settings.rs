@@ -81,7 +81,7 @@ async fn loaded(options: &StoreOptions) -> SdkConfig {
         None => ProfileFileRegionProvider::builder().profile_name(name).build().region().await,
         region => region,
     };
-    // The default provider would prefer the keys of the environment.
+    // The default provider would prefer the keys of the environment to this profile.
     let settings = ProviderConfig::without_region().with_http_client(https());
     let settings = settings.with_region(region.clone());
     let source = ProfileFileCredentialsProvider::builder().configure(&settings);

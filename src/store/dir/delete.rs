@@ -79,8 +79,8 @@ fn delete_in(
     // may have died before its own sync.
     chain.sync()?;
     // If an object has the mark, a create or a replace first writes this object again. A deletion
-    // omits this write: on a full disk the write would fail, and the deletion could not free space.
-    // A deletion removes the mark if it has deleted the marked object.
+    // omits this write: on a full disk, the write would fail, and the deletion could not free
+    // space. A deletion removes the mark if it has deleted the marked object.
     if let Some(marked) = marked
         && keys.iter().any(|key| **key == marked)
         && !failed.iter().any(|(key, _)| *key == marked)

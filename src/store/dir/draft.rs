@@ -66,8 +66,8 @@ impl Draft<'_> {
 
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
-        // After `publish` the draft's name is free, so this removal has no effect. After
-        // `publish_new` the file has two names, and keeps the name of the object. If the removal
+        // After `publish`, the draft's name is free, so this removal has no effect. After
+        // `publish_new`, the file has two names, and keeps the name of the object. If the removal
         // fails, a later call removes the draft as a leftover.
         let _ = self.work.remove(&self.name);
     }

@@ -67,7 +67,8 @@ pub(super) enum Named {
     Other(&'static str),
 }
 
-/// The file type that a directory listing reports for an entry, before a look-up of the entry.
+/// The file type that a listing of the directory reports for an entry, without a look-up of the
+/// entry itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hint {
     Object,

@@ -86,7 +86,7 @@ mod write;
 /// and writers wait. A user who may not open the lock file gets a transient error if the folder
 /// does not stop changing.
 ///
-/// All calls need a Tokio runtime and use its blocking threads. Outside a runtime they return
+/// All calls need a Tokio runtime and use its blocking threads. Outside a runtime, they return
 /// [`StoreErrorKind::Invalid`] without any effect. A dropped call still completes.
 ///
 /// In a listing, [`Entry::size`](super::Entry::size) is the length of the file, which is up to 50
@@ -161,7 +161,7 @@ impl DirStore {
         let folder = Folder::root(&root)?;
         network::refuse(&folder, &root.path)?;
         match lock::find_work_folder(&folder) {
-            // Without permission to open the work folder, this process can still read. A write
+            // Without permission to open the work folder, this process can still read. A write then
             // returns the error.
             Err(error) if error.kind() != StoreErrorKind::AccessDenied => Err(error),
             _ => Ok(DirStore { root }),
@@ -298,8 +298,8 @@ fn make(path: &Path) -> Result<(), StoreError> {
         && let Ok(opened) = fs::File::open(&parent)
     {
         match sync::folder(&opened, &parent) {
-            // On a read-only file system no process can have just created the directory, so no sync
-            // is needed.
+            // On a read-only file system, no process can have just created the directory, so no
+            // sync is needed.
             Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {}
             synced => {
                 synced.map_err(|error| failed("sync", &parent, Determinacy::Determinate, error))?

@@ -1,7 +1,7 @@
 //! Pauses during a deletion of many folders. The deletion acquires the lock once for each folder.
 //!
-//! A waiting process tries to lock the file after each pause. If the deletion acquired the lock
-//! again without a pause, a waiting process would rarely find the lock free.
+//! A waiting process pauses between its attempts to lock the file. If the deletion acquired the
+//! lock again without a pause, a waiting process would rarely find the lock free.
 
 use std::time::Duration;
 

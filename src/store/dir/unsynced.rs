@@ -1,12 +1,12 @@
 //! The mark of an object that is possibly not on the disk yet.
 //!
 //! All processes see a rename immediately, but the rename survives a power loss only after a sync
-//! of its folder. In the meantime a mark exists: a link in the work folder to the object's key. The
-//! writer creates the mark before the rename, removes it after the sync, and holds the lock
+//! of its folder. In the meantime, a mark exists: a link in the work folder to the object's key.
+//! The writer creates the mark before the rename, removes it after the sync, and holds the lock
 //! throughout. So if a process holds the lock and finds a mark, the mark's writer died or a sync
-//! failed. After a failed sync a later successful sync proves nothing, because Linux may have
-//! discarded the data. So the process writes the object again and syncs it. Each writer does this
-//! before its own write, so at most one mark exists.
+//! failed. After a failed sync, a later successful sync proves nothing, because Linux may have
+//! discarded the data. So a process that finds a mark writes the object again and syncs it. Each
+//! writer does this before its own write, so at most one mark exists.
 //!
 //! A power loss may delete the mark. No sync of the mark is needed, because after a power loss
 //! every visible object is on the disk.

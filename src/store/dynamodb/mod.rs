@@ -84,8 +84,8 @@ pub struct DynamoStore {
     table: String,
     session: Session,
     date: StoreDate,
-    /// This cell is set after the store has checked the keys of the table, or has no permission for
-    /// the check. A set cell prevents further checks.
+    /// This cell is set once the store has checked the keys of the table, or has found that it
+    /// lacks the permission to check them. A set cell prevents further checks.
     looked: OnceCell<()>,
 }
 

@@ -149,8 +149,8 @@ impl RequestContext<'_, S3Store> {
         let no = |kind, advice: &str| (kind, Determinacy::Determinate, advice.to_owned());
         let unknown = (Transient, self.maybe(), String::new());
         match (status, code) {
-            // With status 200 a write may have taken effect even if the body contains an error. 409
-            // means a concurrent write, not an existing key (E20).
+            // With status 200, a write may have taken effect even if the body contains an error.
+            // 409 means a concurrent write, not an existing key (E20).
             (200..=299 | 409, _) => unknown,
             (_, code) if PASSING.contains(&code) || code.contains("Throttl") => unknown,
             (_, "NoSuchBucket" | "InvalidBucketName") => {

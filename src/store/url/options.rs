@@ -11,7 +11,7 @@ pub struct StoreOptions {
     pub region: Option<String>,
     /// URL of the server.
     pub endpoint: Option<String>,
-    /// Profile of the AWS files, for the credentials and for the missing settings.
+    /// Profile of the AWS files, for the credentials and for settings that the URL omits.
     pub profile: Option<String>,
     /// Account of an Azure container.
     pub account: Option<String>,

@@ -34,7 +34,7 @@ const AHEAD: Duration = Duration::from_secs(60);
 pub(in crate::store) struct CredentialsCache {
     source: Arc<Mutex<SharedCredentialsProvider>>,
     /// The options with which the source was loaded from the environment and the AWS files. `None`
-    /// if the caller passed the source: then it cannot be loaded again.
+    /// for any other source: such a source cannot be loaded again.
     options: Option<Arc<StoreOptions>>,
     state: Arc<Mutex<CacheState>>,
 }
@@ -44,7 +44,7 @@ struct CacheState {
     held: Option<CachedCredentials>,
     fetching: Option<Fetching<Credentials, Failed>>,
     /// True if the service has refused the source's credentials, or a fetch from the source failed.
-    /// In this case the next fetch loads the source again, because the SDK's sources read their
+    /// In this case, the next fetch loads the source again, because the SDK's sources read their
     /// files only once.
     outdated: bool,
 }
