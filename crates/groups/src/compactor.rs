@@ -1,9 +1,9 @@
 //! Deletes superseded assignments and ended sessions (GO7).
 //!
-//! If the newest assignment names a member whose session is missing, a coordinator waits as long as
-//! the session may be valid, because the member may be alive (R1). So the compactor keeps the
-//! sessions that the newest assignment names. It reads this assignment after the sessions. It also
-//! keeps sessions that have seen a greater, deleted assignment (D7).
+//! If the session of a member in the newest assignment is missing, the member may still be alive.
+//! So a coordinator waits as long as the session may be valid (R1). To avoid this wait, the
+//! compactor keeps the sessions that this assignment names. It reads this assignment after the
+//! sessions. It also keeps sessions that have seen a greater, deleted assignment (D7).
 
 use std::collections::BTreeSet;
 use std::fmt;

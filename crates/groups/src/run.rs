@@ -23,8 +23,8 @@ use crate::unpoisoned;
 use tenure::store::plain;
 use tenure::{Error, Lease};
 
-/// If the work on a partition fails for the first time, or returns without the signal to stop, the
-/// member does not get the partition again for this time.
+/// If the work on a partition fails for the first time, the member does not get the partition again
+/// for this time. The same applies if the work returns without the signal to stop.
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
 
@@ -317,9 +317,10 @@ impl Group {
         let _ = self.leave.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Returns whether a call of [`run`](Group::run) on this `Group` or a clone is a member: the
-    /// lease of its session runs, and the newest assignment that it has read names this session. If
-    /// several calls run, the result describes the call that joined last. Sends no request.
+    /// Returns whether a call of [`run`](Group::run) on this `Group` or a clone is a member. This
+    /// means that the lease of its session runs, and that the newest assignment that the call has
+    /// read names this session. If several calls run, the result describes the call that joined
+    /// last. Sends no request.
     #[must_use]
     pub fn is_member(&self) -> bool {
         self.current().is_some_and(|member| member.is_member())

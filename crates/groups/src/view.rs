@@ -185,8 +185,8 @@ impl Follower {
     }
 
     /// Reads all sessions. If a session has seen a greater assignment than the [`Reader`] of this
-    /// process, finds that assignment, because the process must not create the successor of an
-    /// older assignment (D3).
+    /// process, finds that assignment. The process must not create the successor of an older one
+    /// (D3).
     pub(super) async fn expect_what_sessions_saw(&mut self) -> Result<(), Error> {
         let sessions = self.all_sessions().await?;
         let seen = sessions.iter().filter_map(|(_, seen)| seen.session()?.record().data?.seen);

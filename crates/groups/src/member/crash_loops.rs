@@ -20,8 +20,8 @@ use tenure::Moment;
 const STABLE: u32 = 3;
 /// The longest time that a session must wait before it joins, in validities.
 const LONGEST: u32 = 8;
-/// If this number of sessions of a name ended soon after they were added, the next session of the
-/// name must wait even if partitions are reserved for it.
+/// A name with at least this number of relapses crashes frequently. Its next session must wait even
+/// if partitions are reserved for the name.
 const FREQUENT: u32 = 3;
 /// A name has relapsed if a session of this name ended soon after it was added. The coordinator
 /// forgets such a name if, for this number of validities, the name has not relapsed again and none

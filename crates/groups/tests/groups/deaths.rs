@@ -12,9 +12,9 @@ use tenure_testkit::time::{millis, secs, wait};
 use super::{Fleet, Node, POLL, VALIDITY, balanced, owners};
 
 /// Maximum time from the deaths until all partitions are owned, according to rule GN5. It is the
-/// sum of five times: validity × (1 + drift), two fifths of the validity until the coordinator is
-/// silent, one poll interval until a poll sees the last renewal, one poll interval until the new
-/// owners poll, and the duration of the requests.
+/// sum of five times. The lease lasts for validity × (1 + drift). The coordinator is silent after
+/// two fifths of the validity. A poll sees the last renewal within one poll interval. The new
+/// owners poll within another. The last part is for the requests.
 const TOGETHER: Duration = Duration::from_millis(30_300 + 12_000 + 5_000 + 5_000 + 700);
 /// Maximum time if all deputies also die. The other members see the coordinator's last renewal one
 /// poll later than deputies do.
@@ -39,7 +39,7 @@ async fn killed(dead: &[usize], after: Duration, within: Duration) -> Duration {
 
 /// Before the fix, if the coordinator and all three deputies died, the takeover took 142 to 157 s.
 /// The successor read the other sessions only after the coordinator had been silent for half of its
-/// validity, and a successor that was no deputy waited for one more validity.
+/// validity. If the successor was no deputy, it waited for one more validity.
 #[tokio::test(start_paused = true)]
 async fn regression_partitions_move_in_time_if_the_coordinator_dies_too() {
     let sets: [(&[usize], Duration); 4] = [

@@ -59,8 +59,8 @@ async fn a_member_knows_all_owners_without_a_request() {
 }
 
 /// Maximum time from the death of a member until other members own its partitions. It is the sum of
-/// four times: validity × (1 + drift), one poll interval until a poll sees the last renewal, one
-/// poll interval until the new owners poll, and the duration of the requests.
+/// four times. The lease lasts for validity × (1 + drift). A poll sees the last renewal within one
+/// poll interval. The new owners poll within another. The last part is for the requests.
 const SUCCEEDED: Duration = Duration::from_millis(30_300 + 5_000 + 5_000 + 400);
 
 #[tokio::test(start_paused = true)]
@@ -122,9 +122,9 @@ async fn a_death_costs_four_requests() {
     assert_eq!(before.count(), 0, "{log:?}");
 }
 
-/// If the coordinator dies, the first deputy must notice the lapse as early as a coordinator
-/// notices the lapse of a member, even if the store lists no tags. Before the fix, the first deputy
-/// waited for two validities, a random delay and several polls.
+/// The first deputy must notice the lapse of a coordinator as early as a coordinator notices the
+/// lapse of a member. This must hold even if the store lists no tags. Before the fix, the first
+/// deputy waited for two validities, a random delay and several polls.
 #[tokio::test(start_paused = true)]
 async fn regression_a_dead_coordinator_is_replaced_as_fast_as_any_dead_member() {
     for (tags, after) in [(true, 0), (true, 3), (true, 7), (false, 1), (false, 6)] {

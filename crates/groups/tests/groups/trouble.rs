@@ -166,8 +166,8 @@ async fn regression_a_sole_member_returns_without_a_delay() {
     again(false, Node::kill, VALIDITY + POLL * 4).await;
 }
 
-/// Before the fix, if all members died at the same time and were restarted, the new members owned
-/// the partitions only after more than two minutes, instead of one validity.
+/// All members die at the same time and are restarted. Before the fix, the new members owned the
+/// partitions only after more than two minutes, instead of after one validity.
 #[tokio::test(start_paused = true)]
 async fn regression_when_all_members_died_their_successors_wait_for_one_lease() {
     let fleet = Fleet::new(6);
@@ -184,8 +184,8 @@ async fn regression_when_all_members_died_their_successors_wait_for_one_lease() 
     balanced(&nodes.iter().collect::<Vec<_>>(), 6, VALIDITY + POLL * 6).await;
 }
 
-/// Before the fix, if `leave` was called while `run` was joining the group, the new session stayed
-/// alive for one more validity, and the group granted partitions to this session.
+/// A call of `leave` arrives while `run` is joining the group. Before the fix, the new session
+/// stayed alive for one more validity, and the group granted partitions to this session.
 #[tokio::test(start_paused = true)]
 async fn regression_a_leave_during_a_join_gets_no_partition() {
     let fleet = Fleet::new(6);

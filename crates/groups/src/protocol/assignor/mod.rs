@@ -55,10 +55,10 @@ pub trait Assignor: fmt::Debug + Send + Sync + 'static {
     ///
     /// While some shares are [failing](Share::is_failing), a coordinator calls this method twice
     /// for each plan. In the first call [`avoid`](Share::avoid) is empty for each failing share. In
-    /// the second call each healthy share must stay at the seat that it got in the first call, and
-    /// each failing share must stay at its holder if that holder may have it: [`kept`](Share::kept)
-    /// names this seat. The plan takes the seats of healthy shares from the first call, and the
-    /// seats of failing shares from the second call.
+    /// the second call, each healthy share must stay at the seat that it got in the first call.
+    /// Each failing share must stay at its holder, if that holder may have it:
+    /// [`kept`](Share::kept) names this seat. The plan takes the seats of healthy shares from the
+    /// first call, and the seats of failing shares from the second call.
     fn assign(&self, seats: &[Seat<'_>], shares: &[Share<'_>]) -> Vec<Option<usize>>;
 }
 

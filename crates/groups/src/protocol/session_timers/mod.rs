@@ -39,9 +39,9 @@ use tenure::{EpochEnd, Moment};
 ///
 /// The driver calls the inputs in the order in which it receives the answers. A listing only
 /// selects the sessions to read: if a session has lapsed according to its listed tag, the driver
-/// reads it before the seal. The age of a tag is the time from the receipt of the first answer with
-/// this tag to the sending of the last request that returned the tag. So a slow request only delays
-/// a lapse.
+/// reads it before the seal. The age of a tag begins when the first answer with this tag is
+/// received. It ends when the last request that returned the tag was sent. So a slow request only
+/// delays a lapse.
 #[derive(Debug, Clone)]
 pub struct SessionTimers {
     drift: Drift,
@@ -69,8 +69,8 @@ struct SessionTimer {
     ended: Option<Moment>,
     /// Whether the session has ended in a way that requires no wait: it was resigned or has lapsed.
     over: bool,
-    /// If the last answers did not show the session: the time at which the process received the
-    /// first of these answers, and the time at which it sent the request for the last one.
+    /// Two times, if the last answers did not show the session: the receipt of the first of these
+    /// answers, and the sending of the request for the last one.
     missing: Option<(Moment, Moment)>,
     /// Whether the object with this id belongs to another session, or is no session. If so, a
     /// listing of the object does not show that this session exists.
@@ -86,8 +86,8 @@ pub struct RequestTimes {
 }
 
 /// Divisor of the validity. By default, members renew every third of the validity. So if a tag
-/// changes again within a quarter of the validity, the change is probably no renewal, but a release
-/// or a resignation, and the next poll reads the session.
+/// changes again within a quarter of the validity, the change is probably a release or a
+/// resignation, and the next poll reads the session.
 const EARLY: u32 = 4;
 
 /// Returns the time after which a session is silent if its tag has not changed. By default, members

@@ -285,7 +285,7 @@ fn stable(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Checks groups without marks and with equal weights: if a seat joins M seats with N shares, at
+/// Checks groups without marks and with equal weights. If a seat joins M seats with N shares, at
 /// most ⌈N / (M + 1)⌉ shares move, all to the new seat.
 fn join(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
     let before = group.assign(assignor);
