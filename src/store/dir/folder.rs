@@ -67,8 +67,7 @@ pub(super) enum Named {
     Other(&'static str),
 }
 
-/// The file type that a listing of the directory reports for an entry, without a look-up of the
-/// entry itself.
+/// The file type that a listing of the directory shows, without a look-up of the entry itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hint {
     Object,
