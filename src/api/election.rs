@@ -101,8 +101,8 @@ impl Election {
     /// Follows the leadership without campaigning. The stream yields the current state, then each
     /// change.
     ///
-    /// Cost: one GET every poll interval while there is a leader, or one LIST and one GET for each
-    /// poll without a leader. Across stores, each store has this cost.
+    /// Cost of each poll: one GET while there is a leader, or one LIST and one GET while there is
+    /// no leader. Across stores, each store has this cost.
     ///
     /// Unless [`poll_interval`](crate::ElectionBuilder::poll_interval) is set, the interval is a
     /// sixth of the validity in the newest record, but at least 1 s and at most 60 s. A sixth of

@@ -1,4 +1,4 @@
-//! Lists and reads the epoch objects of an election, without a campaign.
+//! Lists and reads the epoch objects of an election, and does not campaign in it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -64,7 +64,8 @@ const WRITES_WITHOUT_ETAG: u32 = 5;
 pub struct Context {
     // The store, and the election's keys in the store.
     pub(crate) store: Arc<Counted>,
-    /// The caller's store, without the counter of requests. Several elections may share this store.
+    /// The caller's store itself, and not the wrapper that counts requests. Several elections may
+    /// share this store.
     pub(crate) given: Arc<dyn Store>,
     pub(crate) keys: Keys,
 

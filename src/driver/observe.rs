@@ -1,4 +1,4 @@
-//! Observes an election without a campaign.
+//! Observes an election, and does not campaign in it.
 
 use std::sync::Arc;
 use std::time::Duration;

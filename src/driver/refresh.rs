@@ -57,7 +57,7 @@ mod tests {
             refresh.after(&mut one).now_or_never().is_none(),
             "an earlier notification counts as processed"
         );
-        // Two notifications without a waiter count as one.
+        // If no caller waits, two notifications count as one.
         refresh.notify();
         refresh.notify();
         assert!(refresh.after(&mut one).now_or_never().is_some());

@@ -246,7 +246,8 @@ impl Check<'_> {
         }
     }
 
-    /// Refuses a page without a marker if its last epoch belongs to an election in one store.
+    /// Refuses a page that has no marker if the last epoch on the page belongs to an election in
+    /// one store.
     async fn is_of_a_set(&self, page: &Page) -> Result<(), Error> {
         let keys = &self.cx.keys;
         let mut epochs = page.entries.iter().rev().filter(|entry| keys.parse(&entry.key).is_some());

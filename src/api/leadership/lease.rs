@@ -62,7 +62,7 @@ impl Lease {
         self.lead.check()
     }
 
-    /// Returns the token as [`check`](Lease::check) does, without the reason of a loss.
+    /// Returns the token as [`check`](Lease::check) does, or `None` after a loss.
     #[must_use]
     pub fn token(&self) -> Option<Epoch> {
         self.check().ok()

@@ -200,8 +200,8 @@ impl AcrossDriver {
         faults::no_majority(&self.cx, contexts.zip(&errors))
     }
 
-    /// Returns the holder if the campaign would have to wait now, because no majority is left
-    /// without the stores that fail or require a wait.
+    /// Returns the holder if the campaign would have to wait now, because the stores that answer
+    /// and require no wait are no majority.
     fn would_wait(&self) -> Option<Leader> {
         if self.machine.own().is_some() {
             return None;

@@ -1,4 +1,4 @@
-//! Observes an election across stores without a campaign.
+//! Observes an election across stores, and does not campaign in it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -312,7 +312,7 @@ impl Config {
         }
     }
 
-    /// Returns an unsealed record of this election, without a writer, a nonce or data.
+    /// Returns an unsealed record of this election. The record has no writer, no nonce and no data.
     pub(crate) fn blank(&self) -> Record {
         let format = if self.across { ACROSS_FORMAT } else { FORMAT };
         Record { format, ..Record::blank() }

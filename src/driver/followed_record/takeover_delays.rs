@@ -1,5 +1,5 @@
 //! The delays before a seal and before a takeover: the jitter (E7), the takeover delay (E10), and
-//! the head start of preferred candidates (PR1, PR2).
+//! the time in which only preferred candidates take over (PR1, PR2).
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ impl FollowedRecord {
         self.lapse_jitter = self.cx.process.jitter(most);
     }
 
-    /// Delays the next seal of the same epoch by at least `pause`. Without this delay, a store that
-    /// refuses every seal would get seals without a pause (E19).
+    /// Delays the next seal of the same epoch by at least `pause`. Otherwise a store that refuses
+    /// every seal would get one seal immediately after another (E19).
     pub(in crate::driver) fn lapsed(&mut self, pause: Duration) {
         self.draw_lapse_jitter(Duration::ZERO);
         self.seal_again = self.cx.process.now().boot.saturating_add(pause.max(self.lapse_jitter));
@@ -74,8 +74,8 @@ impl FollowedRecord {
         Some(left.max(self.seal_again.saturating_sub(now.boot)))
     }
 
-    /// Returns the time until this candidate may seal the epoch, without the jitter and the
-    /// priority delay.
+    /// Returns the time until this candidate may seal the epoch. The time does not include the
+    /// jitter and the priority delay.
     pub(in crate::driver) fn could_seal_in(&self) -> Option<Duration> {
         self.lapses_after(self.delay_after_lapse(), self.cx.process.now())
     }

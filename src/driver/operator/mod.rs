@@ -54,7 +54,7 @@ pub(in crate::driver) enum Wrote {
     Refused,
     /// The effect of the write is unknown. The error gives the reason.
     Unknown(Error),
-    /// The store rejected the request without an effect. Another attempt may succeed.
+    /// The store rejected the request, which had no effect. Another attempt may succeed.
     TurnedAway(Error),
 }
 

@@ -54,7 +54,7 @@ impl Record {
         self.seen().ended
     }
 
-    /// Returns the sealed body for a session's object, with this data.
+    /// Returns the body that seals a session's object and contains this data.
     pub fn seal(
         &self,
         (ended, heartbeat): (EpochEnd, u64),
@@ -107,7 +107,7 @@ impl Lease {
         self.lead.last_error()
     }
 
-    /// Returns a lease for tests, without a driver that renews it.
+    /// Returns a lease for tests, which no driver renews.
     #[cfg(feature = "internals")]
     pub fn without_driver(cx: &Context, lasts: Duration) -> Lease {
         let (process, validity) = (cx.process.clone(), cx.config.validity);
