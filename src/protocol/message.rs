@@ -171,11 +171,11 @@ pub enum Request {
     Get { epoch: Option<Epoch>, unless: Option<ETag> },
     /// PUT a new epoch object, or a new `lock.json`, with `If-None-Match: *`.
     Create { epoch: Epoch, write: Write },
-    /// Overwrite an epoch object of this campaign, with `If-Match`.
+    /// Overwrite an epoch object of this campaign (`If-Match`).
     Renew { epoch: Epoch, etag: ETag, write: Write },
-    /// Overwrite an epoch object with its sealed record, with `If-Match`.
+    /// Overwrite an epoch object with its sealed record (`If-Match`).
     Seal { epoch: Epoch, etag: ETag, nonce: Option<Nonce>, heartbeat: u64, ended: EpochEnd },
-    /// Overwrite `lock.json` with the next epoch, with `If-Match`.
+    /// Overwrite `lock.json` with the next epoch (`If-Match`).
     Take { epoch: Epoch, etag: ETag, write: Write },
 }
 
@@ -231,7 +231,7 @@ pub enum Answer {
     },
     /// The store refused the write, because its condition did not hold.
     Refused,
-    /// The store rejected the request without an effect: the credentials lack a permission, the
+    /// The store rejected the request, which had no effect. The credentials lack a permission, the
     /// bucket is missing, or the request is invalid.
     Denied,
     /// The request failed or its effect is unknown: a timeout, a 409, a 5xx, a broken connection.

@@ -136,7 +136,7 @@ pub enum Formats {
 }
 
 impl Record {
-    /// Returns an unsealed record without a writer, a nonce or data.
+    /// Returns an unsealed record that has no writer, no nonce and no data.
     pub fn blank() -> Record {
         Record {
             expired: false,

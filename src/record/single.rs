@@ -53,9 +53,9 @@ pub(super) fn parse(body: &[u8]) -> Result<(Epoch, Record), BadRecord> {
     Ok((token, Record { expired, expires_at: Some(head.expires_at), ..record }))
 }
 
-/// Describes why a body cannot be read, without any part of the body. The message names a missing
-/// field, because peers that follow the first version of the blog post about `If-Match` write no
-/// token.
+/// Describes why a body cannot be read. The description contains no part of the body. The message
+/// names a missing field, because peers that follow the first version of the blog post about
+/// `If-Match` write no token.
 fn wrong(text: &str, error: &serde_json::Error) -> String {
     let missing = match serde_json::from_str(text) {
         Ok(Value::Object(fields)) => {

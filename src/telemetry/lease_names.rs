@@ -29,8 +29,8 @@ pub struct LeaseMetrics {
     pub at_risk: &'static str,
     /// Gauge of the validity of the lease.
     pub validity: &'static str,
-    /// Metrics that each successful poll and renewal updates, with their labels. The first lease
-    /// caches their keys.
+    /// The metrics that each successful poll and renewal updates, and the labels of these metrics.
+    /// The first lease caches their keys.
     pub frequent: &'static [(&'static str, &'static [(&'static str, &'static str)])],
 }
 

@@ -14,7 +14,8 @@ use crate::env::moment::Moment;
 use crate::env::process::Process;
 use crate::store::{Determinacy, ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
 
-/// A store that counts its requests and measures their durations, without additional allocations.
+/// A store that counts its requests and measures their durations. It allocates no additional
+/// memory.
 #[derive(Debug)]
 pub(crate) struct Counted {
     inner: Arc<dyn Store>,

@@ -138,8 +138,9 @@ async fn an_observer_keeps_the_leader_while_polls_fail_and_then_reports_unknown(
 }
 
 /// If the application does not poll the stream for longer than a validity, the observer's timer for
-/// the lapse ends without a read. The leader may have renewed its lease in the meantime. So the
-/// observer must read the record before it reports that no process leads.
+/// the lapse ends, although the observer has not read the record again. The leader may have renewed
+/// its lease in the meantime. So the observer must read the record before it reports that no
+/// process leads.
 #[tokio::test(start_paused = true)]
 async fn regression_after_a_pause_an_observer_polls_before_it_reports_a_dead_leader() {
     let world = World::new();

@@ -71,8 +71,8 @@ async fn a_candidate_waits_until_the_lock_of_a_node_expires_and_for_the_margin()
     let (took, leadership) = timed(election(&world).campaign()).await;
     assert_eq!(leadership.unwrap().epoch().get(), 1);
     assert!(!node.believes(&held));
-    // The candidate waits for 40 s until the lock expires, and for a margin of one validity. The
-    // jitter before its seal is at most a tenth of this sum.
+    // The lock expires after 40 s. Then the candidate waits for a margin of one validity (10 s).
+    // The jitter before its seal is at most a tenth of these 50 s.
     assert!(took >= secs(50) && took < secs(56), "{took:?}");
 }
 

@@ -130,7 +130,7 @@ async fn candidates_wait_for_a_node_that_died() {
     }
 }
 
-/// The candidate follows epoch 1. A second node creates epoch 2 without a seal of epoch 1. Then
+/// The candidate follows epoch 1. A second node creates epoch 2, and does not seal epoch 1. Then
 /// another call of the candidate's election reads epoch 2. Before the fix, the campaign's timer for
 /// epoch 1 never ended after this read, and the candidate was not elected within an hour.
 #[tokio::test(start_paused = true)]

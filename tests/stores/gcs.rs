@@ -285,8 +285,8 @@ async fn regression_the_server_in_the_key_is_named_and_used() {
     }
 }
 
-/// For an answer without an ETag, object_store returns an error without a status. Before the fix,
-/// this error was retried forever.
+/// If an answer has no ETag, object_store returns an error that has no status. Before the fix, this
+/// error was retried forever.
 #[tokio::test]
 async fn regression_a_bucket_without_etags_is_refused() {
     let server = GcsServer::start();

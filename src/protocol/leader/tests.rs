@@ -172,7 +172,7 @@ fn a_resignation_waits_for_the_request_under_way() {
 }
 
 /// The store refuses the seal of a resignation although the object is unchanged. Before the fix,
-/// the leader repeated the seal and the GET without a pause.
+/// the leader repeated the seal and the GET, and never paused.
 #[test]
 fn regression_an_unexplained_refusal_of_a_resignation_does_not_spin() {
     let mut play = Play::leading();

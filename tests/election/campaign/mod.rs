@@ -206,7 +206,7 @@ async fn a_deposed_epoch_is_not_granted() {
     assert!(took < secs(5), "the campaign waits for the end of a lost lease: {took:?}");
 }
 
-/// While the candidate confirms epoch 1, a foreign process creates epoch 2 without a seal of epoch
+/// While the candidate confirms epoch 1, a foreign process creates epoch 2, and does not seal epoch
 /// 1. Another call of the same election reads epoch 2. So the campaign must not report an election
 /// with epoch 1.
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Runs the fuzz targets' checks on generated inputs, and on the corpus without a fuzzer.
+//! Runs the checks of the fuzz targets without a fuzzer: on generated inputs, and on the corpus.
 
 mod listings;
 mod records;

@@ -47,9 +47,9 @@ async fn regression_a_listing_of_a_folder_without_changes_needs_no_lock() {
     }
 }
 
-/// A reader without the lock reads (walks) a changing folder up to eight times. On btrfs each walk
-/// may miss a file that is replaced during the walk. Before the fix, the listing returned the
-/// result of the eighth walk, although the folder had changed again.
+/// A reader that does not hold the lock reads (walks) a changing folder up to eight times. On btrfs
+/// each walk may miss a file that is replaced during the walk. Before the fix, the listing returned
+/// the result of the eighth walk, although the folder had changed again.
 #[tokio::test]
 async fn regression_a_listing_without_the_lock_fails_during_changes() {
     let (dir, store) = store();

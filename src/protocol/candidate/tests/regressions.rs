@@ -62,8 +62,8 @@ fn regression_a_candidate_lists_after_a_refused_create_and_a_denied_read() {
 }
 
 /// In this test, the store refuses a seal although its condition is the ETag of the last GET.
-/// Before the fix, a restarted process with a unique name repeated the seal and the GET without a
-/// pause.
+/// Before the fix, a restarted process with a unique name repeated the seal and the GET, and never
+/// paused.
 #[test]
 fn regression_an_unexplained_refusal_of_a_seal_does_not_spin() {
     let mut play = Play::new(CANDIDATE, None);

@@ -1,6 +1,6 @@
 //! Property tests of the lease arithmetic with random numbers. If the clock rates differ by at most
-//! the drift, an observer takes over only after the end of the leader's lease, with any latency
-//! (I8).
+//! the drift, an observer takes over only after the end of the leader's lease. This holds for any
+//! latency (I8).
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;

@@ -213,7 +213,7 @@ impl Story {
         let mut seen = None;
         let mut now = *history.keys().next().expect("a story has at least one write");
         for index in 0..=self.polls.len() {
-            // After its last poll the observer waits for the lapse without a time limit.
+            // After its last poll, the observer waits until the lapse, however long this takes.
             let poll = self.polls.get(index);
             let next = poll.map_or(u64::MAX, |(pause, ..)| now + self.nanos(*pause));
             if let Some(acted) = self.lapse(timer.as_deref(), now, next, broken) {

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Asserts that the fault makes every kind of call fail without an effect, with an error of the
-/// kind `kind`.
+/// Asserts that the fault makes every kind of call fail with an error of the kind `kind`, and that
+/// no call has an effect.
 async fn every_call_fails(fault: ServerFault, kind: StoreErrorKind, words: &[&str]) {
     let (server, store) = start().await;
     server.put_raw(KEY, "one");
