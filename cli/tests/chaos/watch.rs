@@ -13,8 +13,8 @@ use crate::fleet::{ChildOf, runs};
 const WATCHED: u64 = 4;
 
 /// The observed epoch objects. For each effect of a write, the watch records an interval that
-/// contains the time of the effect. The interval begins before the last poll that did not show the
-/// effect, and ends after the first poll that showed the effect.
+/// contains the time of the effect. It begins before the last poll that missed the effect, and ends
+/// after the first poll that showed it.
 #[derive(Default)]
 pub struct Watch {
     pub epochs: BTreeMap<u64, Epoch>,

@@ -212,7 +212,7 @@ fn the_page_waits_for_a_store_that_does_not_exist_yet() {
     shows(&ui, "election", "the election", |card| card["leader"] == "a");
 }
 
-/// Before the fix, if an election began just after the first search of an empty store, the page
+/// An election begins just after the page has searched an empty store. Before the fix, the page
 /// showed this election only after a minute.
 #[test]
 fn regression_an_empty_store_is_searched_again_soon() {

@@ -103,8 +103,8 @@ fn a_restored_election_continues_above_the_epoch() {
     }
 }
 
-/// Before the fix, a restore to epoch 10 reported that epochs continue, although a restore to epoch
-/// 20 was unfinished and no leader could be elected.
+/// A restore to epoch 20 is unfinished, so no leader can be elected. Before the fix, a restore to
+/// epoch 10 nevertheless reported that epochs continue.
 #[test]
 fn regression_the_error_names_an_unfinished_restore_to_a_greater_epoch() {
     let held = r#"{"expired":false,"nonce":"00000000000000000000000000000001","heartbeat":1,

@@ -117,8 +117,8 @@ fn a_resigned_candidate_pauses_while_another_leads() {
     });
 }
 
-/// Before the fix, the sidecar detected the invalid name of a successor only when it sealed the
-/// epoch, after the leadership had ended.
+/// Before the fix, the sidecar detected the invalid name of a successor too late: when it sealed
+/// the epoch, after the end of the leadership.
 #[test]
 fn regression_an_invalid_successor_changes_nothing() {
     let scene = Scene::new(TENURE);
