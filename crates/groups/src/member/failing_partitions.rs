@@ -12,8 +12,8 @@ use crate::protocol::session::SessionData;
 use crate::protocol::{Assignment, PartitionNumber};
 use tenure::{Epoch, Moment};
 
-/// A partition counts as healthy if its work has not failed for this time, or for the last back-off
-/// if that is longer.
+/// A partition counts as healthy if its work has not failed for this time. If its last back-off is
+/// longer, the back-off counts instead.
 const HEALTHY_AFTER: Duration = Duration::from_secs(600);
 
 /// The partitions that members released with a back-off, and the reserved partitions.

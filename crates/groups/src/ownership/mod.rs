@@ -292,8 +292,8 @@ impl Ownership {
         leadership.renew_with(self.data());
     }
 
-    /// Writes the session after each change, but waits a second between two writes, or a thirtieth
-    /// of the validity if that is shorter. Never returns.
+    /// Writes the session after each change. Between two writes, it waits for a second, or for a
+    /// thirtieth of the validity if that is shorter. Never returns.
     pub(super) async fn write(&self, leadership: &Leadership) {
         let validity = self.cx.validity();
         let (mut due, between) = (false, BETWEEN_WRITES.min(validity / 30));

@@ -114,8 +114,8 @@ async fn no_session_is_deleted_without_a_readable_assignment() {
     assert_eq!(keys(&fleet, "app/").await.len(), 5);
 }
 
-/// Before the fix, if a compactor was stopped while it waited for the answer to a DELETE of
-/// sessions, its run ended without this answer.
+/// A compactor is stopped while it waits for the answer to a DELETE of sessions. Before the fix,
+/// its run ended before the answer arrived.
 #[tokio::test(start_paused = true)]
 async fn regression_a_stopped_run_waits_for_its_deletion_of_sessions() {
     let fleet = with_ended_sessions(3).await;

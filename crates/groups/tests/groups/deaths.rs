@@ -58,7 +58,7 @@ async fn regression_partitions_move_in_time_if_the_coordinator_dies_too() {
     }
 }
 
-/// Before the fix, if a member's listing was in progress when the coordinator's session lapsed, the
+/// The coordinator's session lapses while another member lists the sessions. Before the fix, this
 /// member noticed the lapse only at its next poll.
 #[tokio::test(start_paused = true)]
 async fn regression_a_lapse_during_a_listing_is_seen_without_a_further_poll() {
@@ -114,9 +114,9 @@ async fn regression_a_coordinator_with_an_unreadable_session_is_replaced() {
     balanced(&[&b, &c, &d], 12, VALIDITY).await;
 }
 
-/// Before the fix, no member replaced a coordinator that could not read sessions or could not
-/// create assignments, because its rounds counted as completed. So the partitions of members that
-/// died or left had no owner until the fault ended.
+/// A coordinator cannot read sessions, or cannot create assignments. Before the fix, its rounds
+/// counted as completed, so no member replaced the coordinator. The partitions of members that died
+/// or left had no owner until the fault ended.
 #[tokio::test(start_paused = true)]
 async fn regression_a_coordinator_without_reads_or_creates_is_replaced() {
     let faults = [

@@ -176,8 +176,8 @@ async fn regression_a_process_remembers_the_greatest_assignment_that_it_has_seen
     assert_eq!(error.kind(), tenure::ErrorKind::NewestDeleted, "{error}");
 }
 
-/// A process joins again after all objects were deleted. Before the fix, its new session did not
-/// contain the greatest assignment that the process had seen, so another process was granted token
+/// A process joins again after all objects were deleted. Before the fix, the new session did not
+/// contain the greatest assignment that the process had seen. So another process was granted token
 /// 2.
 #[tokio::test(start_paused = true)]
 async fn regression_the_next_session_has_the_greatest_assignment_seen() {

@@ -87,7 +87,7 @@ async fn regression_resize_refuses_the_name_of_a_retiring_partition() {
     assert!(now.partitions.iter().all(|it| it.owner.is_some()));
 }
 
-/// Before the fix, if a partition was reserved for `b` and a mark excluded `b`, no member could own
+/// A partition is reserved for `b`, but a mark excludes `b`. Before the fix, no member could own
 /// the partition until the reservation expired. No operation could end a reservation early.
 #[tokio::test(start_paused = true)]
 async fn regression_a_contradicting_mark_or_an_operator_ends_a_reservation() {
@@ -187,8 +187,8 @@ fn operator(fleet: &Fleet) -> (FaultStore, Group) {
     (way, group)
 }
 
-/// Before the fix, if the store did not answer the write of `retire`, the call failed with
-/// `InvalidInput`, although the write had removed the partition.
+/// The store does not answer the write of `retire`, although this write removes the partition.
+/// Before the fix, the call failed with `InvalidInput`.
 #[tokio::test(start_paused = true)]
 async fn regression_retire_succeeds_if_its_unanswered_write_removed_the_partition() {
     let fleet = Fleet::new(4);

@@ -104,8 +104,8 @@ async fn run_gives_access_to_its_membership() {
     assert!(!group.is_member() && group.lease().is_none());
 }
 
-/// Before the fix, if the work on a partition failed after the member had lost its session, the log
-/// did not contain the error.
+/// The work on a partition fails after the member has lost its session. Before the fix, the log did
+/// not contain the error.
 #[tokio::test(start_paused = true)]
 async fn regression_an_error_of_work_after_the_session_was_lost_is_logged() {
     let fleet = Fleet::new(2);

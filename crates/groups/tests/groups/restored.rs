@@ -213,8 +213,8 @@ async fn lost_and_late_answers_do_not_stop_a_restore() {
     }
 }
 
-/// Before the fix, if the store failed each seal of a session, the error of `restore` wrongly said
-/// that the members had renewed their sessions.
+/// The store fails each seal of a session. Before the fix, the error of `restore` wrongly said that
+/// the members had renewed their sessions.
 #[tokio::test(start_paused = true)]
 async fn regression_a_restore_names_the_failure_of_its_seals() {
     for fault in [Fault::FailBefore, Fault::Unsupported] {

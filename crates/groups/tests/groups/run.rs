@@ -155,8 +155,8 @@ async fn a_leave_during_a_join_ends_run() {
     within(secs(60), task).await.expect("it leaves").unwrap().unwrap();
 }
 
-/// Before the fix, a call of `leave` had no effect if it came after `run` was spawned and before
-/// the runtime first polled `run`.
+/// A call of `leave` comes after `run` is spawned, but before the runtime first polls `run`. Before
+/// the fix, such a call had no effect.
 #[tokio::test(start_paused = true)]
 async fn regression_a_leave_before_the_first_poll_of_run_takes_effect() {
     let fleet = Fleet::new(1);
@@ -227,8 +227,8 @@ async fn regression_the_work_may_be_an_async_closure_that_owns_its_captures() {
     assert_eq!(*names.lock().unwrap(), ["0", "1", "stopped", "stopped"]);
 }
 
-/// Before the fix, `run` and the work on all partitions ended if formatting an error of the work
-/// panicked, or if dropping work that had returned panicked.
+/// A panic may occur when an error of the work is formatted, or when returned work is dropped.
+/// Before the fix, such a panic ended `run` and the work on all partitions.
 #[tokio::test(start_paused = true)]
 async fn regression_a_panic_in_the_work_on_a_partition_ends_no_other_work() {
     #[derive(Debug)]

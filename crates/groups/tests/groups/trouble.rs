@@ -42,9 +42,9 @@ async fn regression_a_member_with_a_panicking_assignor_is_lost() {
     assert!(membership.next().await.is_none());
 }
 
-/// Before the fix, if the store failed all LISTs, every member took over from the coordinator, and
-/// all members continued to coordinate after the outage. So each member listed the sessions at each
-/// poll, and read all sessions once per validity.
+/// The store fails all LISTs for a while. Before the fix, every member took over from the
+/// coordinator, and all members continued to coordinate after the outage. So each member listed the
+/// sessions at each poll, and read all sessions once per validity.
 #[tokio::test(start_paused = true)]
 async fn regression_after_an_outage_of_listings_one_member_coordinates() {
     let fleet = Fleet::new(20);
@@ -67,8 +67,8 @@ async fn regression_after_an_outage_of_listings_one_member_coordinates() {
     assert!(count(Call::Get) <= 2_100, "{} GETs", count(Call::Get));
 }
 
-/// Before the fix, if the store answered no write of an assignment, a leaving coordinator retried
-/// this write for minutes before it resigned.
+/// The store answers no write of an assignment. Before the fix, a leaving coordinator retried this
+/// write for minutes before it resigned.
 #[tokio::test(start_paused = true)]
 async fn regression_a_member_leaves_although_assignments_cannot_be_written() {
     let fleet = Fleet::new(4);
@@ -144,8 +144,8 @@ async fn regression_a_coordinator_reports_denied_reads_of_sessions() {
     }
 }
 
-/// Before the fix, if the only member of a group was restarted, its next session waited for
-/// deputies that did not exist, and for one more validity.
+/// The only member of a group is restarted. Before the fix, its next session waited for deputies
+/// that did not exist, and for one more validity.
 #[tokio::test(start_paused = true)]
 async fn regression_a_sole_member_returns_without_a_delay() {
     let again = async |unique: bool, end: fn(Node), limit: Duration| {
@@ -365,9 +365,8 @@ async fn an_operator_repairs_an_unreadable_assignment() {
     assert!(c.owned().values().all(|token| *token > above), "all tokens are new");
 }
 
-/// Before the fix, if the GET of an assignment failed, an observer repeated this GET until the
-/// fault ended, and a member repeated it for 10 min. During this time, neither found a newer
-/// assignment.
+/// The GET of an assignment fails. Before the fix, an observer repeated this GET until the fault
+/// ended, and a member repeated it for 10 min. During this time, neither found a newer assignment.
 #[tokio::test(start_paused = true)]
 async fn regression_an_unreadable_superseded_assignment_hides_no_newer_one() {
     for fault in [Fault::FailBefore, Fault::Denied, Fault::Hang] {

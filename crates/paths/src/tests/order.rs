@@ -1,5 +1,5 @@
-//! Tests the table against the rule of arrival: a call is granted if and only if no earlier call
-//! that is still in the table conflicts with it.
+//! Tests the table against the rule of arrival. The rule grants a call if and only if no earlier
+//! call in the table conflicts with it.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Tests that the modes exclude exactly the operations that conflict by the rule
-//! (`Operation::conflicts_with`), and that an error in the modes is detected.
+//! Tests that the modes exclude an operation if and only if it conflicts by the rule
+//! (`Operation::conflicts_with`). Also tests that an error in the modes is detected.
 
 use std::cell::OnceCell;
 

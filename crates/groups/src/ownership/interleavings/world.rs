@@ -135,8 +135,8 @@ impl World {
                 match partitions.is_empty() {
                     true if lost => return,
                     true => self.news.notified().await,
-                    // After these releases the loop takes `to_release` again, even if the session
-                    // is lost, because more revocations may have arrived in the meantime.
+                    // More revocations may arrive during these releases. So the loop then takes
+                    // `to_release` again, even if the session is lost.
                     false => partitions.into_iter().for_each(|it| self.release(it)),
                 }
             },

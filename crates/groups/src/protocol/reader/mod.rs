@@ -46,8 +46,8 @@ pub struct Reader {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum State {
-    /// LIST for the newest assignment. `gone` is true for the second LIST, which the reader sends
-    /// if the first LIST did not show an assignment that is known to have existed.
+    /// LIST for the newest assignment. The first LIST may miss an assignment that is known to have
+    /// existed. Then the reader sends a second LIST, for which `gone` is true.
     Find {
         search: Search,
         gone: bool,

@@ -64,8 +64,8 @@ struct SessionTimer {
     read: Option<Moment>,
     /// Number of consecutive failed reads of the session, and the time of the last failure.
     failed: (u32, Option<Moment>),
-    /// If the session has ended in a way that requires a wait, such as a deposition: the time of
-    /// receipt of the first answer that shows this end.
+    /// Time of receipt of the first answer that shows the session's end, if this end requires a
+    /// wait, as a deposition does.
     ended: Option<Moment>,
     /// Whether the session has ended in a way that requires no wait: it was resigned or has lapsed.
     over: bool,

@@ -139,9 +139,8 @@ fn sessions_are_due_once_per_validity_and_after_untimely_changes_of_their_tags()
     assert!(due(&timers, 45), "the session was not read for a validity");
 }
 
-/// A member that lost its session resigns it long after its last renewal. Before the fix, if the
-/// coordinator had read the session recently, it did not read the session after this late change of
-/// the tag.
+/// A member that lost its session resigns it long after its last renewal. Before the fix, a
+/// coordinator that had read the session recently ignored this late change of the tag.
 #[test]
 fn regression_a_late_change_of_the_tag_causes_a_read() {
     let mut timers = timers();
