@@ -78,7 +78,7 @@ async fn candidates_wait_one_poll_interval_for_a_missing_successor() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_named_a_successor_also_waits_for_it() {
+async fn a_leader_that_named_a_successor_also_waits_for_the_successor() {
     let world = World::new();
     let election = world.node("a").build().unwrap();
     let a = elect(&election).await;
@@ -116,7 +116,7 @@ async fn a_single_attempt_leaves_a_sealed_epoch_to_the_named_successor() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_candidate_with_a_lower_priority_only_waits_longer() {
+async fn a_lower_priority_only_makes_a_candidate_wait_longer() {
     let delay = POLL + millis(500);
     for layout in LAYOUTS {
         for resigns in [true, false] {

@@ -45,7 +45,7 @@ async fn an_observer_reports_every_change() {
 /// Before the fix, an observer that read a seal reported a vacant election immediately, and
 /// searched for the next epoch only at its next poll.
 #[tokio::test(start_paused = true)]
-async fn regression_the_next_epoch_is_searched_before_vacancy_is_reported() {
+async fn regression_an_observer_searches_for_the_next_epoch_before_it_reports_a_vacancy() {
     for layout in [Layout::EpochFiles, Layout::SingleObject] {
         let world = World::new();
         let a = world.node("a").layout(layout).build().unwrap();

@@ -58,7 +58,7 @@ async fn a_reader_of_one_store_explains_a_record_of_a_set() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_calls_of_a_set_need_several_stores() {
+async fn an_election_in_one_store_refuses_the_calls_for_several_stores() {
     let scene = Scene::new(3);
     let election = plain(&scene).build().unwrap();
     let store = Arc::new(scene.stores[1].clone());

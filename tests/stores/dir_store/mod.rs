@@ -61,7 +61,7 @@ fn refuses<T: std::fmt::Debug>(result: Result<T, StoreError>, kind: StoreErrorKi
 }
 
 #[tokio::test]
-async fn a_file_has_its_count_and_its_body() {
+async fn a_file_contains_the_number_of_writes_and_the_body() {
     let (dir, store) = store();
     let first = done(store.create("app/a.json", "{\"n\":1}".into()).await);
     let second = done(store.replace("app/a.json", "{\"n\":2}".into(), first).await);

@@ -88,7 +88,7 @@ async fn a_read_returns_the_dates_of_the_object_and_of_the_store() {
 }
 
 #[tokio::test]
-async fn a_write_answered_without_an_etag_is_done_without_an_etag() {
+async fn the_outcome_of_a_write_has_no_etag_if_the_answer_has_none() {
     let (server, store) = start().await;
     server.fault(ServerFault::NoEtag).on(Op::Put);
     let outcome = store.create(KEY, body("one")).await;

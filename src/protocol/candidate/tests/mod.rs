@@ -201,7 +201,7 @@ fn a_denied_seal_is_sent_again_only_after_another_read() {
 }
 
 #[test]
-fn a_missing_newest_epoch_is_searched_twice() {
+fn a_missing_newest_epoch_is_searched_for_twice() {
     let mut play = Play::new(CANDIDATE, Some(5));
     play.lists(4, listed(&[]));
     play.pauses();
@@ -261,7 +261,7 @@ fn an_observer_follows_and_never_writes() {
 }
 
 #[test]
-fn no_epoch_at_or_below_the_greatest_seen_is_created() {
+fn no_epoch_at_or_below_the_greatest_epoch_seen_is_created() {
     let mut play = Play::creating();
     play.machine.saw(e(2));
     play.machine.saw(e(1));
@@ -270,7 +270,7 @@ fn no_epoch_at_or_below_the_greatest_seen_is_created() {
 }
 
 #[test]
-fn a_restart_keeps_the_greatest_seen() {
+fn a_restart_keeps_the_greatest_epoch_seen() {
     let mut play = Play::leading();
     play.input(Input::LeaseEnded);
     play.machine.restart();

@@ -38,7 +38,7 @@ fn regression_an_unreadable_epoch_raises_the_greatest_epoch_seen() {
 /// other create may fail. So a refused create does not prove that the epoch exists. Before the fix,
 /// the candidate counted the refused epoch as seen, and ended with `NewestDeleted`.
 #[test]
-fn regression_a_refused_create_is_not_an_epoch_seen() {
+fn regression_a_refused_create_does_not_count_as_an_epoch_seen() {
     let mut play = Play::creating();
     let before = play.machine.greatest();
     play.creates(2, 1, 1, Answer::Refused);
