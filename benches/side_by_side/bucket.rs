@@ -83,7 +83,7 @@ impl std::iter::Sum for Counts {
 pub struct Bucket {
     pub objects: MemoryStore,
     service: Service,
-    /// Round-trip time between the regions, which each request of this client takes in addition.
+    /// Additional time of each request of this client: the round trip between the regions.
     away: Duration,
     state: Arc<Mutex<State>>,
 }
