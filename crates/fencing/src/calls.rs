@@ -131,7 +131,7 @@ impl Calls {
         internals::nonce(&self.process)
     }
 
-    /// Pauses between attempt `attempt` and the next one.
+    /// Pauses after the attempt with the number `attempt`, before the next one.
     pub(super) async fn pause(&self, attempt: u32) {
         back_off(&self.process, FIRST_PAUSE, LONGEST_PAUSE, attempt).await;
     }

@@ -80,8 +80,8 @@ impl GateState {
     /// token that the gate shows after that reset and later admissions. So the call may be
     /// repeated.
     ///
-    /// After `Ok`, each running instance admits real tokens again from its next call of
-    /// [`admit`](DurableGate::admit) on. Restart each instance that uses
+    /// After `Ok`, the next call of [`admit`](DurableGate::admit) at each running instance admits
+    /// real tokens again. Restart each instance that uses
     /// [`sole_instance`](DurableGate::sole_instance), or a [`Gate`](crate::Gate), for example
     /// behind a `FenceLayer`: its memory still has the wrong token. Also restart all instances if
     /// both conditions are met: the object was deleted after an earlier reset, and the clock of

@@ -176,7 +176,7 @@ impl FencedLog {
         Err(raising(attempts.last_or("other trims changed the marker during each attempt")))
     }
 
-    /// The error for an object that must exist, and is missing or has changed.
+    /// The error for an object that must exist, but is missing or has changed.
     pub(super) fn gone_within(&self, number: u64) -> Error {
         let key = self.keys.numbered(number);
         let why = format!("{key} is missing or has changed, and was not trimmed");

@@ -44,7 +44,7 @@ pub struct ObjectWriter {
     /// Nonces of the writes that this writer sent after its last successful write, and that may
     /// have taken effect.
     sent: Vec<Nonce>,
-    /// Greater epoch, if this writer has seen one.
+    /// The greater epoch that this writer has seen, if any.
     stale: Option<Epoch>,
 }
 

@@ -45,8 +45,8 @@ pub(super) struct Draft {
 }
 
 impl Header {
-    /// Returns the number of the newest entry at or below `number`, which is the number of this
-    /// object. Returns 0 for a fence.
+    /// Returns the number of the newest entry at or below this object, which has the number
+    /// `number`. Returns 0 for a fence.
     pub fn last_entry(&self, number: u64) -> u64 {
         match self.kind {
             Kind::Entry => number,
@@ -55,8 +55,8 @@ impl Header {
         }
     }
 
-    /// Returns the number of the newest claim at or below `number`, which is the number of this
-    /// object. Returns 0 for a fence.
+    /// Returns the number of the newest claim at or below this object, which has the number
+    /// `number`. Returns 0 for a fence.
     pub fn last_claim(&self, number: u64) -> u64 {
         match self.kind {
             Kind::Entry => self.claim,
