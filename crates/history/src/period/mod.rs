@@ -74,7 +74,7 @@ impl PeriodRules {
     }
 
     /// Decides whether CMD runs for `own`, the period in which `tenure` was started on this host.
-    /// `record` is the record that the leader read under its token, and `wall` the current
+    /// `record` is the record that the leader read under its token, and `wall` is the current
     /// wall-clock time.
     pub fn decide(&self, record: Option<&PeriodRecord>, own: Period, wall: Duration) -> Decision {
         let latest = wall.saturating_add(self.clock_ahead_max);

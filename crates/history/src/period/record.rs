@@ -131,7 +131,7 @@ impl PeriodRecord {
         }
     }
 
-    /// Returns the newest attempts of this period, as the record of the next attempt keeps them.
+    /// Returns the newest attempts of this period, for the record of the next attempt.
     fn all_attempts(&self) -> Vec<EarlierAttempt> {
         let candidate = self.candidate.clone();
         let last =
