@@ -208,7 +208,7 @@ fn of_any_kind(mut reader: Reader<'_>, known: Option<Epoch>, mut plan: Compactio
         let Some(judged) = check_page(&keys, &after, &page) else { continue };
         for listed in &judged.epochs {
             // The keys of a page may be in order, but smaller than the keys of the previous page.
-            // In this case the plan must refuse the epoch.
+            // In this case the compaction `plan` must refuse the epoch.
             let before = plan.newest();
             match plan.handle_listed(*listed) {
                 Ok(handed) => assert!(handed.map(|handed| handed.epoch) < plan.newest(), "I3"),

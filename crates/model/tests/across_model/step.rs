@@ -230,7 +230,7 @@ impl Game {
         Some(())
     }
 
-    /// Returns the write of a request, and records its sending.
+    /// Returns the write of a request, and records that the process sends it.
     fn write(
         &self,
         world: &mut World,

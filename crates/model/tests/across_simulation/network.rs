@@ -39,8 +39,8 @@ pub struct Course {
     /// If set, this write fault applies instead of the other fields.
     pub spoiled: Option<WriteCourse>,
     pub page_limit: usize,
-    /// True if the request was sent during the faults. The calm phase begins only after all of
-    /// these requests have arrived.
+    /// True if the request was sent during the faults. The calm phase begins only after all such
+    /// requests have arrived.
     pub counted: bool,
 }
 

@@ -111,7 +111,7 @@ impl Group {
         let held = HashedArc::new(held);
         self.serve_write(world, Wire::Assignment(held.clone()), serving);
         // After any answer to the write of the held assignment, the operator reads it and confirms
-        // it. So only the state of the store counts here.
+        // it. So only the state of the store matters here.
         if world.store.newest().is_some_and(|it| **it == *held) {
             world.left.restores -= 1;
             let sessions = world.store.sessions.iter();

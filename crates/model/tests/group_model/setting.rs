@@ -107,7 +107,7 @@ pub enum Broken {
     UnreadIsMissing,
     /// Members create no assignment after a deletion.
     StopsAtDeleted,
-    /// An operator changes the group without a read of the sessions.
+    /// An operator does not read the sessions before it changes the group.
     OperatesBlindly,
     /// The compactor deletes sessions that show a greater assignment than the newest existing one.
     CompactsEvidence,

@@ -196,7 +196,7 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
     let most = world.plan.partitions.div_ceil(members + 1) as usize;
     let moved = moved(&before, world);
     if moved.len() > most {
-        return world.fail("moves", format!("a join moved partitions {moved:?}, more than {most}"));
+        return world.fail("moves", format!("a join moved more than {most} partitions: {moved:?}"));
     }
     world.count("joins in the calm phase");
     if !restarted(world, &mut slots).await {

@@ -280,7 +280,8 @@ fn apply(world: &Arc<World>, who: Who, request: &Request) -> Reply {
 }
 
 /// Returns the request of a process that breaks rule D1. If the request seals a session, its body
-/// lacks the session's data, and so the greatest assignment that the member has seen.
+/// lacks the session's data. So the seal does not show the greatest assignment that the member has
+/// seen.
 fn without_the_greatest_assignment(request: &Request) -> Request {
     let mut request = request.clone();
     if let Request::Replace { bytes, .. } = &mut request

@@ -179,8 +179,8 @@ impl World {
         self.state().book.deleted.is_some()
     }
 
-    /// Returns each handle of a running process, with its partition, if `of` returns true for the
-    /// handle.
+    /// Returns the handles of running processes for which `of` returns true, each with its
+    /// partition.
     pub fn running(&self, of: impl Fn(&Handle) -> bool) -> Vec<(Handle, Arc<Partition>)> {
         let state = self.state();
         let runs = |handle: &&Handle| {

@@ -78,7 +78,7 @@ impl Game {
         }
         let mut delete = |epoch| world.wires.push(Message::new(Wire::Delete { epoch }));
         for epoch in &listing {
-            let epoch = Epoch::new(u64::from(*epoch)).expect("0 is not a slot of an object");
+            let epoch = Epoch::new(u64::from(*epoch)).expect("epochs of this model start at 1");
             let listed = plan.handle_listed(Listed { epoch, size: 0, age: None });
             if let Some(listed) = listed.expect("this store lists its keys in order") {
                 delete(small(listed.epoch.get()));

@@ -53,7 +53,7 @@ impl Game {
                 world.left.depositions -= 1;
                 let tag = world.store.get(epoch)?;
                 let order = DeposeOrder { only: None, force };
-                let number = Epoch::new(u64::from(epoch)).expect("0 is not a slot of an object");
+                let number = Epoch::new(u64::from(epoch)).expect("epochs of this model start at 1");
                 let verdict = order.decide(number, Some(&tag.seen()), Some(Duration::MAX));
                 let Verdict::Seal { heartbeat, ended } = verdict else { return None };
                 let body = tag.sealed(heartbeat, ended);

@@ -44,7 +44,7 @@ impl Body {
 
     pub fn sealed(self, heartbeat: u64, ended: EpochEnd) -> Body {
         let word = WORDS.iter().position(|word| *word == Some(ended));
-        let word = small(word.expect("the word is one of this model's words") as u64);
+        let word = small(word.expect("`WORDS` contains the word") as u64);
         Body { heartbeat: small(heartbeat), word, ..self }
     }
 

@@ -23,8 +23,8 @@ pub struct Course {
     pub spoiled: Option<WriteCourse>,
     pub page_limit: usize,
     pub undeleted: bool,
-    /// True if the request was sent during the faults. The calm phase begins only after all of
-    /// these requests have arrived.
+    /// True if the request was sent during the faults. The calm phase begins only after all such
+    /// requests have arrived.
     pub counted: bool,
 }
 
@@ -126,8 +126,8 @@ impl Course {
         course
     }
 
-    /// Sometimes loses the answer, or the request and the answer. Between two losses of one
-    /// process, at least the duration `apart` passes.
+    /// Sometimes loses the answer, or the request and the answer. The time between two losses for
+    /// the same process is at least `apart`.
     fn lose_one(&mut self, state: &mut State, who: Who, apart: Duration) {
         let last = state.members[who.0].lost_at;
         if last.is_some_and(|at| now() - at < apart) || !state.chance(0.15) {

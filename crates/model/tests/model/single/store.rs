@@ -50,7 +50,7 @@ impl SingleBody {
 
     pub fn released(self, heartbeat: u64, ended: EpochEnd) -> SingleBody {
         let word = WORDS.iter().position(|word| *word == Some(ended));
-        let word = small(word.expect("the word is one of this model's words") as u64);
+        let word = small(word.expect("`WORDS` contains the word") as u64);
         SingleBody { heartbeat: small(heartbeat), word, ..self }
     }
 

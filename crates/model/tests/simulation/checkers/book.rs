@@ -142,9 +142,8 @@ impl Book {
         self.confirms.get(&(who, epoch))
     }
 
-    /// Returns a page with the step of the write that won the epoch. With the layout
-    /// `SingleObject`, no LIST confirms a grant, so the checkers use this page instead of a
-    /// confirming page.
+    /// Returns a substitute for the confirming page. With the layout `SingleObject`, no LIST
+    /// confirms a grant. So the step of this page is the step of the write that won the epoch.
     pub fn won(&self, who: Who, epoch: u64) -> Option<Seen> {
         let mut writes = self.sent_by(who, epoch).filter(|write| write.create);
         let step = writes.find_map(|write| write.applied)?;
