@@ -39,8 +39,8 @@ pub struct Story {
 struct Life {
     epoch: u64,
     lines: Vec<Line>,
-    /// The moments at which the child was alive. Each moment is paired with the end of the lease.
-    /// This end follows from the renewals until this moment.
+    /// The moments at which the child was alive. Each moment is paired with the end of the lease,
+    /// which the test computes from the renewals before this moment.
     signs: Vec<(u64, u64)>,
     /// The interval in which the guard was suspended (SIGSTOP) together with the child.
     guard_stopped: Option<Seen>,

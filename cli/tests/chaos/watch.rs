@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_compactor_that_deletes_the_newest_is_caught() {
+    fn broken_compactor_that_deletes_the_newest_epoch_is_caught() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let backend = Backend::dir(dir.path());
         let mut watch = Watch::default();

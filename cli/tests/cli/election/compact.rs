@@ -26,7 +26,7 @@ fn signal(child: &Child, signal: Signal) {
 }
 
 #[test]
-fn compact_keeps_the_newest() {
+fn compact_keeps_the_newest_epochs() {
     let bench = with_epochs(5);
     let said = bench.run("compact", &["--keep", "2", "--min-age", "0s"]);
     assert_eq!((said.code, said.err.as_str()), (0, ""));

@@ -56,7 +56,7 @@ fn broken_retry_that_reuses_the_body_is_caught() {
 }
 
 #[test]
-fn broken_compactor_that_deletes_the_newest_is_caught() {
+fn broken_compactor_that_deletes_the_newest_epoch_is_caught() {
     let faults = Budget { compactions: 1, ..Budget::NONE };
     let setting = broken("compactor that deletes the newest", Broken::CompactsNewest, faults);
     caught(setting, &["I3"]);

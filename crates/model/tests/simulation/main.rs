@@ -76,7 +76,7 @@ tenure_model::broken_variants! {
         TakeoverDelayIgnored (20, ["takeover"]);
     broken_store_that_creates_an_existing_object_is_caught:
         StoreCreatesAgain (20, ["I1"]) (20, ["I2"]);
-    broken_compactor_that_deletes_the_newest_is_caught:
+    broken_compactor_that_deletes_the_newest_epoch_is_caught:
         NewestCompacted (20, ["I3"]) (20, ["losses"]);
     broken_held_epoch_without_a_record_is_caught: HeldSaysNothing (100, ["I8"]);
     broken_store_that_replaces_blindly_is_caught:

@@ -156,7 +156,7 @@ fn broken_group_that_reassigns_an_owned_partition_is_caught() {
 }
 
 #[test]
-fn broken_member_that_owns_together_with_the_next_owner_is_caught() {
+fn broken_member_that_owns_a_partition_together_with_the_next_owner_is_caught() {
     let mut story = story();
     // This member checks its ownership but writes no entry, so the log remains correct.
     story.workers[1].push(Line::Calls(30 * SECOND - 1, entry(2, 2)));
