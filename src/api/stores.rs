@@ -27,8 +27,8 @@ impl Election {
     ///
     /// All stores must answer, and the prefix must contain no `lock` object in any store. The call
     /// may be repeated: after a crash it creates the missing markers, and a complete set stays
-    /// unchanged. If two calls run at the same time, at least one of them fails and deletes its
-    /// markers, or both calls complete the same set.
+    /// unchanged. If two calls run at the same time, there are two cases: at least one of them
+    /// fails and deletes its markers, or both complete the same set.
     ///
     /// **Never call this method for a store that lost its contents.** Call
     /// [`replace_store`](Election::replace_store). The call detects the loss only if another store

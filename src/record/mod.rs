@@ -34,8 +34,8 @@ pub const ACROSS_FORMAT: u64 = 2;
 /// Maximum length of a name in a seal, in bytes. If another writer used a longer name, the seal has
 /// only the start of the name. So the sealed body does not exceed the limit for readable bodies.
 const MAX_SEALED_NAME: usize = 1_024;
-/// Maximum validity of a lease that lapses, in milliseconds. A lease with a longer validity never
-/// lapses.
+/// Maximum validity, in milliseconds, of a lease that can lapse. A lease with a longer validity
+/// never lapses.
 pub const MAX_VALIDITY_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
 /// The body of an object, for reading and writing. The first fields in the JSON depend on the

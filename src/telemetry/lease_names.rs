@@ -25,7 +25,7 @@ pub struct LeaseMetrics {
     pub remaining: &'static str,
     /// Histogram of the remaining part of the lease just before each extension.
     pub least_ratio: &'static str,
-    /// Counter that increases each time the lease is newly at risk.
+    /// Counter that increases each time a lease becomes at risk.
     pub at_risk: &'static str,
     /// Gauge of the validity of the lease.
     pub validity: &'static str,

@@ -83,7 +83,8 @@ async fn regression_a_follower_closes_no_store_that_the_leader_can_join_later() 
     follower.abort();
 }
 
-/// An attempt dies after its first create, so its epoch is absent at the other stores.
+/// A candidate dies after the first create of its attempt, so its epoch is absent at the other
+/// stores.
 #[tokio::test(start_paused = true)]
 async fn regression_repeated_calls_of_try_campaign_end_an_unfinished_attempt() {
     let scene = Scene::new(3).await;

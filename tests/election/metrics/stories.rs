@@ -187,7 +187,8 @@ pub async fn regression_an_epoch_that_was_read_is_known(recorder: &Recorder) {
     assert_eq!(epoch(), 7.0);
 }
 
-/// An observer watches an election that is vacant, gets a leader, and becomes unreachable.
+/// An observer watches an election. The election is vacant, then it has a leader, and at last its
+/// store does not answer.
 pub async fn an_observer(recorder: &Recorder) {
     let world = World::new();
     let way = world.another_way();
