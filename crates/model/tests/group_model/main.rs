@@ -240,7 +240,7 @@ fn broken_assignment_based_on_an_older_assignment_is_caught() {
 
 /// If the compactor deletes the newest assignment, the numbers of assignments start again at 1.
 #[test]
-fn broken_compactor_that_deletes_the_newest_epoch_is_caught() {
+fn broken_compactor_that_deletes_the_newest_assignment_is_caught() {
     let budget = Budget { compactions: 1, ..CALM };
     broken(Broken::CompactsNewest, group(2, 1, 4, budget), "G3");
 }

@@ -40,7 +40,7 @@ tenure_model::broken_variants! {
     broken_clock_that_stops_in_suspend_is_caught: ClockStopsInSuspend (100, ["G5", "G6"]);
     broken_application_that_keeps_its_token_is_caught: TokenKept (100, ["G5", "moves"]);
     broken_application_that_releases_before_it_stops_is_caught: ReleasesEarly (100, ["G5"]);
-    broken_compactor_that_deletes_the_newest_epoch_is_caught: NewestCompacted (20, ["G3"]);
+    broken_compactor_that_deletes_the_newest_assignment_is_caught: NewestCompacted (20, ["G3"]);
     broken_clock_that_runs_fast_is_caught: ClockRuns (100, ["G6"]);
     broken_store_that_refuses_seals_is_caught: SealsRefused (50, ["GS1"]);
     broken_writer_that_reassigns_partitions_is_caught: Takes (20, ["R1"]);
