@@ -100,7 +100,7 @@ impl Scene {
         builder.process(process(&self.clock, seed))
     }
 
-    /// Returns the requests to all stores since the last call.
+    /// Returns the numbers of requests to all stores since the last call.
     fn counts(&self) -> Counts {
         self.buckets.iter().map(Bucket::counts).sum()
     }
