@@ -98,7 +98,7 @@ pub(super) fn check(
     }
     if missing > 0 {
         let why = format!(
-            "{missing} of {writers} writers received a response that the object is missing"
+            "{missing} of {writers} writers received the response that the object does not exist"
         );
         return RaceOutcome::Broken(why);
     }
