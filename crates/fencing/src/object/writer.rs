@@ -129,7 +129,7 @@ impl ObjectWriter {
                     ReadBack::Written => return Ok(()),
                     ReadBack::NotYet => {}
                 },
-                // If the read after a refusal fails, the effect is unknown.
+                // If the read after a refusal fails, the effect of the write is unknown.
                 Ok(None) => attempts.unknown = true,
                 Err(error) => return Err(self.give_up(nonce, error, true)),
             }

@@ -72,7 +72,7 @@ async fn each_call_sends_the_documented_requests() {
 }
 
 /// A log with `entries` entries. To save memory, the store lists all entries, but has only the
-/// object of the last one.
+/// object of the last entry.
 #[derive(Debug)]
 struct Long {
     entries: u64,
