@@ -226,8 +226,8 @@ impl TimeEstimate {
     }
 }
 
-/// A date that was rounded down. The true moment is at or after `at`, by less than the resolution
-/// `within`.
+/// A date that was rounded down. The true moment is at or after `at`, and before `at` plus the
+/// resolution `within`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dated {
     pub(crate) at: DateTime<Utc>,
