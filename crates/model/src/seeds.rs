@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Returns the seed of the variable `SEED`, the number or the range of seeds of `SEEDS`, or
-/// `default`.
+/// Returns the seed in the variable `SEED`, or else the seeds in `SEEDS` (their number, or a
+/// range), or else `default`.
 ///
 /// # Panics
 ///
-/// Panics if one of the variables is neither a number nor a range.
+/// Panics if a variable is not a number or a range.
 pub fn chosen(default: Range<u64>) -> Range<u64> {
     let number = |text: &str| text.trim().parse::<u64>().expect("a seed must be a whole number");
     if let Ok(seed) = std::env::var("SEED") {

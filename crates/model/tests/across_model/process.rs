@@ -14,8 +14,8 @@ use super::store::{Body, NonceNumber, Number, number_of, small};
 pub struct Process {
     pub machine: Across,
     pub leads: bool,
-    /// The writes of the current nonce: the store, the heartbeat, and the greatest epoch that was
-    /// granted before the write was sent.
+    /// The writes of the current nonce, each with its store, its heartbeat, and the greatest epoch
+    /// that was granted before the process sent the write.
     pub sent: Vec<(usize, u8, Number)>,
     /// For each store, the greatest heartbeat of an ended lease. Used with honest clocks.
     pub ended: [u8; MAX_STORES],
@@ -33,7 +33,7 @@ pub struct Process {
     pub closable: [Option<Number>; MAX_STORES],
     /// The last epoch that this process has seen as resigned or given up.
     pub resigned: Option<Number>,
-    /// The listings and readings that a broken process has kept.
+    /// For each store, the listing and the object (next field) that a broken process has kept.
     pub early: [Option<(Listing, Option<Marker>)>; MAX_STORES],
     pub kept: [Option<(Number, Body)>; MAX_STORES],
 }

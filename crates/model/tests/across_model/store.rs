@@ -96,7 +96,7 @@ pub struct Site {
     objects: [Option<Body>; SLOTS],
     /// The generation in the marker, or 0 without a marker.
     pub generation: u8,
-    /// The greatest generation that a note names, for each store.
+    /// For each store, the greatest generation in a note about this store.
     pub notes: [u8; MAX_STORES],
 }
 

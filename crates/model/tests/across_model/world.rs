@@ -20,7 +20,8 @@ pub struct World {
     /// The stores, and the old contents of a moved store.
     pub sites: Vec<Site>,
     pub moved: Option<usize>,
-    /// In canonical order, because two candidates with exchanged states behave in the same way.
+    /// The candidates in canonical order. The model behaves in the same way if two candidates
+    /// exchange their states.
     pub processes: Vec<HashedArc<Process>>,
     /// Pending writes that their senders have abandoned, in sorted order.
     pub wires: Vec<(usize, Write)>,

@@ -76,7 +76,7 @@ impl Calls for SimStore {
 }
 
 impl SimStore {
-    /// Reports a renewal as done if another store has accepted a renewal.
+    /// Reports a renewal as done if another store has just accepted a renewal of the same epoch.
     async fn believe(&self, epoch: u64, answer: impl Future<Output = Answer>) -> Answer {
         let longest = self.world.plan.validity / 10;
         let answer = tokio::select! {
@@ -142,7 +142,7 @@ struct Carrier {
     store: usize,
     request: Request,
     course: Course,
-    /// The `losses` of the store when the request was sent.
+    /// Number of losses of the contents of the store before the request was sent.
     losses: u32,
 }
 

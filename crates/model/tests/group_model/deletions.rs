@@ -143,8 +143,9 @@ fn broken_restore_that_keeps_its_held_epoch_is_caught() {
     missed(Broken::NeverReleases, repaired(1, 5, budget));
 }
 
-/// The first assignment of a restore is the held assignment (D9). If members plan from it, they
-/// grant partitions although the former owner has not read it and still works.
+/// The first assignment of a restore is the held assignment (D9). If members plan an assignment
+/// from it, they grant partitions to new owners. But the former owner has not read the held
+/// assignment, and still works.
 #[test]
 fn broken_restore_that_does_not_stop_plans_is_caught() {
     let budget = Budget { wipes: 1, restores: 1, ahead: 1, ..CALM };

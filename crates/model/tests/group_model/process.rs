@@ -125,7 +125,7 @@ impl Process {
         next
     }
 
-    /// Returns the greatest assignment that this process has known, in this session or in a former
+    /// Returns the greatest assignment that this process has seen, in this session or in a former
     /// one.
     pub fn greatest(&self) -> Option<Epoch> {
         self.participant.as_ref().and_then(|it| it.greatest()).max(self.remembers)
@@ -245,7 +245,7 @@ impl Process {
         self.runs.is_some() && self.participant.as_ref().and_then(owns) == Some(release.token)
     }
 
-    /// Plans an assignment after a round of reads of the sessions. `any_token` is true in a broken
+    /// Plans an assignment after the process has read the sessions. `any_token` is true in a broken
     /// variant, in which the plan treats a release under any token as a release under the newest
     /// token.
     pub fn plan(&mut self, partitions: u8, any_token: bool) {
@@ -267,8 +267,8 @@ impl Process {
         }
     }
 
-    /// Returns whether a round of reads of the sessions would give the process new information, or
-    /// lead to a plan.
+    /// Returns whether reads of the sessions would give the process new information, or would lead
+    /// to a new assignment.
     pub fn has_to_look(&self, sessions: &BTreeMap<SessionId, HashedArc<Object>>) -> bool {
         let Some(participant) = &self.participant else { return false };
         let news = |(id, object): (&SessionId, &HashedArc<Object>)| {

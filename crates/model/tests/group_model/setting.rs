@@ -101,7 +101,7 @@ pub enum Broken {
     SealsForget,
     /// A process that joins again forgets the greatest assignment that it has seen.
     Forgets,
-    /// If an assignment exists, a plan ignores greater assignments that sessions have seen.
+    /// If an assignment exists, a plan ignores greater assignments that sessions show.
     IgnoresGreater,
     /// Members treat an unreadable session as missing.
     UnreadIsMissing,

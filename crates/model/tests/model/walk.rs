@@ -217,8 +217,8 @@ fn seeds(many: u64) -> std::ops::Range<u64> {
     }
 }
 
-/// Asserts that all properties hold on all walks, and that each property of `sometimes` occurs
-/// within `many` walks.
+/// Asserts that all properties hold on all walks, and that each property of `sometimes` is true on
+/// at least one of `many` walks.
 fn holds(mut setting: Setting, many: u64) {
     let name = setting.name;
     let seeds = seeds(many);

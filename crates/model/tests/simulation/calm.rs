@@ -94,8 +94,8 @@ fn all_watch(world: &World) {
 }
 
 /// Number of round trips in the bound. The seal, the create, the confirming LIST, and the poll that
-/// reads the last renewal take one round trip each. The check of the store takes five, and three
-/// are in reserve.
+/// reads the last renewal take one round trip each. The check of the store takes five round trips,
+/// and three are in reserve.
 const ROUND_TRIPS: u32 = 12;
 
 /// Upper bound of the pauses in a store check that is repeated after a failure. The check pauses
