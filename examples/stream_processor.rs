@@ -5,7 +5,8 @@
 //! ```
 //!
 //! An entry of a log contains the results of one batch and the next offset. One write stores both,
-//! so each record counts once, even after a crash. The log refuses a late write of a former owner.
+//! so the results contain each record once, even after a crash. The log refuses a late write of a
+//! former owner.
 #![allow(clippy::disallowed_methods, reason = "a sleep represents the work")]
 
 use std::error::Error;

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 const election = process.argv[2];
 
 // Returns the fencing token and the end of the lease, or null while another candidate leads.
-// `performance.now()` stops while the machine is suspended: only the token protects the data then.
+// `performance.now()` stops during a suspend. After a suspend, only the token protects the data.
 async function lease() {
   const sent = performance.now();
   try {
