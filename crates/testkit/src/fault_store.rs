@@ -262,7 +262,7 @@ impl Put {
 }
 
 /// Writes an object unconditionally. [`Store`] has no method for such a write. Repeats the write
-/// until the store accepts it and returns the ETag of the object.
+/// until the store accepts it with an ETag. Returns this ETag.
 ///
 /// # Panics
 ///
