@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable
 
@@ -18,6 +20,13 @@ Make = Callable[..., tenure.Election]
 
 # A program of its own, which the mixed tests start.
 collect_ignore = ["worker.py"]
+
+
+@pytest.fixture(autouse=True)
+def collect() -> Iterator[None]:
+    """End the leaderships that the exceptions of a test keep alive. The next test may call `idle`."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(params=["memory", "directory", "s3"])
