@@ -62,6 +62,7 @@ VALUES: list[tuple[Callable[[], object], str]] = [
     (lambda: election(name=""), 'the name "" must have 1 to 256 bytes'),
     (lambda: election(layout="x"), "layout must be epoch-files or single-object, got x"),
     (lambda: election().depose(-1), "epoch must be 1 to 9999999999, got -1"),
+    (lambda: election().restore(1, 90000), "wait_for must be at most 86400 s, got 90000 s"),
     (lambda: election().init_stores(), "init_stores is for a store of 3 or 5 URLs, got one URL"),
     (lambda: fenced("a"), "holder must be a Leadership, a Partition or a token"),
     (lambda: fenced(0), "a token is 1 to 9999999999, got 0"),

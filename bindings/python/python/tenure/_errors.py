@@ -309,7 +309,7 @@ _KINDS: dict[str, type[TenureError]] = {
 }
 
 
-_SETTING = re.compile(r"(validity|\w+_(interval|timeout|delay|deadline|margin|backoff))\b")
+_SETTING = re.compile(r"(validity|wait|\w+_(interval|timeout|delay|deadline|margin|backoff))\b")
 _DURATION = re.compile(r"\b(\d+(?:\.\d+)?)(ns|µs|ms|s)\b")
 _UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
@@ -322,7 +322,7 @@ def _in_seconds(duration: re.Match[str]) -> str:
 def of_kind(kind: str, message: str, may_have_happened: bool) -> TenureError:
     """Return the exception for an error of the native part. Settings have seconds in Python."""
     if kind == "InvalidInput" and _SETTING.match(message):
-        message = _DURATION.sub(_in_seconds, message)
+        message = _DURATION.sub(_in_seconds, re.sub(r"^wait\b", "wait_for", message))
     return _KINDS.get(kind, TenureError)(message, may_have_happened)
 
 
