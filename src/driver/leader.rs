@@ -127,7 +127,8 @@ pub struct Snapshot {
     /// Time since the last write of the record, by the store's clock. `None` if the store gives no
     /// dates.
     pub age: Option<Duration>,
-    /// True if the epoch is unsealed and `age` exceeds the validity of its lease. This field is
+    /// True if the epoch is unsealed and `age` exceeds the validity of its lease. Across stores: if
+    /// no majority of the stores can have an unsealed and younger object of one holder. This field is
     /// only a hint, because the clocks of the store and the leader may differ. An observer must
     /// watch the record for a whole validity to know that the lease has lapsed.
     pub lapsed: bool,

@@ -211,15 +211,36 @@ impl AcrossDriver {
             })
             .max_by_key(|(_, record)| (record.nonce.is_some(), record.heartbeat))
             .map(|(_, record)| record);
+        let leader = self.leader();
+        let end = record.filter(|it| it.expired).and_then(|record| record.end()).or(end);
         Ok(Snapshot {
-            leader: self.leader(),
-            end: record.filter(|it| it.expired).and_then(|record| record.end()).or(end),
+            lapsed: leader.is_some() && end.is_none() && !self.may_be_held(),
+            leader,
+            end,
             sealed_by: record.and_then(|it| it.sealed_by.clone()),
             forced_by: record.and_then(|it| it.forced_by.clone()),
             reason: record.and_then(|it| it.reason.clone()),
             age: self.parts.iter().filter_map(|part| part.link.followed.age).min(),
-            lapsed: false,
         })
+    }
+
+    /// Returns whether one attempt may have, at a majority of the stores, unsealed objects that are
+    /// not older than its validity. A store without an answer may have such an object.
+    fn may_be_held(&self) -> bool {
+        let unread = |store: &usize| {
+            self.machine.followed(*store).is_none() && self.machine.ended(*store).is_none()
+        };
+        let unread = (0..self.parts.len()).filter(unread).count();
+        let live = self.parts.iter().enumerate().filter_map(|(store, part)| {
+            let nonce = self.machine.followed(store)?.seen.nonce;
+            let followed = &part.link.followed;
+            let validity = followed.record.as_deref().and_then(|(_, record)| record.validity());
+            let is_old = followed.age.zip(validity).is_some_and(|(age, validity)| age > validity);
+            (!is_old).then_some(nonce)
+        });
+        let live: Vec<_> = live.collect();
+        let of_one = live.iter().map(|nonce| live.iter().filter(|it| it == &nonce).count());
+        of_one.max().unwrap_or(0) + unread >= self.cx.majority()
     }
 
     /// Returns the greatest epoch that a majority of the stores shows. No greater epoch was granted

@@ -1,7 +1,7 @@
 //! Stores that do not count towards the majority, and elections without a majority.
 
 use tenure::store::Store as _;
-use tenure::{CampaignEvent, ErrorKind, HoldState, Observation};
+use tenure::{CampaignEvent, CampaignOutcome, Clock as _, ErrorKind, HoldState, Observation};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{secs, timed, wait, within};
 
@@ -184,4 +184,44 @@ async fn regression_a_store_without_a_marker_is_listed_only_after_pauses() {
     wait(secs(100)).await;
     let lists = scene.stores[1].take_calls().len();
     assert!(lists <= 25, "{lists} LIST in 100 s");
+}
+
+/// Before the fix, a snapshot showed a dead leader of a set as a holder for ever. So the command
+/// reported the election as held, and `run --try` never took over.
+#[tokio::test(start_paused = true)]
+async fn regression_a_snapshot_shows_the_lapse_of_a_dead_leader() {
+    for stores in [3, 5] {
+        let scene = Scene::new(stores).await;
+        let observer = scene.node(9);
+        drop(scene.node(1).campaign().await.unwrap());
+        scene.down(0);
+        wait(secs(29)).await;
+        assert!(!observer.snapshot().await.unwrap().lapsed, "the lease may not have ended");
+        wait(secs(2)).await;
+        let snapshot = observer.snapshot().await.unwrap();
+        assert!(snapshot.lapsed && snapshot.leader.is_some() && snapshot.end.is_none());
+        let candidate = scene.node(2);
+        let begun = scene.clock.now();
+        loop {
+            match candidate.try_campaign().await.unwrap() {
+                CampaignOutcome::Elected(leadership) => break drop(leadership),
+                _ => wait(secs(1)).await,
+            }
+            assert!(scene.clock.now().since(begun) < secs(40), "no takeover");
+        }
+    }
+}
+
+/// An attempt at a minority is no leader. But a store that does not answer may belong to a majority.
+#[tokio::test(start_paused = true)]
+async fn regression_a_snapshot_shows_that_an_attempt_at_a_minority_does_not_lead() {
+    let scene = Scene::new(3).await;
+    let attempt = format!(
+        r#"{{"format":2,"expired":false,"validity_ms":30000,"candidate":"a","nonce":"{:032x}"}}"#,
+        2
+    );
+    scene.put(1, 2, &attempt).await;
+    assert!(scene.node(9).snapshot().await.unwrap().lapsed);
+    scene.down(0);
+    assert!(!scene.node(9).snapshot().await.unwrap().lapsed);
 }

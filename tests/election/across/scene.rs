@@ -26,8 +26,12 @@ impl Scene {
     }
 
     pub fn unmarked(stores: usize) -> Scene {
-        let store = |_| Arc::new(FaultStore::new(Arc::new(MemoryStore::new())));
-        Scene { stores: (0..stores).map(store).collect(), clock: TestClock::new() }
+        let clock = TestClock::new();
+        let store = |_| {
+            let objects = MemoryStore::with_clock(Arc::new(clock.clone()));
+            Arc::new(FaultStore::new(Arc::new(objects)))
+        };
+        Scene { stores: (0..stores).map(store).collect(), clock }
     }
 
     /// Returns the connections of another process: the same objects with separate faults.
