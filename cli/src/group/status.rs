@@ -27,8 +27,8 @@ pub struct GroupStatus<'a> {
     /// ended, has lapsed or is missing. Absent if the sessions were not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unattended: Option<usize>,
-    /// The epoch above which an unfinished restore continues. The restore prevents assignments
-    /// until it is finished. Absent if there is no such restore.
+    /// While a restore is unfinished: the epoch above which it lets the epochs continue. No
+    /// partition is assigned until the restore is finished. Absent if there is no such restore.
     #[serde(skip_serializing_if = "Option::is_none")]
     unfinished_restore: Option<u64>,
 }
@@ -84,8 +84,8 @@ pub async fn status(args: GroupStatusArgs) -> Result<u8, Failure> {
 pub const FIELDS: [&str; 5] =
     ["epoch", "members", "partitions", "unattended", "unfinished_restore"];
 
-/// Returns the epoch above which an unfinished restore continues, or `None` if no restore is
-/// unfinished. An unfinished restore has created the newest assignment, with the number directly
+/// Returns the epoch above which an unfinished restore lets the epochs continue, or `None` if no
+/// restore is unfinished. An unfinished restore has created the newest assignment, with the number directly
 /// above this epoch.
 pub fn restored_above(group: &GroupSnapshot) -> Option<u64> {
     Some(group.epoch.filter(|_| group.restoring)?.get() - 1)

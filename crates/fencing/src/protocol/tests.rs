@@ -220,8 +220,8 @@ fn the_floor_shows_whether_a_refused_append_may_have_taken_effect() {
     assert_eq!(writer.ended(), Some(Ended::Stale { newest: e(3), maybe: true }));
 }
 
-/// A trim may have deleted the object of the append, so only the end of the log shows the
-/// successor.
+/// The floor is above the number of a refused append, so a trim may have deleted the object that
+/// this append created. Then only the end of the log shows whether another writer has taken over.
 #[test]
 fn the_end_of_the_log_shows_the_successor_if_the_effect_of_an_append_is_unknown() {
     let ended = |end: Header| {

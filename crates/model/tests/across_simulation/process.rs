@@ -74,7 +74,7 @@ pub fn start(world: &Arc<World>, number: usize) -> Slot {
     Slot { number, clock, who }
 }
 
-/// Starts a candidate with its application on this machine.
+/// Starts the candidate `number` and its application on the machine that has this clock.
 pub fn start_on(world: &Arc<World>, number: usize, clock: &Arc<SimClock>) -> Who {
     let who = join(world, clock);
     let knobs = world.plan.candidates[number].clone();
