@@ -1,4 +1,4 @@
-//! Campaigns that leave no epoch behind if they are cancelled.
+//! Campaigns that leave no leadership behind if they are cancelled.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use crate::claims::Writes;
 use crate::errors::Failure;
 use crate::runtime::{Counted, background, pause};
 
-/// Campaigns until this process is elected, or until `cancel`.
+/// Campaigns until this process is elected, or until `cancel` is cancelled.
 ///
 /// A cancelled campaign may have created an epoch. So the campaign continues in the background
 /// until the store shows that the newest epoch is sealed or belongs to another candidate, or until
-/// the campaign is elected. Then it resigns. It ends after at most two validities, because the
-/// lease of its epoch has lapsed by then.
+/// the campaign is elected. If it is elected, it resigns. After two validities it stops in any
+/// case, because the lease of its epoch has lapsed by then.
 pub async fn campaign(
     election: Election,
     validity: Duration,
@@ -60,7 +60,7 @@ async fn wind_down(
                 }),
             }
         };
-        // A write that was under way during the look may have followed it.
+        // A write that was under way during the snapshot may have taken effect after it.
         if matches!(is_ours, Ok(false)) && before.is_some() && writes.settled() == before {
             return;
         }

@@ -1,4 +1,5 @@
-//! Counts the writes of a campaign, so that its cancellation leaves no epoch behind.
+//! Counts the writes of a campaign. The counts show whether a write of a cancelled campaign may
+//! still take effect.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,8 +42,8 @@ impl Writes {
     }
 }
 
-/// Counts a write. A write that was dropped or timed out may still take effect, so it never
-/// settles.
+/// Counts a write. A write that was dropped or timed out may still take effect, so it is never
+/// counted as settled.
 async fn counted(
     write: impl Future<Output = Result<PutOutcome, StoreError>>,
 ) -> Result<PutOutcome, StoreError> {
@@ -55,8 +56,8 @@ async fn counted(
     put
 }
 
-/// A store that counts the writes of campaigns. A test adds a delay: a write takes effect after it,
-/// and a read returns the state before it.
+/// A store that counts the writes of campaigns. A test can add a delay to each request: a write
+/// takes effect at the end of the delay, and a read returns the state at its start.
 #[derive(Debug)]
 pub struct CountedStore(pub Arc<dyn Store>, pub Duration);
 

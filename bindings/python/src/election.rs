@@ -37,7 +37,7 @@ struct Settings {
     layout: Option<String>,
     validity: Option<f64>,
     renew_interval: Option<f64>,
-    /// The inner `None` is `poll_interval(None)`.
+    /// `None` if the setting is missing, and `Some(None)` for `poll_interval(None)`.
     #[serde(deserialize_with = "given")]
     poll_interval: Option<Option<f64>>,
     poll_backoff: Option<f64>,
@@ -53,7 +53,7 @@ struct Settings {
     name_is_unique: Option<bool>,
     machine_is_never_paused: Option<bool>,
     liveness: Option<f64>,
-    /// True if a callable of the program is asked for the signs of life.
+    /// True if tenure asks a callable of the program whether it is alive.
     asks: bool,
 }
 
@@ -186,7 +186,7 @@ impl Election {
         Ok(())
     }
 
-    /// Returns the leader of the last reading, if its lease has not lapsed.
+    /// Returns the leader that this election last read, if its lease has not lapsed.
     fn last_seen(&self) -> Result<Option<String>, Failure> {
         let seen = self.inner.get()?.last_seen().filter(tenure::LastSeen::is_held);
         Ok(seen.map(|seen| outcomes::leader(&seen.leader).to_string()))

@@ -17,7 +17,7 @@ pub enum Failure {
     Fencing(FencingError),
     /// The process was forked after the first call.
     Forked,
-    /// The interpreter has ended all work.
+    /// The interpreter is ending, so no call can start.
     Closed,
     /// The caller cancelled the call.
     Cancelled,
@@ -111,7 +111,7 @@ fn exception(py: Python<'_>, failure: Failure) -> PyResult<PyErr> {
     Ok(PyErr::from_value(exception))
 }
 
-/// Returns the name of the exception without its suffix.
+/// Returns the name of the exception without `Error`.
 fn kind(kind: ErrorKind) -> String {
     format!("{kind:?}")
 }

@@ -11,13 +11,14 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::runtime::LOGGER;
 
-/// Maximum number of records that wait for Python. Later records are dropped.
+/// Maximum number of records that Python has not handled yet. Further records are dropped.
 const WAITING: usize = 1000;
 static PENDING: AtomicUsize = AtomicUsize::new(0);
 
 /// Passes the events of the library to Python from now on.
 pub fn forward() {
-    // In one process, the module is initialised once.
+    // An error means that a subscriber is set. It is this one, because a process loads the module
+    // once.
     let _ = tracing::subscriber::set_global_default(Logger);
 }
 
@@ -55,7 +56,7 @@ impl Subscriber for Logger {
         PENDING.fetch_add(1, Ordering::Relaxed);
         LOGGER.call(move |py| {
             PENDING.fetch_sub(1, Ordering::Relaxed);
-            // A broken handler of the application must not stop the other records.
+            // An exception in a handler of the application must not stop the other records.
             let _ = log(py, level, &message, others);
         });
     }

@@ -70,8 +70,8 @@ impl Group {
         Ok(self.0.get()?.name())
     }
 
-    /// Joins the group. Returns the stream of the granted partitions, and the call, which ends
-    /// after `leave`.
+    /// Joins the group. Returns the stream of the granted partitions, and a task that ends after
+    /// `leave`.
     fn run(&self) -> Result<(Stream, Task), Failure> {
         let (grants, granted) = mpsc::unbounded_channel();
         let group = self.0.get()?.clone();
@@ -205,10 +205,10 @@ impl Partition {
         })
     }
 
-    /// Ends the work. The partition is released.
+    /// Ends the work, so that the member releases the partition.
     fn done(&self, error: Option<String>) -> Result<(), Failure> {
         if let Some(done) = locked(&self.0.get()?.done).take() {
-            // The membership may have been dropped.
+            // The send fails if the call of `run` was dropped.
             let _ = done.send(error);
         }
         Ok(())

@@ -20,7 +20,7 @@ use crate::stores::{Body, Stores};
 use crate::stream::Stream;
 use crate::task::Task;
 
-/// Returns the token of a leadership or a partition, or the token with this number.
+/// Returns the token of `holder`: a leadership, a partition, or the number of a token.
 fn token(holder: &Bound<'_, PyAny>) -> Result<Token, Failure> {
     if let Ok(leadership) = holder.cast::<Leadership>() {
         return leadership.get().token();
@@ -41,7 +41,7 @@ fn entry(read: LogEntry) -> (u64, u64, Body) {
     (read.number, read.epoch.get(), Body(read.body.to_vec()))
 }
 
-/// A guarded resource, the token, and the writer after the first write.
+/// A guarded resource, the token of its holder, and the writer, which exists after the first write.
 struct Guarded<R, W> {
     inner: R,
     token: Option<Token>,
@@ -60,7 +60,7 @@ impl<R, W> Guarded<R, W> {
     }
 }
 
-/// A fenced object, and its writer after the first write.
+/// A fenced object, and its writer, which exists after the first write.
 #[pyclass(frozen)]
 pub struct FencedObject(Local<Guarded<fencing::FencedObject, ObjectWriter>>);
 
@@ -107,11 +107,11 @@ impl FencedObject {
     }
 }
 
-/// A fenced log, and its writer after the first append.
+/// A fenced log, and its writer, which exists after the first append.
 #[pyclass(frozen)]
 pub struct FencedLog(Local<Guarded<fencing::FencedLog, LogWriter>>);
 
-/// Returns the writer of a log. The first call claims the log.
+/// Returns the writer of a log. If no writer exists, claims the log.
 async fn opened<'a>(
     slot: &'a mut Option<LogWriter>,
     log: &fencing::FencedLog,
@@ -199,7 +199,7 @@ impl Gate {
         Ok(self.0.get()?.admit(epoch(token)?)?)
     }
 
-    /// Waits until all work under lower tokens has left.
+    /// Waits until all work under lower tokens has ended.
     fn enter(&self, token: u64) -> Result<Task, Failure> {
         let (gate, token) = (self.0.get()?.clone(), epoch(token)?);
         Task::start(async move |_| {
@@ -226,7 +226,7 @@ impl Permit {
     }
 }
 
-/// A gate that keeps its newest token in an object on a store.
+/// A gate that keeps its greatest token in an object on a store.
 #[pyclass(frozen)]
 pub struct DurableGate(Local<fencing::DurableGate>);
 

@@ -137,13 +137,14 @@ impl Job {
         Ok(Job { rules, period, place: Local::new(place), candidate })
     }
 
-    /// Returns the reason to skip the period without a campaign, or `None`.
+    /// Returns the reason if no campaign is necessary because the period is skipped, or `None`.
     fn skips(&self) -> Result<Task, Failure> {
         let (rules, period, place) = (self.rules, self.period, self.place.get()?.clone());
         Task::start(async move |_| {
             let record = place.read().await?;
             Ok(match rules.decide(record.as_ref(), period, place.wall()) {
-                // Another host may still run the attempt. Only a leader can decide.
+                // Another host may still run the attempt. Only a leader can decide whether that
+                // host is dead.
                 Decision::Skip(_) if record.is_some_and(|record| record.exit_code.is_none()) => {
                     None
                 }
@@ -201,7 +202,7 @@ async fn check_clock(place: &Place, rules: &PeriodRules, period: Period) -> Resu
     }
 }
 
-/// A recorded attempt, and the clock of its end.
+/// A recorded attempt, and the process whose clock dates its end.
 #[pyclass(frozen)]
 pub struct Attempt(Local<Arc<Mutex<(ObjectWriter, PeriodRecord)>>>, Process);
 

@@ -27,12 +27,13 @@ pub struct Leadership(Local<Arc<Lead>>);
 pub struct Liveness {
     /// Maximum time without a sign of life.
     pub limit: Duration,
-    /// True if `check` and `leading` are signs of life. Otherwise a callable of the program
-    /// answers.
+    /// True if `check` and `leading` are signs of life. Otherwise a callable of the program states
+    /// whether the program is alive.
     pub by_calls: bool,
 }
 
-/// The state of a leadership. Its last reference resigns in the background.
+/// The state of a leadership. When the last reference is dropped, the leadership resigns in the
+/// background.
 pub struct Lead {
     lease: Lease,
     /// `None` once the leadership resigned.
@@ -40,9 +41,9 @@ pub struct Lead {
     liveness: Option<Liveness>,
     /// Time of the last sign of life, in milliseconds of the boot clock.
     alive_at: AtomicU64,
-    /// Cause of a resignation for a hung program.
+    /// Why the program counts as hung, once that made the leadership resign.
     hung: OnceLock<String>,
-    /// True after the start of a resignation that the program ordered.
+    /// True once the program has started a resignation, also by the end of a `with` block.
     has_resigned: AtomicBool,
 }
 
@@ -88,7 +89,7 @@ async fn watch(lead: Weak<Lead>, limit: Duration) {
             return lead.resign_hung(why).await;
         };
         drop(lead);
-        // Short steps, so that the end of the leadership also ends this task.
+        // The pauses are short, so that this task ends soon after the leadership.
         pause(left.min(Duration::from_millis(200))).await;
     }
 }
@@ -107,7 +108,8 @@ impl Lead {
         }
     }
 
-    /// Adds the reason of the loss to the error of a call that the loss ended.
+    /// If a call failed because the leadership was lost, returns an error with the reason of the
+    /// loss.
     fn explained(&self, error: Error) -> Failure {
         match self.check() {
             Err(Failure::Lost { reason, why, .. }) if error.kind() == ErrorKind::LeadershipLost => {
@@ -180,7 +182,7 @@ impl Block {
             return Ok(());
         }
         let task = match inner.resign(None) {
-            // The exception of the body has precedence.
+            // An exception of the body has precedence over the error that the process was forked.
             Err(Failure::Forked) if !error.is_none() => return Ok(()),
             task => task?,
         };
@@ -200,14 +202,14 @@ impl Leadership {
         Ok(self.0.get()?.lease.candidate())
     }
 
-    /// Returns the token, or raises `LeadershipLost`. It is a sign of life.
+    /// Returns the token, or raises `LeadershipLost`. The call is a sign of life.
     fn check(&self) -> Result<u64, Failure> {
         let lead = self.0.get()?;
         lead.called();
         lead.check()
     }
 
-    /// Returns whether this process leads. It is a sign of life.
+    /// Returns whether this process leads. The call is a sign of life.
     #[getter]
     fn leading(&self) -> Result<bool, Failure> {
         let lead = self.0.get()?;
@@ -237,7 +239,8 @@ impl Leadership {
 
     /// Waits for the end of the leadership. The result is the reason and its description.
     fn lost(&self) -> Result<Task, Failure> {
-        // The task must not keep the leadership alive.
+        // A strong reference in this task would prevent the resignation of an unreferenced
+        // leadership.
         let (lease, lead) = (self.0.get()?.lease.clone(), Arc::downgrade(self.0.get()?));
         Task::start(async move |cancel| {
             use tenure::Term as _;
@@ -274,7 +277,7 @@ impl Leadership {
         })
     }
 
-    /// Starts the resignation. An interrupt before this call leaves it to the `with` block.
+    /// Starts the resignation. If `KeyboardInterrupt` prevents this call, the `with` block resigns.
     fn resign(&self, successor: Option<String>) -> Result<Task, Failure> {
         let lead = self.0.get()?.clone();
         successor.as_deref().map_or(Ok(()), check_name)?;

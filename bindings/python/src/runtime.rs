@@ -16,18 +16,19 @@ use tokio_util::sync::CancellationToken;
 use crate::errors::Failure;
 use crate::leadership::Lead;
 
-/// The runtime, and the process that started it. A fork copies no thread.
+/// The runtime, and the id of the process that started it. A fork copies no threads, so the runtime
+/// works only in that process.
 static RUNTIME: OnceLock<(Runtime, u32)> = OnceLock::new();
 /// Number of background tasks: leaderships, and campaigns that end after a cancellation.
 static TASKS: AtomicUsize = AtomicUsize::new(0);
-/// The thread that ends the interpreter. From this end on, no thread calls Python.
+/// The thread that ends the interpreter. Once it is set, no thread of this module calls Python.
 static CLOSER: OnceLock<ThreadId> = OnceLock::new();
-/// Parent of the tokens of all calls. The end of the interpreter cancels it.
+/// Parent of the cancellation tokens of all calls. `shutdown` cancels it.
 static CALLS: LazyLock<CancellationToken> = LazyLock::new(CancellationToken::new);
 static LEADS: Mutex<Vec<Weak<Lead>>> = Mutex::new(Vec::new());
 
 /// Returns the runtime, and starts it at the first call. Fails in a process that was forked after
-/// this start.
+/// the runtime had started.
 pub fn runtime() -> Result<&'static Runtime, Failure> {
     let (runtime, pid) = RUNTIME.get_or_init(|| {
         let threads = available_parallelism().map_or(2, |count| count.get().clamp(2, 4));
@@ -36,7 +37,7 @@ pub fn runtime() -> Result<&'static Runtime, Failure> {
             .thread_name("tenure")
             .enable_all()
             .build()
-            .expect("a runtime needs only threads and a poll of the kernel");
+            .expect("the system has threads and file descriptors left");
         (runtime, std::process::id())
     });
     if *pid == std::process::id() { Ok(runtime) } else { Err(Failure::Forked) }
@@ -47,7 +48,8 @@ pub fn refuse_sub_interpreters(py: Python<'_>) -> PyResult<()> {
     static FIRST: OnceLock<usize> = OnceLock::new();
     let is_main = match py.import("_interpreters").or_else(|_| py.import("_xxsubinterpreters")) {
         Ok(module) => module.call_method0("get_main")?.eq(module.call_method0("get_current")?)?,
-        // Some builds of Python lack this module. Each interpreter has its own module `builtins`.
+        // Some builds of Python lack these modules. Their interpreters are told apart by the
+        // address of `builtins`, because each has its own.
         Err(_) => {
             let here = py.import("builtins")?.as_ptr() as usize;
             *FIRST.get_or_init(|| here) == here
@@ -67,8 +69,8 @@ fn is_forked() -> bool {
     RUNTIME.get().is_some_and(|(_, pid)| *pid != std::process::id())
 }
 
-/// A value of this process. A forked child does not use or drop the value, because a thread of the
-/// parent may have held a lock of it at the fork.
+/// A value that only this process uses. A forked child neither uses nor drops it, because a thread
+/// of the parent may have held a lock in the value at the fork.
 pub struct Local<T>(Option<T>);
 
 impl<T> Local<T> {
@@ -96,7 +98,7 @@ pub fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Counts a task, until it is dropped.
+/// A task counts as running until its `Counted` is dropped.
 pub struct Counted(());
 
 impl Counted {
@@ -112,13 +114,14 @@ impl Drop for Counted {
     }
 }
 
-/// Returns whether the interpreter ends.
+/// Returns whether `shutdown` has been called.
 pub fn is_closed() -> bool {
     CLOSER.get().is_some()
 }
 
-/// Returns whether a call can start. At the end of the interpreter, the call of a daemon thread
-/// never returns, and a handler of the end that runs after `shutdown` gets an error.
+/// Returns whether a call can start. After `shutdown`, the result is false in a daemon thread, so
+/// that its call never returns. In an exit handler, which runs on the thread of `shutdown`, the
+/// result is an error.
 pub fn may_start() -> Result<bool, Failure> {
     match CLOSER.get() {
         None => Ok(true),
@@ -127,7 +130,7 @@ pub fn may_start() -> Result<bool, Failure> {
     }
 }
 
-/// Returns the token of a new call.
+/// Returns the cancellation token of a new call.
 pub fn call_token() -> CancellationToken {
     CALLS.child_token()
 }
@@ -153,15 +156,15 @@ pub async fn pause(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
-/// Keeps a weak reference, so that the end of the interpreter resigns the leadership.
+/// Keeps a weak reference, with which `shutdown` resigns the leadership.
 pub fn remember(lead: &Arc<Lead>) {
     let mut leads = locked(&LEADS);
     leads.retain(|lead| lead.strong_count() > 0);
     leads.push(Arc::downgrade(lead));
 }
 
-/// A thread that calls Python. So a thread of the runtime never waits for the GIL, and renewals
-/// continue while Python code holds the GIL.
+/// A thread that makes calls to Python for the runtime. The threads of the runtime never wait for
+/// the GIL, so renewals continue while Python code holds it.
 pub struct Caller {
     thread: &'static str,
     calls: OnceLock<Mutex<mpsc::Sender<Call>>>,
@@ -188,15 +191,16 @@ impl Caller {
         let calls = self.calls.get_or_init(|| {
             let (sender, receiver) = mpsc::channel::<Call>();
             let serve = move || self.serve(receiver);
-            // If the system refuses the thread, no callback is called.
+            // If the thread cannot be started, the calls are dropped.
             let _ = std::thread::Builder::new().name(self.thread.to_owned()).spawn(serve);
             Mutex::new(sender)
         });
         let _ = locked(calls).send(Box::new(call));
     }
 
-    /// Runs the calls. The thread stays attached: a thread that attaches takes a lock of CPython, and
-    /// before Python 3.12 a fork copies this lock, so the child would wait for ever.
+    /// Runs the calls. The thread attaches to Python only once, because to attach takes a lock of
+    /// CPython. Before Python 3.12, a fork copies the locked lock, and the child waits for it for
+    /// ever.
     fn serve(&self, mut calls: mpsc::Receiver<Call>) {
         self.running.store(true, Ordering::SeqCst);
         if !is_closed() {
@@ -211,8 +215,8 @@ impl Caller {
         self.running.store(false, Ordering::SeqCst);
     }
 
-    /// Waits for the next call. Does not return after the end of the interpreter, because the thread
-    /// must not take the GIL then.
+    /// Waits for the next call. Never returns after `shutdown`, because the thread must not take
+    /// the GIL while the interpreter ends.
     fn next(&self, calls: &mut mpsc::Receiver<Call>) -> Call {
         if let Ok(call) = calls.recv() {
             self.running.store(true, Ordering::SeqCst);
@@ -227,7 +231,7 @@ impl Caller {
     }
 }
 
-/// Waits until no background task is left, at most for `seconds`. Returns false if a task is left.
+/// Waits for at most `seconds` until no background task is left. Returns false if one is left.
 #[pyfunction]
 pub fn idle(py: Python<'_>, seconds: f64) -> PyResult<bool> {
     let runtime = runtime()?;
@@ -235,8 +239,8 @@ pub fn idle(py: Python<'_>, seconds: f64) -> PyResult<bool> {
     Ok(py.detach(|| runtime.block_on(all_ended(limit))))
 }
 
-/// Cancels all calls, resigns all leaderships of this process, and waits at most for `seconds`. The
-/// interpreter calls this function at its end.
+/// Cancels all calls, resigns all leaderships of this process, and waits for at most `seconds`
+/// until all have ended. The interpreter calls this function when it ends.
 #[pyfunction]
 pub fn shutdown(py: Python<'_>, seconds: f64) {
     CLOSER.get_or_init(|| std::thread::current().id());
@@ -256,7 +260,8 @@ pub fn shutdown(py: Python<'_>, seconds: f64) {
     });
 }
 
-/// Ends all work of this process. The interpreter must not end during a call from another thread.
+/// Resigns all leaderships. Also waits for running calls to Python, because the interpreter must
+/// not end during a call from another thread.
 async fn end() {
     let callers = async {
         for caller in [&WAKER, &LOGGER] {
@@ -268,7 +273,8 @@ async fn end() {
     tokio::join!(callers, resign_all());
 }
 
-/// Resigns until no task is left. A campaign may be elected while it is cancelled.
+/// Resigns all leaderships until no task is left. It repeats, because a campaign may be elected
+/// while it is cancelled.
 async fn resign_all() {
     while TASKS.load(Ordering::SeqCst) > 0 {
         let leads: Vec<_> = locked(&LEADS).drain(..).filter_map(|lead| lead.upgrade()).collect();
@@ -277,7 +283,7 @@ async fn resign_all() {
     }
 }
 
-/// Pause between two looks at the number of tasks.
+/// Pause between two checks of the number of tasks.
 const STEP: Duration = Duration::from_millis(5);
 
 async fn all_ended(limit: Duration) -> bool {

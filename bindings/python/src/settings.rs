@@ -7,7 +7,7 @@ use tenure::Epoch;
 
 use crate::errors::{Failure, invalid};
 
-/// Reads a setting for which `None` is a value. A missing setting has its default.
+/// Reads a setting for which `None` is a value, as `Some(None)`. A missing setting is `None`.
 pub fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
@@ -20,7 +20,8 @@ pub fn seconds(name: &str, seconds: f64) -> Result<Duration, Failure> {
         .map_err(|_| invalid(format!("{name} must be a duration, got {seconds} s")))
 }
 
-/// Sets `$setting` on the builder, if it is given. A duration has `seconds` before its name.
+/// Sets the settings that are given on the builder. With `seconds` before the builder, the settings
+/// are durations.
 macro_rules! set {
     ($builder:ident, $given:ident, $($setting:ident),*) => {
         $(if let Some(value) = $given.$setting { $builder = $builder.$setting(value); })*
@@ -34,7 +35,7 @@ macro_rules! set {
 
 pub(crate) use set;
 
-/// Returns an epoch, or an error for a number that no epoch has.
+/// Returns the epoch with this number, or an error if the number is out of range.
 pub fn epoch(number: u64) -> Result<Epoch, Failure> {
     Epoch::new(number)
         .ok_or_else(|| invalid(format!("a token is 1 to {}, got {number}", Epoch::MAX)))

@@ -72,8 +72,8 @@ impl Stores {
         })
     }
 
-    /// Creates an empty store in memory. A write takes effect after `delay`, and a read returns
-    /// the state before it.
+    /// Creates an empty store in memory. A write takes effect at the end of `delay`, and a read
+    /// returns the state at the start of `delay`.
     #[staticmethod]
     fn memory(clock: Option<&Clock>, delay: f64) -> Result<Stores, Failure> {
         let delay = seconds("delay", delay)?;
@@ -84,7 +84,7 @@ impl Stores {
         Ok(Stores::new(vec![Arc::new(CountedStore(Arc::new(store), delay))], String::new()))
     }
 
-    /// Returns the same stores with another prefix.
+    /// Returns the same stores with this prefix.
     fn at(&self, prefix: String) -> Result<Stores, Failure> {
         Ok(Stores::new(self.all()?.clone(), prefix))
     }
@@ -126,7 +126,7 @@ impl Stores {
     }
 }
 
-/// Bytes for Python. A plain vector would become a list.
+/// An object of type `bytes` in Python. A `Vec<u8>` would become a list.
 pub struct Body(pub Vec<u8>);
 
 impl<'py> IntoPyObject<'py> for Body {
@@ -139,17 +139,17 @@ impl<'py> IntoPyObject<'py> for Body {
     }
 }
 
-/// The longest advance of a clock: 100 years, so that all dates have years that Python reads.
+/// The longest advance of a clock, 100 years. Python cannot read dates after the year 9999.
 const FARTHEST: Duration = tenure_history::period::LONGEST;
 
-/// The clocks of this machine, plus a duration that a test adds. Waits notice an advance within a
-/// second.
+/// The clocks of this machine, plus a duration that a test adds. Code that waits for a time notices
+/// an advance within a second.
 #[pyclass(frozen)]
 #[derive(Debug, Clone, Default)]
 pub struct Clock(Arc<Mutex<Duration>>);
 
 impl Clock {
-    /// Returns the process of a machine with this clock.
+    /// Returns a `Process` with this clock, or with the clocks of the machine.
     pub fn process(clock: Option<&Clock>) -> Process {
         match clock {
             Some(clock) => process().with_clock(Arc::new(clock.clone())),
@@ -171,7 +171,7 @@ impl Clock {
         Clock::default()
     }
 
-    /// Moves all clocks forward.
+    /// Adds the duration to each clock of this machine.
     fn advance(&self, seconds: f64) -> PyResult<()> {
         let by = Duration::try_from_secs_f64(seconds).ok();
         let mut ahead = locked(&self.0);

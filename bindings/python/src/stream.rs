@@ -19,7 +19,8 @@ pub struct Stream(Local<Arc<Mutex<Items>>>);
 
 struct Items {
     rest: Boxed,
-    /// The item of a cancelled call. The next call takes it.
+    /// An item that a call received, but did not deliver because it was cancelled. The next call
+    /// returns it.
     returned: Option<Value>,
 }
 
@@ -33,7 +34,8 @@ impl Stream {
     }
 }
 
-/// An item that returns to its stream, unless Python takes it. Until then the stream waits.
+/// An item that goes back to its stream if it is dropped before Python takes it. It keeps the
+/// stream locked.
 struct Item {
     items: OwnedMutexGuard<Items>,
     value: Option<Value>,

@@ -1,4 +1,5 @@
-//! A call that runs on the runtime. Python waits for it in a thread, or in an event loop.
+//! A call that runs on the Tokio runtime. Python code waits for its end in a thread or in an event
+//! loop.
 
 use std::future::Future;
 use std::sync::{Arc, Condvar, Mutex};
@@ -13,7 +14,7 @@ use crate::runtime::{Local, WAKER, call_token, is_closed, locked, may_start, run
 
 type Convert = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 
-/// A value that becomes an object of Python once a thread with the GIL takes it.
+/// A value that is converted to a Python object later, by the thread that holds the GIL.
 pub struct Value(Convert);
 
 impl Value {
@@ -35,7 +36,7 @@ impl<'py> IntoPyObject<'py> for Value {
     }
 }
 
-/// A running call. If the result of a cancelled call is a leadership, it resigns.
+/// A running call. If a cancelled call still returns a leadership, the leadership resigns.
 #[pyclass(frozen)]
 pub struct Task(Local<Waiting>);
 
@@ -59,8 +60,8 @@ enum State {
 }
 
 impl Task {
-    /// Starts a call. The call receives a token that is cancelled if its caller stops waiting. A
-    /// call that ignores the token runs to its end.
+    /// Starts a call. The call receives a cancellation token, which is cancelled if the caller
+    /// stops waiting. A call that ignores this token runs to its end.
     pub fn start<T, W>(work: impl FnOnce(CancellationToken) -> W) -> Result<Task, Failure>
     where
         T: for<'py> IntoPyObject<'py> + Send + 'static,
@@ -79,7 +80,8 @@ impl Task {
             let result = work.await.unwrap_or_else(|error| {
                 Err(Failure::Panicked(format!("a task of tenure panicked: {error}")))
             });
-            // At the end of the interpreter, a daemon thread does not see the cancellation.
+            // While the interpreter ends, a daemon thread must not see that its call was cancelled,
+            // so the call never ends for it.
             if is_closed() && matches!(result, Err(Failure::Cancelled)) {
                 return;
             }
