@@ -210,7 +210,7 @@ class Denied(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None: ...
 
 
-async def test_regression_the_error_of_a_group_reaches_the_loop(
+async def test_regression_run_async_raises_the_error_of_the_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Denied)

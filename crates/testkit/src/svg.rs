@@ -1,4 +1,4 @@
-//! Checks an SVG for renderers that support no style sheets.
+//! Checks that a renderer without support for style sheets draws an SVG correctly.
 
 use roxmltree::{Document, Node};
 
