@@ -95,7 +95,7 @@ impl Election {
     /// `validity` is the longest [validity](crate::ElectionBuilder::validity) of all candidates,
     /// above 0 and at most 24 h. The last leader may believe for this time that it holds a lease in
     /// the old contents. So a candidate that needs the new contents for a majority waits for this
-    /// time.
+    /// time, or for the validity in the newest records of the other stores if it is longer.
     ///
     /// The election continues during the call. A living leader keeps its lease without this store.
     /// With 3 stores, the loss of another store would then end this lease. So let the leader resign
@@ -105,8 +105,8 @@ impl Election {
     /// the call returns `Ok`, the store does not count. If several calls run concurrently, only the
     /// contents with the greatest generation count towards the majority.
     ///
-    /// Cost, for f = 1 of 3 stores or 2 of 5: two LISTs at each store, one PUT (a note) at each
-    /// other store, and up to two GETs and two PUTs at the new store.
+    /// Cost, for f = 1 of 3 stores or 2 of 5: two LISTs at each store, one PUT (a note) and one
+    /// GET at each other store, and up to two GETs and two PUTs at the new store.
     ///
     /// # Errors
     /// - [`InvalidInput`](ErrorKind::InvalidInput): the election has one store, the index or the

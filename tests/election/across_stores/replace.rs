@@ -93,7 +93,8 @@ async fn a_lost_store_gets_the_newest_epoch_and_a_marker() {
         assert_eq!(scene.record(0, 3).await, unsealed(3), "the leader stays");
         let new = [Call::List, Call::List, Call::Get, Call::Create, Call::Create];
         assert_eq!(scene.stores[2].take_calls(), new);
-        assert_eq!(scene.stores[0].take_calls(), [Call::List, Call::Create, Call::List]);
+        let other = [Call::List, Call::Create, Call::List, Call::Get];
+        assert_eq!(scene.stores[0].take_calls(), other);
         // A second replacement raises the generation again.
         scene.wipe(2).await;
         let outcome = scene.operator().replace_store(2, VALIDITY).await.unwrap();
@@ -166,7 +167,7 @@ async fn after_a_crash_at_each_request_another_call_completes_the_replacement() 
         assert_eq!((now.broken(), now.counts()), (None, true));
         assert_eq!(now.marker, outcome.generation);
         if survived {
-            assert_eq!(requests, 12);
+            assert_eq!(requests, 14);
             break;
         }
     }
@@ -318,4 +319,24 @@ async fn regression_a_generation_is_never_used_again() {
         let replaced = scene.operator().replace_store(store, VALIDITY).await.unwrap();
         assert_eq!(replaced.generation, generation, "store {store}");
     }
+}
+
+/// Before the fix, a successor waited only for the validity that the operator gave, although the
+/// leader relied on a longer lease in the old contents.
+#[tokio::test(start_paused = true)]
+async fn regression_a_successor_waits_for_the_longest_validity_in_the_records() {
+    let scene = Scene::with_set(3).await;
+    scene.put(0, &key(3), &json!("damaged")).await;
+    scene.leads(3, &[1]).await;
+    scene.wipe(2).await;
+    for (given, waits) in [(millis(1), 10_000), (secs(60), 60_000)] {
+        scene.operator().replace_store(2, given).await.unwrap();
+        assert_eq!(scene.record(2, 3).await["validity_ms"], waits);
+        scene.wipe(2).await;
+    }
+    // A store that does not show its record may have the longest validity.
+    scene.stores[1].on(Call::Get).always().fault(Fault::FailBefore);
+    let error = scene.operator().replace_store(2, millis(1)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(scene.record(2, 3).await, Value::Null);
 }

@@ -39,7 +39,6 @@ tenure_model::broken_variants! {
     broken_leader_that_uses_the_longest_lease_is_caught: GreatestLease (200, ["I8", "I5'"]);
     broken_listing_that_counts_without_a_marker_is_caught: MarkerForged (500, ["I1", "I2", "I8"]);
     broken_replacement_without_the_newest_epoch_is_caught: ReplacedEmpty (500, ["I1", "I2", "I8"]);
-    broken_replacement_without_a_wait_is_caught: ReplacedTooSoon (1_000, ["I8"]);
     broken_store_that_creates_an_existing_object_is_caught:
         StoreCreatesAgain (100, ["I1", "I2", "I8"]);
     broken_store_that_replaces_blindly_is_caught: StoreReplacesBlindly (100, ["I8", "I5'"]);

@@ -24,8 +24,6 @@ pub enum Broken {
     MarkerForged,
     /// A replacement writes only the marker.
     ReplacedEmpty,
-    /// A replacement does not wait for leases that depend on a renewal at the lost store.
-    ReplacedTooSoon,
     /// The clocks of machines stop during a suspend.
     ClockStopsInSuspend,
 }
@@ -182,7 +180,7 @@ impl Plan {
                 self.faults =
                     Frequencies { restore, crash, blackout, trouble, ..Frequencies::default() };
             }
-            Broken::ReplacedEmpty | Broken::ReplacedTooSoon => {
+            Broken::ReplacedEmpty => {
                 self.faults.restore += 8;
                 self.faults.crash += 2;
             }

@@ -14,7 +14,7 @@ use tenure_model::sim::{machine, process, spawn};
 use tenure_model::time::{now, sleep};
 
 use super::checks;
-use super::plan::{Broken, Knobs, Wrong};
+use super::plan::{Knobs, Wrong};
 use super::store::{self, SimStore};
 use super::world::{Machine, Who, World};
 
@@ -232,10 +232,7 @@ impl Operator {
     /// Repeats the replacement of a store until a call succeeds. Sometimes abandons a call, as a
     /// crash would.
     pub async fn replaces(&self, world: &Arc<World>, store: usize) {
-        let validity = match world.plan.broken {
-            Broken::ReplacedTooSoon => Duration::from_millis(1),
-            _ => world.plan.longest_validity(),
-        };
+        let validity = world.plan.longest_validity();
         loop {
             let may_crash = world.state().faults && world.chance(0.3);
             let patience = match may_crash {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::{join_all, try_join_all};
 
 use super::Put;
 use super::contents::{Contents, View, remedy, several};
@@ -174,7 +174,8 @@ impl Replacement<'_> {
         let epoch = view.newest(&self.others).max(contents.newest);
         let cx = &across.stores[store];
         if let Some(epoch) = epoch {
-            seal(cx, epoch, &Operator::new(cx).restored(validity)).await?;
+            let wait = validity.max(self.longest(&view, epoch).await?);
+            seal(cx, epoch, &Operator::new(cx).restored(wait)).await?;
         }
         // The old contents also had notes about the other stores. The new contents must have these
         // notes, too.
@@ -199,6 +200,18 @@ impl Replacement<'_> {
             "replaced a store of the election"
         );
         Ok(ReplacedStore { generation, epoch })
+    }
+
+    /// Returns the longest validity in the records of this epoch at the other stores. The old
+    /// contents may have had the same record, so a successor waits for this time (step 3).
+    async fn longest(&self, view: &View<'_>, epoch: Epoch) -> Result<Duration, Error> {
+        let shows = |other: &&usize| view.newest(&[**other]) == Some(epoch);
+        let reads = self.others.iter().filter(shows).map(|other| async {
+            let now = Operator::new(&self.across.stores[*other]).read(Some(epoch)).await?;
+            Ok(now.and_then(|now| now.record.ok()?.validity()))
+        });
+        let found = try_join_all(reads).await?;
+        Ok(found.into_iter().flatten().max().unwrap_or_default())
     }
 
     fn overtaken(&self) -> Error {
