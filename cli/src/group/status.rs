@@ -85,8 +85,8 @@ pub const FIELDS: [&str; 5] =
     ["epoch", "members", "partitions", "unattended", "unfinished_restore"];
 
 /// Returns the epoch above which an unfinished restore lets the epochs continue, or `None` if no
-/// restore is unfinished. An unfinished restore has created the newest assignment, with the number directly
-/// above this epoch.
+/// restore is unfinished. An unfinished restore has created the newest assignment, with the number
+/// directly above this epoch.
 pub fn restored_above(group: &GroupSnapshot) -> Option<u64> {
     Some(group.epoch.filter(|_| group.restoring)?.get() - 1)
 }
