@@ -1,4 +1,4 @@
-"""A FastAPI service with a task that only the leader runs. `curl host:8000/leader` shows it.
+"""A FastAPI service with a task that only the leader runs. `curl host:8000/leader` names it.
 
 Install tenure, fastapi and uvicorn. Start the service on each host, with its own address:
 
@@ -52,7 +52,7 @@ app = FastAPI(lifespan=lifespan)
 
 @app.get("/leader")
 async def leader() -> dict[str, Any]:
-    """Each process knows the leader, without a request to the store."""
+    """Return the leader that this process knows, without a request to the store."""
     if held is not None and held.leading:
         return {"leader": {"url": URL}}
     seen = election.last_seen

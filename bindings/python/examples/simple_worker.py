@@ -1,6 +1,6 @@
 """A worker: one process leads, and the others wait. Start it twice, and stop the leader by Ctrl-C.
 
-Install tenure. The argument `async` leads in an event loop.
+Install tenure. With the argument `async`, it leads in an event loop.
 
     STORE=s3://my-bucket/orders python simple_worker.py [async]
 """

@@ -1,4 +1,4 @@
-"""Waits for calls of the native part, in a thread or in an event loop."""
+"""Converts arguments of the native part, and waits for its calls in a thread or an event loop."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class _Default:
         return "<default>"
 
 
-#: The value of a setting that is not given, if ``None`` is a value.
+#: The default of a setting for which ``None`` is a value.
 DEFAULT: Any = _Default()
 
 _LONGEST = timedelta.max.total_seconds()
 
-#: The main thread looks for signals this often.
+#: The main thread handles signals at this interval, in seconds, while it waits.
 _SIGNALS = 0.05
 
 
@@ -50,7 +50,7 @@ def seconds(name: str, duration: Seconds) -> float:
 
 
 def typed(name: str, value: Any, kind: type) -> Any:
-    """Return the value of a parameter. An error contains the name of the parameter."""
+    """Return ``value`` if it is of type ``kind``. An error contains the name of the parameter."""
     kinds = (int, float) if kind is float else kind
     if not isinstance(value, kinds) or isinstance(value, bool) is not (kind is bool):
         raise TypeError(f"{name} must be of type {kind.__name__}, got {value!r}")
@@ -58,7 +58,7 @@ def typed(name: str, value: Any, kind: type) -> Any:
 
 
 def whole(name: str, number: Any, least: int = 0, most: int = 9_999_999_999) -> Any:
-    """Return a whole number, or ``None``. An error contains the name of the parameter."""
+    """Return ``number`` as an ``int``, or ``None``. An error contains the name of the parameter."""
     if number is None:
         return None
     try:
@@ -85,7 +85,7 @@ _TYPES: dict[str, type] = {
 
 
 def json_text(data: Any) -> str:
-    """Return a value as JSON. Refuses numbers that readers of the record would change."""
+    """Return a value as JSON. Refuses NaN, infinities and integers of more than 64 bits."""
     try:
         text = json.dumps(data, allow_nan=False)
         json.loads(text, parse_int=_integer)
@@ -107,7 +107,7 @@ def settings_json(
     nullable: dict[str, Optional[Seconds]],
     others: dict[str, Any],
 ) -> str:
-    """Return the given settings as JSON. In ``nullable``, ``None`` is a value."""
+    """Return the given settings as JSON. In ``nullable``, only ``DEFAULT`` is a missing setting."""
     given: dict[str, Any] = {
         name: seconds(name, value) for name, value in durations.items() if value is not None
     }
@@ -123,7 +123,7 @@ def settings_json(
 def wait(task: _tenure.Task, timeout: Optional[Seconds] = None, late: str = "") -> Any:
     """Wait for a call in this thread. An exception, such as KeyboardInterrupt, cancels the call.
 
-    ``late`` begins the text of ``TimeoutError``.
+    The text of ``TimeoutError`` begins with ``late``.
     """
     try:
         is_main = threading.current_thread() is threading.main_thread()

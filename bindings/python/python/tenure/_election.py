@@ -57,7 +57,7 @@ class Election:
 
     Durations are seconds or ``timedelta``. All candidates should use the same settings, except for
     ``name``, ``data`` and ``priority_delay``. The page ``docs/reference/settings.md`` of the
-    project has the costs. V is the validity:
+    project states their costs. V is the validity:
 
     - ``prefix``: only for a ``MemoryStore``, because a URL contains the prefix. Default: empty.
     - ``name``: a name for people, 1 to 256 bytes. Default: ``$HOSTNAME``, else ``candidate``, and
@@ -66,34 +66,35 @@ class Election:
       after about this time. Default: 30.
     - ``data``: JSON that the leader publishes, such as its address, at most 47 KiB. Default: none.
     - ``liveness``: resigns if the program hangs. A duration is the longest time between two calls
-      of ``check()`` or ``leading``. A callable is called from a thread three times a validity; the
-      leadership ends if it returns ``False``, raises, or does not return for a validity. Default:
-      off.
-    - ``renew_interval``: the time between two renewals, 0.01 to V less two request timeouts.
+      of ``check()`` or ``leading``. A callable is called from a thread three times per validity;
+      the leadership ends if the callable returns ``False``, raises, or does not return within a
+      validity. Default: off.
+    - ``renew_interval``: the time between two renewals, 0.01 to V minus two request timeouts.
       Default: V/3.
     - ``poll_interval``: the time between two polls of a follower, 0.01 to V. With ``None``, a
       follower polls only when the lease would lapse. Default: V/6.
-    - ``poll_backoff``: doubles the poll interval up to this bound while the leader does not change,
-      at most V. Default: off.
+    - ``poll_backoff``: while the leader does not change, the poll interval doubles up to this
+      bound, at most V. Default: off.
     - ``request_timeout``: the time limit of a request, 0.01 to V/5. Default: V/5.
     - ``retry_denied``: the time for which a campaign retries while the store denies access or does
       not exist. ``None`` has no limit, for services. Default: 10.
-    - ``takeover_delay``: an extra wait unless the leader resigned, for late writes of a dead
-      leader, at most 86400. Default: 0.
-    - ``priority_delay``: an extra wait, so that other candidates lead first, at most 86400.
+    - ``takeover_delay``: an extra wait for late writes of a dead leader, at most 86400. It does not
+      apply after a resignation. Default: 0.
+    - ``priority_delay``: an extra wait, at most 86400, so that other candidates are elected first.
       Default: 0.
-    - ``store_clock_margin``: followers do not wait if the store's dates show that the lease ended
-      this time ago, 2 to 86400. Default: off.
+    - ``store_clock_margin``: followers do not wait if the lease ended at least this time ago by the
+      store's dates, 2 to 86400. Default: off.
     - ``clock_drift_max``: the greatest difference between the rates of two clocks, a ratio from 0
       to 0.5. Default: 0.01.
-    - ``layout``: the objects of the election, ``epoch-files`` (the default) or ``single-object``.
+    - ``layout``: how the store keeps the epochs: ``epoch-files`` (the default) or
+      ``single-object``.
     - ``reason``: a text that ``depose`` writes into the record, at most 1000 bytes. Default: none.
-    - ``verify_renewals``: sends a LIST for each renewal, for proxies that send a PUT twice.
+    - ``verify_renewals``: sends a LIST with each renewal. Proxies that send a PUT twice need it.
       Default: ``False``.
     - ``check_store``: checks the store before the first campaign, with 5 requests. Default:
       ``True``.
     - ``name_is_unique``: asserts that no two living processes have this name, so a restarted
-      process does not wait for its own lease. Default: ``False``.
+      process does not wait for its old lease. Default: ``False``.
     - ``machine_is_never_paused``: asserts that nothing pauses the machine, so the lease survives a
       step of the wall clock. Default: ``False``.
     - ``clock``: a ``tenure.testing.Clock``, for tests. Default: the clocks of the machine.
@@ -188,7 +189,7 @@ class Election:
             leadership = self._wait_elected(self._inner.campaign, "campaign", timeout)
         except TimeoutError as error:
             raise TimeoutError(f"{error}: {self._leads_instead()}") from None
-        assert leadership is not None, "only an attempt returns None"
+        assert leadership is not None, "only try_campaign returns None"
         return leadership
 
     def _leads_instead(self) -> str:
@@ -221,7 +222,8 @@ class Election:
     def try_campaign(self) -> Optional[Leadership]:
         """Make one attempt to be elected. Return ``None`` if another candidate may lead.
 
-        Repeated calls of one election take over from a dead leader. ``last_seen`` has the leader.
+        Repeated calls on one ``Election`` take over from a dead leader. ``last_seen`` is the
+        leader.
 
         >>> import tenure, tenure.testing
         >>> election = tenure.Election(tenure.testing.MemoryStore(), prefix="orders", name="a")
@@ -292,23 +294,23 @@ class Election:
 
     @property
     def last_seen(self) -> Optional[Leader]:
-        """The living leader that this election read last, without a request.
+        """The living leader that this election read last. Sends no request.
 
-        ``None`` before the first reading, and once this process is elected.
+        ``None`` before the first read, and once this process is elected.
         """
         seen = self._inner.last_seen()
         return None if seen is None else leader_of(json.loads(seen))
 
     @property
     def since_last_answer(self) -> Optional[float]:
-        """Seconds since the store last answered, for a health check. ``None`` before that."""
+        """Seconds since the store's last answer, for a health check. ``None`` before any answer."""
         return self._inner.since_last_answer()
 
     def depose(self, epoch: Optional[int] = None, *, dead: bool = False) -> Outcome:
         """Seal the newest epoch, so that its holder stops leading.
 
-        If ``epoch`` is given, seal no other epoch. With ``dead``, the caller asserts that the
-        holder is dead, and no successor waits. Default: the newest epoch, and ``False``.
+        If ``epoch`` is given and is not the newest epoch, seal nothing. With ``dead=True``, the
+        caller asserts that the holder is dead, so its successor does not wait. Default: ``False``.
 
         >>> import tenure, tenure.testing
         >>> election = tenure.Election(tenure.testing.MemoryStore(), prefix="orders")
@@ -347,9 +349,10 @@ class Election:
     def init_stores(self, above: Optional[int] = None, wait_for: Seconds = 0) -> None:
         """Create the markers of an election across stores. An operator calls this method once.
 
-        If a majority of an older set was lost, first stop its processes. ``above`` is then the
-        greatest token that any resource has seen, and ``wait_for`` the longest validity of old
-        candidates that may still run, in seconds. Default: a new set, without a wait.
+        If a majority of an older set was lost, first stop the processes of that set. Then give as
+        ``above`` the greatest token that any resource has seen, and as ``wait_for`` the longest
+        validity, in seconds, of old candidates that may still run. Default: a new set, without a
+        wait.
 
         >>> import tempfile, tenure
         >>> election = tenure.Election([tempfile.mkdtemp() for _ in range(3)])
@@ -370,7 +373,7 @@ class Election:
         blocked: str,
         timeout: Optional[Seconds] = None,
     ) -> Optional[Leadership]:
-        """Wait for a leadership. KeyboardInterrupt, which can occur in each line, resigns."""
+        """Wait for a leadership, and resign it after a KeyboardInterrupt, at whichever line."""
         timeout = None if timeout is None else seconds("timeout", timeout)
         task: Optional[_tenure.Task] = None
         inner: Optional[_tenure.Leadership] = None

@@ -1,6 +1,7 @@
 """The exceptions of tenure, by the kind of the error."""
 
-# Annotations are evaluated here, because the public module of these classes is ``tenure``.
+# No ``from __future__ import annotations``, because ``get_type_hints`` would look up the names in
+# ``tenure``, the ``__module__`` of these classes.
 import re
 from typing import ClassVar, Literal
 
@@ -35,7 +36,7 @@ class TenureError(Exception):
     """
 
     remedy: ClassVar[str] = "Report a bug."
-    #: True if only an answer of the store, or its absence, causes this error.
+    #: True if each error of this class follows a request to the store.
     _sent: ClassVar[bool] = True
 
     def __init__(self, message: str, may_have_happened: bool = False) -> None:
@@ -126,7 +127,7 @@ class CorruptRecordError(TenureError):
 
 
 class RecordTooNewError(TenureError):
-    """The record is of a later format than this version of tenure knows.
+    """The record has a later format than this version of tenure can read.
 
     >>> import pathlib, tempfile, tenure
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -142,7 +143,7 @@ class RecordTooNewError(TenureError):
 
 
 class EpochsExhaustedError(TenureError):
-    """The last epoch has ended.
+    """The greatest possible epoch, 9999999999, has ended.
 
     >>> import tenure, tenure.testing
     >>> tenure.Election(tenure.testing.MemoryStore()).restore(9999999999, 0)
@@ -218,7 +219,7 @@ class ReplacedError(TenureError):
 
 
 class TrimmedError(TenureError):
-    """The entries of the log were trimmed.
+    """The requested entries of the log were trimmed.
 
     >>> import tenure, tenure.testing
     >>> log = tenure.FencedLog(tenure.testing.MemoryStore(), 1, name="log")
@@ -236,7 +237,7 @@ class TrimmedError(TenureError):
 
 
 class ForkedProcessError(TenureError, RuntimeError):
-    """The process was forked after the first call of tenure. A fork copies no thread.
+    """The process was forked after the first call of tenure. A fork does not copy tenure's threads.
 
     >>> import tenure
     >>> raise tenure.ForkedProcessError("this process was forked")
@@ -265,8 +266,9 @@ class LeadershipLost(TenureError):
     - ``vanished``, ``tampered``: the epoch object was deleted, or has a foreign body.
     - ``resigned``: this process resigned.
     - ``hung``: the program gave no sign of life for the time ``liveness``.
-    - ``at_risk``: a guard refuses writes near the end of the lease.
-    - ``unknown``: the leadership ended during a request.
+    - ``at_risk``: a guard refused a write, because the lease is near its end.
+    - ``unknown``: a request failed because the leadership had ended, for a reason that is not
+      known.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
@@ -320,7 +322,7 @@ def _in_seconds(duration: re.Match[str]) -> str:
 
 
 def of_kind(kind: str, message: str, may_have_happened: bool) -> TenureError:
-    """Return the exception for an error of the native part. Settings have seconds in Python."""
+    """Return the exception for an error of the native part, with durations in seconds."""
     if kind == "InvalidInput" and _SETTING.match(message):
         message = _DURATION.sub(_in_seconds, re.sub(r"^wait\b", "wait_for", message))
     return _KINDS.get(kind, TenureError)(message, may_have_happened)

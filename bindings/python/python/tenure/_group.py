@@ -40,7 +40,7 @@ class Partition:
 
     def __init__(self, inner: _tenure.Partition) -> None:
         self._inner = inner
-        self.__dict__["check"] = inner.check  # saves a call in Python
+        self.__dict__["check"] = inner.check  # calls the native method directly
 
     def check(self) -> int:
         """Return the token while this member owns the partition.
@@ -94,29 +94,31 @@ class Group:
       ``$HOSTNAME``, else ``candidate``, and the process id.
     - ``validity``: the length of the lease, 0.1 to 3600. After a crash, other members own the
       partitions after about this time. Default: 30.
-    - ``data``: JSON for ``snapshot``, such as an address, at most 44 KiB. Default: none.
-    - ``weight``: the share of this member, from 1. Default: 1.
-    - ``renew_interval``: the time between two renewals, 0.01 to V less two request timeouts.
+    - ``data``: JSON that ``snapshot`` shows, such as an address, at most 44 KiB. Default: none.
+    - ``weight``: the share of this member, relative to the weights of the others, from 1. Default:
+      1.
+    - ``renew_interval``: the time between two renewals, 0.01 to V minus two request timeouts.
       Default: V/3.
     - ``poll_interval``: the time between two polls, 0.01 to V. Default: V/6.
     - ``request_timeout``: the time limit of a request, 0.01 to V/5. Default: V/5.
-    - ``rebalance_delay``: the time for which the group collects joining members, so a rollout moves
-      partitions once, at most 3600. Default: 1.
-    - ``revocation_deadline``: the time after which work that does not return is reported in the
-      log, at most 86400. The partition moves only after its work has returned. Default: V.
+    - ``rebalance_delay``: the time for which the group collects joining members, at most 3600. So a
+      rollout moves the partitions only once. Default: 1.
+    - ``revocation_deadline``: the time after which the log reports work that has not returned, at
+      most 86400. The partition moves only after its work has returned. Default: V.
     - ``retry_denied``: the time for which a joining member retries while the store denies access or
       does not exist. ``None`` has no limit, for services. Default: 10.
     - ``clock_drift_max``: the greatest difference between the rates of two clocks, a ratio from 0
       to 0.5. Default: 0.01.
-    - ``leave_when_overdue``: leaves after ``revocation_deadline``, so that the partitions move
-      although the work still runs. Default: ``False``.
+    - ``leave_when_overdue``: leaves the group if work has not returned by ``revocation_deadline``,
+      so that the partitions move although the work still runs. Default: ``False``.
     - ``check_store``: checks the store before the first join, with 5 requests. Default: ``True``.
     - ``name_is_unique``: asserts that no two living processes have this name, so a restarted
       process gets its partitions back without a wait. Default: ``False``.
     - ``machine_is_never_paused``: asserts that nothing pauses the machine, so the lease survives a
       step of the wall clock. Default: ``False``.
-    - ``clock``: a ``tenure.testing.Clock``, for tests. An advance suspends all members with this
-      clock, so the member that takes over needs a validity above the advance. Default: none.
+    - ``clock``: a ``tenure.testing.Clock``, for tests. An advance counts as a pause of all members
+      with this clock. Only a member whose validity is longer than the advance can take over.
+      Default: none.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
@@ -198,10 +200,11 @@ class Group:
     def run(self, work: Callable[[Partition], object]) -> None:
         """Join, and call ``work`` in a thread for each partition that this member is granted.
 
-        ``work`` is a function of a ``Partition``. It returns once ``partition.revoked`` is true. If
-        it raises, the exception is logged and the partition moves. After ``leave()`` this call
-        returns once all work has returned. An exception such as KeyboardInterrupt also leaves, and
-        is raised after all work has returned; a second one does not wait.
+        ``work`` is a function of a ``Partition``. It must return once ``partition.revoked`` is
+        true. If it raises, the exception is logged and the partition moves. After ``leave()``, this
+        call returns once all work has returned. After an exception such as KeyboardInterrupt, this
+        call leaves the group, and raises the exception once all work has returned. A second
+        exception is raised at once.
         """
         if not callable(work) or inspect.iscoroutinefunction(work):
             raise TypeError(f"work must be a function, or use run_async, got {work!r}")
@@ -222,8 +225,8 @@ class Group:
     async def run_async(self, work: Callable[[Partition], Awaitable[object]]) -> None:
         """Join as ``run`` does, with an asyncio task for each partition.
 
-        ``work`` is a coroutine function of a ``Partition``. A cancellation leaves the group,
-        cancels all work, and waits for its end.
+        ``work`` is a coroutine function of a ``Partition``. If this call is cancelled, it leaves
+        the group, cancels all work, and waits until the work has ended.
 
         >>> import asyncio, tenure, tenure.testing
         >>> store = tenure.testing.MemoryStore()
@@ -266,10 +269,10 @@ class Group:
     def snapshot(self) -> dict[str, Any]:
         """Return the members, and the owner and token of each partition. Cost: LIST and GET.
 
-        The keys are ``epoch``, the number of the assignment or ``None``; ``restoring``, true during
-        a restore; ``members``, a list with the keys ``session``, ``name``, ``weight``, ``validity``
-        in seconds, ``data`` and ``coordinates``, true for one member; and ``partitions``, a list
-        with the keys ``name``, ``owner``, ``token``, ``target``, the name of the next owner, and
+        ``epoch`` is the number of the assignment, or ``None``. ``restoring`` is true during a
+        restore. ``members`` is a list with the keys ``session``, ``name``, ``weight``, ``validity``
+        (in seconds), ``data`` and ``coordinates`` (true for the coordinator). ``partitions`` is a
+        list with the keys ``name``, ``owner``, ``token``, ``target`` (the next owner) and
         ``reserved_for``. ``owner``, ``target`` and ``reserved_for`` are names of members or
         ``None``.
         """
@@ -307,7 +310,7 @@ async def _work_async(
     try:
         await work(Partition(inner))
     except asyncio.CancelledError:
-        # After the signal to return, a cancellation is not a failure.
+        # If the partition is revoked, a cancellation is not a failure.
         error = None if inner.revoked else "the task of the work was cancelled"
         raise
     except Exception as raised:

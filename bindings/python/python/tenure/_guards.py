@@ -1,6 +1,7 @@
 """Guards that refuse the tokens of former leaders."""
 
-# Annotations are evaluated here, because the public module of these classes is ``tenure``.
+# No ``from __future__ import annotations``, because ``get_type_hints`` would look up the names in
+# ``tenure``, the ``__module__`` of these classes.
 import json
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ def _inner(holder: Optional[Holder]) -> Any:
 
 
 def _place(store: Store, name: Optional[str], kind: str = "") -> _tenure.Stores:
-    """Open a store, and add a name to its prefix. A resource of this kind needs a key."""
+    """Open a store, and add a name to its prefix. With ``kind``, the prefix must not be empty."""
     stores = open_stores(store, None)
     if name is None:
         if kind and not stores.prefix:
@@ -46,7 +47,7 @@ class Contents:
     """The content of a fenced object.
 
     - ``epoch``: the token of its writer.
-    - ``body``: ``None`` if the writer has claimed the object and written nothing.
+    - ``body``: the bytes, or ``None`` if the writer has claimed the object and written nothing.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
@@ -65,8 +66,8 @@ class FencedObject:
     - ``store``: a URL, the path of a directory, or a ``MemoryStore``, as in ``Election``. The
       prefix of the URL is the key of the object.
     - ``holder``: the right to write: a ``Leadership``, a ``Partition``, or a token. With a
-      leadership or a partition, writes also fail near the end of the lease. Readers need none.
-    - ``name``: is added to the prefix. The object of a directory or a store in memory needs it.
+      leadership or a partition, writes also fail near the end of the lease. Readers need no holder.
+    - ``name``: a path that is added to the prefix. A directory and a store in memory need it.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
@@ -93,7 +94,7 @@ class FencedObject:
         return _contents(await wait_async(self._inner.read()))
 
     def open(self) -> Optional[bytes]:
-        """Claim the object, and return its body, or ``None``. Refuses lower tokens from then on."""
+        """Claim the object, so that it refuses lower tokens. Return its body, or ``None``."""
         body: Optional[bytes] = wait(self._inner.open())
         return body
 
@@ -105,8 +106,8 @@ class FencedObject:
     def write(self, body: bytes) -> None:
         """Replace the content by ``body``. The first write also claims the object.
 
-        Cost: PUT, and GET at each 16th write. Raises ``StaleTokenError`` after the claim of a later
-        leader, and ``LeadershipLost`` near the end of the lease.
+        Cost: PUT, and GET at each 16th write. Raises ``StaleTokenError`` if a later leader has
+        claimed the object, and ``LeadershipLost`` near the end of the lease.
         """
         wait(self._inner.write(_bytes(body)))
 
@@ -119,7 +120,7 @@ class FencedObject:
 class Entry:
     """An entry of a fenced log.
 
-    - ``number``: its place in the log. Numbers rise, with gaps.
+    - ``number``: the position of the entry in the log. Numbers rise, with gaps.
     - ``epoch``: the token of its writer.
 
     >>> import tenure, tenure.testing
@@ -162,8 +163,8 @@ class FencedLog:
     def append(self, body: bytes) -> int:
         """Append ``body``, and return the number of the entry. The first append claims the log.
 
-        A claim uses a number, so numbers have gaps. After an error that may have taken effect, the
-        next append first settles that entry.
+        Each claim also takes an entry number, so numbers have gaps. If an append failed but may
+        have taken effect, the next append first completes it.
         """
         number: int = wait(self._inner.append(_bytes(body)))
         return number
@@ -232,7 +233,7 @@ class Gate:
     >>> import tenure
     >>> gate = tenure.Gate()
     >>> gate.admit(2)  # right before the work of a request with this token
-    >>> with gate.enter(3):  # waits until work with lower tokens has left
+    >>> with gate.enter(3):  # waits until work with lower tokens has ended
     ...     gate.newest
     3
     >>> try:
@@ -251,7 +252,7 @@ class Gate:
 
     @contextmanager
     def enter(self, token: int) -> Generator[None, None, None]:
-        """Run the block after all work below ``token`` has left. Refuses as ``admit`` does."""
+        """Run the block once all work with lower tokens has ended. Refuses as ``admit`` does."""
         permit: _tenure.Permit = wait(self._inner.enter(whole("token", token, 1)))
         try:
             yield
@@ -267,7 +268,7 @@ class Gate:
 class DurableGate:
     """A gate that keeps its greatest token in an object, so it survives a restart.
 
-    ``store`` and ``name`` are the place of the object, as in ``FencedObject``.
+    ``store`` and ``name`` locate the object, as in ``FencedObject``.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
@@ -298,8 +299,8 @@ class Compactor:
 
     - ``store``, ``prefix``: the election, as in ``Election``.
     - ``keep_epochs``: the number of the newest epochs to keep, 1 to 100000. Default: 10.
-    - ``min_age``: the least age of a deleted epoch, in seconds or ``timedelta``. Less than an hour
-      is only for tests. Default: 3600.
+    - ``min_age``: the age below which epochs are kept, in seconds or ``timedelta``. Less than an
+      hour is only for tests. Default: 3600.
     - ``dry_run``: deletes nothing, and reports what a run would delete. Default: ``False``.
 
     >>> import tenure, tenure.testing

@@ -1,6 +1,7 @@
 """Jobs that run once per period, on one of many hosts."""
 
-# Annotations are evaluated here, because the public module of these classes is ``tenure``.
+# No ``from __future__ import annotations``, because ``get_type_hints`` would look up the names in
+# ``tenure``, the ``__module__`` of these classes.
 
 import functools
 import inspect
@@ -28,12 +29,12 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Job(Protocol[R_co]):
-    """A job that runs once per period. Callers do not pass the leadership.
+    """A job that runs once per period. Callers omit the parameter ``leadership``.
 
-    ``skipped`` is the reason if the last call in this process skipped the period: ``completed``,
-    ``failed`` in all attempts, ``too_late`` for the tolerance, or ``past`` if a later period has
-    begun. With a wrong clock, the reason is ``in_the_future`` or ``not_begun``. It is ``None`` if
-    the last call ran the function.
+    ``skipped`` is the reason why the last call in this process did not run the function:
+    ``completed``, ``failed`` (in all attempts), ``too_late`` (for ``tolerance``), or ``past`` (a
+    later period has begun). If the clock is wrong, the reason is ``in_the_future`` or
+    ``not_begun``. If the last call ran the function, ``skipped`` is ``None``.
 
     >>> import tenure, tenure.testing
     >>> report = tenure.once_per("1d", tenure.testing.MemoryStore(), prefix="job")(lambda: "sent")
@@ -83,22 +84,24 @@ def once_per(
     """Run a function once in each period, on one of the hosts that call it.
 
     A call runs the function under a leadership and records the attempt, as ``tenure run
-    --once-per`` does on the same store. A call returns ``None`` without running the function if
-    the period is completed, if the attempts are used up, or if the period began longer ago than
-    ``tolerance``. The attribute ``skipped`` of the function has the reason. While another host runs
-    the function, a call waits for its end. A failure is raised. The function may be a coroutine
-    function. It receives the leadership if it has a parameter ``leadership``.
+    --once-per`` does on the same store. A call returns ``None`` without running the function if the
+    period is completed, if the attempts are used up, or if the period began longer ago than
+    ``tolerance``. Then the attribute ``skipped`` of the function is the reason. While another host
+    runs the function, a call waits for its end. An exception of the function is raised. The
+    function may be a coroutine function. It receives the leadership if it has a parameter
+    ``leadership``.
 
     Durations are seconds, ``timedelta``, or texts such as ``1d`` and ``1h30m``:
 
     - ``period``: the length of a period, at least 1 second. Periods are counted in UTC.
     - ``store``, ``prefix``: as in ``Election``. Each job needs a separate prefix.
-    - ``offset``: the start of each period, such as ``3h`` after midnight. Default: 0.
+    - ``offset``: the time by which each period starts later, such as ``3h`` for 3:00 UTC each day.
+      Default: 0.
     - ``tolerance``: the longest time from the start of a period to the call. Default: no limit.
-    - ``retries``: the number of attempts after the first one. A failure itself starts no attempt;
-      the next call on this host or another does. Default: 0.
-    - ``clock_ahead_max``: the job is refused if this host's clock is further ahead of the store's
-      clock. Not a text. Default: 60.
+    - ``retries``: the number of attempts after the first one. The next call, on this host or
+      another, makes the next attempt. Default: 0.
+    - ``clock_ahead_max``: the job is refused if this host's clock is ahead of the store's clock by
+      more than this. A text is not permitted. Default: 60.
     - ``settings``: the other settings of ``Election``, such as ``liveness``.
 
     >>> import tenure, tenure.testing
@@ -207,7 +210,7 @@ def _reports_unrecorded() -> Generator[None, None, None]:
 
 @dataclass(frozen=True)
 class Period:
-    """The newest period of a job that any host has begun.
+    """The newest period that any host has begun for a job.
 
     - ``start``, ``length``: the period. ``start`` is in UTC.
     - ``attempts``: the number of attempts of all hosts.
@@ -238,7 +241,7 @@ class Period:
 
 
 def last_period(store: Store, *, prefix: Optional[str] = None) -> Optional[Period]:
-    """Return the newest period of a job, or ``None`` if no period was begun. Cost: GET.
+    """Return the newest period of a job, or ``None`` if no host has begun a period. Cost: GET.
 
     ``store`` and ``prefix`` are those of the job.
 

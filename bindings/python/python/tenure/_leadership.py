@@ -24,7 +24,7 @@ class Leadership(_tenure.Block):
     """An epoch that was granted to this process. Threads of the library renew its lease.
 
     Call ``check()`` right before each write, and send the token with the write. The lease may end
-    between both, so the guarded resource must refuse lower tokens.
+    between the check and the write, so the guarded resource must refuse lower tokens.
 
     At the end of a ``with`` block the leadership resigns, also after an exception. If the
     leadership was lost during the block, the block raises ``LeadershipLost``. A leadership that is
@@ -47,9 +47,9 @@ class Leadership(_tenure.Block):
         blocked: Optional[str],
     ) -> None:
         self._inner = inner
-        #: The call that elected this leadership and blocked its thread.
+        #: The name of the blocking call that elected this leadership, or ``None``.
         self._blocked = blocked
-        self.__dict__["check"] = inner.check  # saves a call in Python
+        self.__dict__["check"] = inner.check  # calls the native method directly
         if liveness is not None:
             arguments = (weakref.ref(self), liveness, every)
             threading.Thread(
@@ -88,7 +88,7 @@ class Leadership(_tenure.Block):
     def lost(self, timeout: Optional[Seconds] = None) -> Reason:
         """Wait until the leadership has ended, and return the reason, as in ``LeadershipLost``.
 
-        After ``timeout`` seconds, raises ``TimeoutError``. ``leading`` does not wait.
+        After ``timeout`` seconds, raises ``TimeoutError``. To ask without a wait, use ``leading``.
 
         >>> import tenure, tenure.testing
         >>> store = tenure.testing.MemoryStore()
@@ -104,7 +104,7 @@ class Leadership(_tenure.Block):
         return _reason(await wait_async(self._inner.lost()))
 
     def events(self) -> Stream[Event]:
-        """Return the events after this call, for ``for`` or ``async for``. The loss is the last."""
+        """Return the events after this call, for ``for`` or ``async for``. The last is the loss."""
         return Stream(self._inner.events(), Event._parse)
 
     def proclaim(self, data: Any) -> None:
@@ -127,8 +127,8 @@ class Leadership(_tenure.Block):
     def resign(self) -> None:
         """Seal the epoch, so that another candidate is elected without a wait. Cost: one PUT.
 
-        Call this method after the end of the work, because ``check()`` fails after the call. A
-        ``with`` block calls it.
+        End the work before this call, because ``check()`` fails after it. The end of a ``with``
+        block resigns automatically.
         """
         wait(self._inner.resign(None))
 
@@ -139,7 +139,8 @@ class Leadership(_tenure.Block):
     def resign_to(self, successor: str) -> None:
         """Resign, and give precedence to the candidate with the name ``successor``.
 
-        Raises ``InvalidInputError`` for a name that no candidate can have, and still leads.
+        For a name that no candidate can have, raises ``InvalidInputError``, and the process still
+        leads.
 
         >>> import tenure, tenure.testing
         >>> store = tenure.testing.MemoryStore()
@@ -193,7 +194,7 @@ class Leadership(_tenure.Block):
 
 
 class PendingCampaign(Coroutine[Any, Any, Leadership]):
-    """A coroutine of one campaign, also for ``async with``. The campaign starts there."""
+    """A coroutine of one campaign, which starts at ``await`` or ``async with``."""
 
     def __init__(self, start: Callable[[], Coroutine[Any, Any, Leadership]]) -> None:
         self._start = start
@@ -253,12 +254,12 @@ def _ask(
             return
         inner = held._inner
         del held
-        inner.alive()  # the limit is for the call alone
+        inner.alive()  # the time limit starts at the call
         try:
             answer = is_alive()
             is_clear = bool(answer) and not inspect.isawaitable(answer)
             why = None if is_clear else f"liveness returned {answer!r}, so it resigned"
-        except BaseException as error:  # also SystemExit, because this thread would end
+        except BaseException as error:  # also SystemExit, which would end this thread
             why = f"liveness raised {error!r}, so it resigned"
         if why is not None:
             inner.hung(why)

@@ -1,6 +1,7 @@
 """Reports on a store."""
 
-# Annotations are evaluated here, because the public module of these classes is ``tenure``.
+# No ``from __future__ import annotations``, because ``get_type_hints`` would look up the names in
+# ``tenure``, the ``__module__`` of these classes.
 import json
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +18,8 @@ class Span:
     """One epoch of an election. The times are estimates by the store's clock.
 
     - ``candidate``: the name of the leader.
-    - ``start``, ``stop``: the leadership. ``stop`` is ``None`` while the leader leads.
+    - ``start``, ``stop``: the times between which the leader led. ``stop`` is ``None`` while it
+      leads.
     - ``end``: the end of the epoch, as in ``Snapshot``, or ``superseded``, if a program that does
       not use tenure created the next epoch.
     - ``lapsed``: true if the newest epoch is not sealed, but its lease has ended.
@@ -49,8 +51,8 @@ def history(
 ) -> list[Span]:
     """Return the past leaders, from the remaining epoch objects, in ascending order.
 
-    ``store`` and ``prefix`` are as in ``Election``. ``limit`` is the greatest number of the newest
-    epochs, 1 to 100000. Default: 1000. Cost: a LIST, and a GET for each epoch.
+    ``store`` and ``prefix`` are as in ``Election``. ``limit``, 1 to 100000, is the maximum number
+    of epochs to read, from the newest. Default: 1000. Cost: a LIST, and a GET for each epoch.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
@@ -69,7 +71,7 @@ def history(
 def probe(
     store: Store, *, prefix: Optional[str] = None, race_rounds: int = 10
 ) -> dict[str, Optional[str]]:
-    """Check the guarantees of a store with some hundred requests, and delete the objects again.
+    """Check the guarantees of a store with some hundred requests. Deletes its objects at the end.
 
     ``store`` and ``prefix`` are as in ``Election``. ``race_rounds`` is the number of races between
     two writers, from 0. Return the name of each check, such as ``create-race``, with its failure,

@@ -1,6 +1,7 @@
 """The values that an election returns."""
 
-# Annotations are evaluated here, because the public module of these classes is ``tenure``.
+# No ``from __future__ import annotations``, because ``get_type_hints`` would look up the names in
+# ``tenure``, the ``__module__`` of these classes.
 import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -8,7 +9,7 @@ from typing import Any, Literal, Optional
 
 from ._errors import Reason
 
-#: End of an epoch.
+#: How an epoch ended.
 End = Literal[
     "resigned",
     "lapsed",
@@ -32,12 +33,12 @@ def _date(micros: Optional[int]) -> Optional[datetime]:
 
 @dataclass(frozen=True)
 class Leader:
-    """The holder of an epoch, from its record. All dates come from the clock of its writer.
+    """The holder of an epoch, from its record. All dates are by the clock of the writer.
 
     - ``epoch``: the epoch of the leader, which is its fencing token.
     - ``candidate``: the name of the leader. ``None`` if its record is not from tenure.
-    - ``validity``: the seconds that the lease lasts without a renewal. ``None``: without an end.
-    - ``expires_at``: the end of the lease, only in the layout ``single-object``.
+    - ``validity``: the seconds that the lease lasts without a renewal. ``None`` if it has no end.
+    - ``expires_at``: the end of the lease. Only the layout ``single-object`` has it.
     - ``heartbeat``: a counter that every write of the record raises.
     - ``elected_at``: the time at which the leader created the epoch.
     - ``renewed_at``: the time of the last renewal.
@@ -77,10 +78,10 @@ class Snapshot:
     """The content of the newest epoch object at the time of the call.
 
     - ``leader``: the holder of the epoch, even after its end. ``None`` if no epoch exists.
-    - ``end``: the end of the epoch. ``None`` until the seal. ``resigned``, ``lapsed`` (a peer saw
-      no renewal), ``deposed``, ``deposed_dead`` (an operator asserted the death of the leader),
-      ``restored`` (no process led), ``given_up`` (the candidate sealed its own epoch),
-      ``unknown``.
+    - ``end``: the end of the epoch: ``None`` while the epoch is unsealed, else ``resigned``,
+      ``lapsed`` (a peer saw no renewal), ``deposed``, ``deposed_dead`` (an operator asserted the
+      death of the leader), ``restored`` (no process led), ``given_up`` (the candidate sealed its
+      own epoch), ``unknown``.
     - ``sealed_by``: the name of the process that sealed the epoch.
     - ``forced_by``: the name of the operator that asserted the death of the leader.
     - ``reason``: the operator's reason for the end.
@@ -136,14 +137,14 @@ class Observation:
 class Event:
     """An event of a campaign or a leadership, for logs and metrics.
 
-    - ``kind``: of a campaign ``following``, ``store_failed`` or ``elected``. Of a leadership
-      ``renewed``, ``at_risk`` (the lease ends soon), ``lost``; across stores also ``degraded`` (a
-      store fails) and ``whole`` (all stores answer again).
+    - ``kind``: a campaign has ``following``, ``store_failed`` and ``elected``. A leadership has
+      ``renewed``, ``at_risk`` (the lease ends soon) and ``lost``, and across stores also
+      ``degraded`` (a store fails) and ``whole`` (all stores answer again).
     - ``message``: the description of a failure or a loss.
     - ``reason``: the reason of a loss, as in ``LeadershipLost``.
-    - ``remaining``: the remaining seconds of the lease, of ``renewed`` and ``at_risk``.
-    - ``epoch``: the epoch of ``elected``.
-    - ``leader``: the leader of ``following``.
+    - ``remaining``: the remaining seconds of the lease, for ``renewed`` and ``at_risk``.
+    - ``epoch``: the granted epoch, for ``elected``.
+    - ``leader``: the current leader, for ``following``.
 
     >>> import tenure, tenure.testing
     >>> election = tenure.Election(tenure.testing.MemoryStore(), prefix="orders")
@@ -179,17 +180,17 @@ class Event:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of ``depose`` or ``restore``. Only ``sealed`` changes the store.
+    """The outcome of ``depose`` or ``restore``. The store changes only with ``sealed``.
 
     - ``kind``: ``sealed``; ``already``, if the epoch was sealed before; ``held``, if an unfinished
       restore holds the election; ``needs_force``, if only ``depose(dead=True)`` can end the epoch.
-      Of ``depose`` also ``not_current``, for another epoch than the newest; ``renewed``, if the
-      leader renewed meanwhile; ``no_leader``. Of ``restore`` also ``exists``, if the epoch exists;
-      ``waits_less``, after a restore with a shorter wait; ``needs_wait``, if ``wait_for`` must be
-      above 0.
+      ``depose`` also has ``not_current``, if the given epoch is not the newest; ``renewed``, if the
+      leader renewed meanwhile; and ``no_leader``. ``restore`` also has ``exists``, if the epoch
+      exists; ``waits_less``, if an earlier restore has a shorter wait; and ``needs_wait``, if
+      ``wait_for`` must be above 0.
     - ``leader``: the leader of the epoch that the call found.
     - ``wait``: the seconds for which the successor waits.
-    - ``epoch``: the restored epoch, or the epoch that a restore holds.
+    - ``epoch``: the restored epoch, or the held epoch of an unfinished restore.
     - ``end``: the end of the epoch, as in ``Snapshot``, if the kind is ``already``.
 
     >>> import tenure, tenure.testing

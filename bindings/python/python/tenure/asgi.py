@@ -27,7 +27,7 @@ _PAUSE = 5.0
 class LeaderMiddleware:
     """Campaigns in ``election`` while ``app`` runs, and answers 503 while this process follows.
 
-    Without a lifespan, the campaign starts at the first request.
+    If the server sends no lifespan events, the campaign starts at the first request.
 
     The body of the 503 is JSON with the name, the epoch and the data of the leader, such as its
     address. The application finds the leadership in ``scope["tenure.leadership"]``.
@@ -54,7 +54,7 @@ class LeaderMiddleware:
 
     @property
     def leads(self) -> asyncio.Event:
-        """An event of the running loop that is set while this process leads."""
+        """An ``asyncio.Event`` of the running loop. It is set while this process leads."""
         if self._leads is None:
             self._leads = asyncio.Event()  # before Python 3.10 it belongs to one loop
         return self._leads
@@ -64,7 +64,7 @@ class LeaderMiddleware:
             async with self:
                 await self._app(scope, receive, send)
             return
-        self._start()  # a server without lifespan, or an application that refuses it
+        self._start()  # if no lifespan has started the campaign
         leadership = self._leadership
         if leadership is not None and leadership.leading:
             scope["tenure.leadership"] = leadership
@@ -88,7 +88,7 @@ class LeaderMiddleware:
     def _start(self) -> None:
         campaigns = self._campaigns
         if campaigns is None or campaigns.done():
-            if campaigns is not None:  # an event loop that has ended cancelled them
+            if campaigns is not None:  # their event loop has ended
                 self._leads = None
             self._campaigns = asyncio.ensure_future(self._campaign())
 

@@ -13,9 +13,9 @@ __all__ = ["Clock", "MemoryStore", "idle"]
 class Clock:
     """The clocks of this machine, plus the time that a test adds.
 
-    An advance past the end of a lease ends it immediately. For the library, the process was paused,
-    so the reason of the loss is ``suspended``. Waits notice an advance within a second. Give one
-    clock to the store, the elections and the groups of a test.
+    An advance past the end of a lease ends it immediately. The library assumes that the process was
+    paused, so the reason of the loss is ``suspended``. Calls that wait notice an advance within a
+    second. Give one clock to the store, the elections and the groups of a test.
 
     >>> import tenure, tenure.testing
     >>> clock = tenure.testing.Clock()
@@ -44,9 +44,9 @@ def native(clock: Optional[Clock]) -> Optional[_tenure.Clock]:
 class MemoryStore:
     """An empty store in memory, for the tests of an application.
 
-    ``clock`` dates the objects. Default: the clock of the machine. After ``delay`` seconds, a write
-    takes effect, and a read returns the state at its start. Default: 0. One store can hold several
-    elections, each with its own ``prefix``.
+    The objects get their dates from ``clock``. Default: the clock of the machine. Each request
+    lasts ``delay`` seconds: a write takes effect at the end, and a read returns the state at its
+    start. Default: 0. One store can hold several elections, each with its own ``prefix``.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
