@@ -103,7 +103,7 @@ fn exception(py: Python<'_>, failure: Failure) -> PyResult<PyErr> {
         Failure::Closed => {
             return Ok(PyRuntimeError::new_err(
                 "tenure has ended with the interpreter: register this exit handler after the \
-                 import of tenure, so that it runs before",
+                 import of tenure, so that it runs before tenure ends",
             ));
         }
         Failure::Panicked(why) => return Ok(PyRuntimeError::new_err(why)),

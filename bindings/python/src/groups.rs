@@ -80,7 +80,7 @@ impl Group {
                 let (done, ended) = oneshot::channel();
                 let done = Mutex::new(Some(done));
                 let partition = Partition(Local::new(Granted { inner: partition, done }));
-                grants.send(partition).map_err(|_| "no code runs the work")?;
+                grants.send(partition).map_err(|_| "the call that starts the work has ended")?;
                 match ended.await {
                     Ok(None) => Ok(()),
                     Ok(Some(why)) => Err(why.into()),

@@ -129,7 +129,7 @@ impl Job {
             return Err(invalid(why));
         }
         if offset >= length {
-            let why = format!("offset must be 0 to below the period of {length} seconds");
+            let why = format!("offset must be 0 or more, and below the period of {length} seconds");
             return Err(invalid(format!("{why}, got {offset}")));
         }
         let place = Place::new(stores, clock)?;
