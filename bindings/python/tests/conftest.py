@@ -15,16 +15,16 @@ import pytest
 import tenure
 from tenure.testing import MemoryStore
 
-#: Creates an election of this store.
+#: Creates an election in the store of the test, with these settings.
 Make = Callable[..., tenure.Election]
 
-# A program of its own, which the mixed tests start.
+# This file has no tests. The mixed tests start it as a program.
 collect_ignore = ["worker.py"]
 
 
 @pytest.fixture(autouse=True)
 def collect() -> Iterator[None]:
-    """End the leaderships that the exceptions of a test keep alive. The next test may call `idle`."""
+    """Drop leaderships that exceptions keep alive, because the next test may call `idle`."""
     yield
     gc.collect()
 
@@ -50,7 +50,8 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
 def python(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
     """Return a function that starts Python with a program, in an empty folder.
 
-    A background job of a shell ignores SIGINT, and so do its processes. The program does not.
+    The program handles SIGINT even if the tests run in a background job of a shell, whose processes
+    ignore it.
     """
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 

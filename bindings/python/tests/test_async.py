@@ -16,7 +16,7 @@ from conftest import Make
 from tenure.testing import MemoryStore, idle
 
 
-async def test_a_task_leads_and_resigns(make: Make) -> None:
+async def test_an_asyncio_task_leads_and_resigns(make: Make) -> None:
     async with make(name="a").campaign_async() as leadership:
         assert leadership.check() == 1
         await leadership.proclaim_async({"port": 1})
@@ -31,7 +31,7 @@ async def test_a_task_leads_and_resigns(make: Make) -> None:
     assert (await make().restore_async(9, 0)).kind == "sealed"
 
 
-async def test_a_loop_observes(make: Make) -> None:
+async def test_an_event_loop_observes_an_election(make: Make) -> None:
     leadership = await make(name="a").campaign_async()
     states = []
     async for seen in make(poll_interval=0.02).observe():
@@ -94,8 +94,8 @@ async def test_random_cancellations_leave_no_leadership() -> None:
 
 
 @pytest.mark.parametrize("tries", [False, True])
-async def test_regression_a_slow_write_of_a_cancelled_campaign_is_seen(tries: bool) -> None:
-    """A look at the store begins before the effect of the write, and ends after it."""
+async def test_regression_a_cancelled_campaign_seals_the_epoch_of_its_slow_write(tries: bool) -> None:
+    """A read of the store starts before the write takes effect, and ends after that."""
     store = MemoryStore(delay=0.05)
 
     def make(number: int) -> tenure.Election:
@@ -214,7 +214,7 @@ async def test_regression_a_campaign_is_a_coroutine(way: str) -> None:
     unused.close()  # as asyncio closes a coroutine that never starts
 
 
-async def test_regression_the_other_kind_of_block_raises_a_clear_error() -> None:
+async def test_regression_with_and_async_with_refuse_each_others_campaigns() -> None:
     election: Any = tenure.Election(MemoryStore(), prefix="orders")
     with pytest.raises(TypeError, match="use `async with`"):
         with election.campaign_async():

@@ -16,7 +16,7 @@ import tenure.asgi
 import tenure.testing
 
 MODULES = {module.__name__: module for module in (tenure, tenure.asgi, tenure.testing)}
-#: Names of types, which have a comment.
+#: Type aliases. They have a comment instead of a docstring.
 ALIASES = {"Holder", "Seconds", "Store"}
 ITEMS: dict[str, Any] = {
     f"{path}.{name}": getattr(module, name)
@@ -45,7 +45,7 @@ def test_the_examples_run(name: str) -> None:
         assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test).failed == 0, test.name
 
 
-def test_each_item_has_an_example_and_each_member_is_in_one() -> None:
+def test_each_item_has_an_example_and_each_member_is_in_an_example() -> None:
     tests = {name: examples(name) for name in ITEMS}
     code = "".join(it.source for found in tests.values() for test in found for it in test.examples)
     missing = [name for name, found in tests.items() if not found or not found[0].examples]

@@ -1,4 +1,4 @@
-"""Elections, as a program with threads uses them."""
+"""Elections in programs that use threads."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_follower_takes_over_after_a_resignation(make: Make) -> None:
     assert elected == [2]
 
 
-def test_the_resignation_follows_the_end_of_the_body(make: Make) -> None:
+def test_a_block_resigns_after_an_exception(make: Make) -> None:
     other = make()
     for error in (ValueError, KeyboardInterrupt, SystemExit):
         with pytest.raises(error):
@@ -66,7 +66,7 @@ def test_the_resignation_follows_the_end_of_the_body(make: Make) -> None:
 
 
 def deposed(election: tenure.Election) -> tenure.Outcome:
-    """Depose the leader. A renewal during the call makes it fail."""
+    """Depose the leader. Repeats the call if a renewal makes it fail."""
     while (outcome := election.depose()).kind == "renewed":
         pass
     return outcome
@@ -147,7 +147,7 @@ def test_a_program_without_a_sign_of_life_resigns(make: Make) -> None:
     assert make().snapshot().end == "resigned"
 
 
-def test_liveness_asks_a_callable(make: Make) -> None:
+def test_a_leadership_resigns_once_the_liveness_callable_returns_false(make: Make) -> None:
     answers = [True, True, False]
     with pytest.raises(tenure.LeadershipLost, match="liveness returned False"):
         with make(validity=0.9, liveness=lambda: answers.pop(0)).campaign() as leadership:
@@ -165,7 +165,7 @@ def _exit() -> bool:
 
 
 @pytest.mark.parametrize("liveness", [_hang, _exit])
-def test_regression_calls_are_no_sign_of_life_beside_a_callable(
+def test_regression_with_a_callable_leading_is_no_sign_of_life(
     liveness: Callable[[], bool],
 ) -> None:
     election = tenure.Election(MemoryStore(), prefix="orders", validity=1, liveness=liveness)
@@ -189,7 +189,7 @@ def test_regression_a_slow_answer_within_a_validity_is_a_sign_of_life() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:coroutine")
-def test_regression_a_coroutine_is_no_sign_of_life() -> None:
+def test_regression_a_coroutine_as_the_answer_is_no_sign_of_life() -> None:
     async def answer() -> bool:
         return True
 
@@ -204,7 +204,7 @@ def test_regression_a_coroutine_is_no_sign_of_life() -> None:
         elect(0)
 
 
-def test_regression_a_block_resigns_after_a_refused_order(make: Make) -> None:
+def test_regression_a_block_resigns_after_a_refused_resign_to(make: Make) -> None:
     successor: Any = 7
     with pytest.raises(TypeError):
         with make().campaign() as leadership:
@@ -222,7 +222,7 @@ def test_regression_a_refused_successor_ends_no_leadership(make: Make, successor
     assert make().snapshot().end == "resigned"
 
 
-#: Values that are no duration, and the exception of each.
+#: Values that are not durations, and the exception that each raises.
 NO_DURATIONS = [
     *((value, tenure.InvalidInputError) for value in (-1, float("nan"), float("inf"), 1e300)),
     *((value, tenure.InvalidInputError) for value in (10**400, -timedelta(1), Decimal("NaN"))),
@@ -231,7 +231,7 @@ NO_DURATIONS = [
 
 
 @pytest.mark.parametrize(("value", "error"), NO_DURATIONS)
-def test_regression_an_error_names_the_duration(value: Any, error: type[Exception]) -> None:
+def test_regression_the_error_for_a_wrong_duration_names_its_parameter(value: Any, error: type[Exception]) -> None:
     store = MemoryStore()
     election = tenure.Election(store, prefix="orders")
     leadership = election.campaign()
@@ -281,7 +281,7 @@ def test_regression_an_error_names_the_duration(value: Any, error: type[Exceptio
     assert leadership.check() == 1
 
 
-def test_a_duration_is_any_number() -> None:
+def test_a_duration_can_be_any_type_of_number() -> None:
     settings: dict[str, Any] = {"validity": Decimal("5"), "retry_denied": timedelta.max}
     with tenure.Election(MemoryStore(), prefix="orders", **settings).campaign(
         timeout=timedelta.max
@@ -289,7 +289,7 @@ def test_a_duration_is_any_number() -> None:
         assert leadership.remaining <= 5
 
 
-def test_regression_numbers_that_json_changes_are_refused(make: Make) -> None:
+def test_regression_numbers_of_more_than_64_bits_are_refused_as_json(make: Make) -> None:
     for data in (2**64, [-(2**63) - 1], float("nan"), {"a": 10**5000}):
         with pytest.raises(tenure.InvalidInputError):
             make(data=data)
@@ -301,7 +301,7 @@ def test_regression_numbers_that_json_changes_are_refused(make: Make) -> None:
         make(validity=10**400)
 
 
-def test_a_test_moves_the_clock() -> None:
+def test_an_advance_of_the_clock_ends_a_lease() -> None:
     store, clock = MemoryStore(), Clock()
 
     def make(name: str) -> tenure.Election:

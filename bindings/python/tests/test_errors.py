@@ -91,7 +91,7 @@ def test_a_wrong_value_names_its_parameter(call: Callable[[], object], text: str
     assert "The request" not in str(refused.value)  # none was sent
 
 
-def test_the_effect_is_stated_if_a_request_was_sent() -> None:
+def test_an_error_states_the_effect_only_if_a_request_was_sent() -> None:
     assert "The request had no effect" in str(tenure.UnavailableError("x"))
     assert "may have taken effect" in str(tenure.LeadershipLost("x", True))
     assert "The request" not in str(tenure.LeadershipLost("x"))

@@ -18,7 +18,7 @@ FIXTURES = ROOT / "tests/protocol/fixtures"
 
 @pytest.fixture
 def scenes(tmp_path: Path) -> Path:
-    """Return a copy of the fixtures. Each scene is a folder."""
+    """Return the folder of a copy of the fixtures. Each fixture is a folder in it."""
     return Path(shutil.copytree(FIXTURES, tmp_path / "scenes"))
 
 
@@ -52,7 +52,7 @@ def test_python_continues_an_election(
         record["candidate"],
         record["sealed_by"],
     )
-    if end in ("resigned", "lapsed"):  # after other ends, the successor waits
+    if end in ("resigned", "lapsed"):  # after any other end, the successor would have to wait
         with election.campaign(timeout=60) as leadership:
             assert leadership.check() == epoch + 1
 

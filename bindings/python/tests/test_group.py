@@ -30,7 +30,7 @@ def wait_until(done: Callable[[], bool]) -> None:
 
 
 def owned_by_next_member(store: tenure.Store) -> set[str]:
-    """Return the partitions that a new member gets. The former members have left."""
+    """Return the partitions that a new member gets after all other members have left."""
     group = member(store, "c")
     owned: set[str] = set()
 
@@ -81,8 +81,8 @@ def test_two_members_share_the_partitions(kind: str, tmp_path: Path) -> None:
     assert bodies and set(bodies) <= {b"a", b"b"}
 
 
-def test_a_test_moves_the_clock_of_a_group() -> None:
-    """The work of a member hangs, as in a suspended process. Another member takes over."""
+def test_an_advance_of_the_clock_moves_the_partitions() -> None:
+    """The work of member `a` hangs, as in a suspended process. Member `b` takes over."""
     store, clock, validities = MemoryStore(), Clock(), {"a": 60, "b": 600}
     owners: dict[str, list[str]] = {"a": [], "b": []}
     released = threading.Event()
@@ -166,7 +166,7 @@ def test_an_exception_of_the_work_moves_the_partition() -> None:
     assert len(calls) == 5 and len(set(calls)) == 4
 
 
-async def test_tasks_own_partitions_until_a_cancellation() -> None:
+async def test_a_cancelled_run_async_releases_its_partitions() -> None:
     store = MemoryStore()
     owned: set[str] = set()
     all_owned = asyncio.Event()
@@ -186,7 +186,7 @@ async def test_tasks_own_partitions_until_a_cancellation() -> None:
     assert await asyncio.to_thread(idle, 20)
 
 
-async def test_regression_a_cancellation_ends_the_ungranted_work() -> None:
+async def test_regression_a_cancelled_run_async_leaves_while_partitions_are_granted() -> None:
     group = member(MemoryStore(), "a", partitions=64)
 
     async def work(partition: tenure.Partition) -> None:
@@ -227,7 +227,7 @@ async def test_regression_run_async_raises_the_error_of_the_group(
     server.shutdown()
 
 
-async def test_regression_a_cancellation_of_run_async_panics_in_no_task() -> None:
+async def test_regression_a_cancelled_run_async_panics_in_no_task() -> None:
     async def work(partition: tenure.Partition) -> None:
         await partition.wait_revoked_async()
 

@@ -42,7 +42,7 @@ def test_a_log_refuses_a_former_leader(tmp_path: Path) -> None:
     assert former.latest() == tenure.Entry(last, 2, b"c")
 
 
-def test_the_end_of_the_lease_ends_the_writes() -> None:
+def test_a_log_refuses_writes_after_the_end_of_the_lease() -> None:
     store, clock = MemoryStore(), Clock()
     leadership = tenure.Election(store, prefix="orders", clock=clock).campaign()
     log = tenure.FencedLog(store, leadership, name="log")
@@ -54,13 +54,13 @@ def test_the_end_of_the_lease_ends_the_writes() -> None:
     assert [entry.body for entry in log.read_from(1)] == [b"in time"]
 
 
-def test_a_guard_keeps_its_leadership() -> None:
+def test_a_guard_keeps_a_reference_to_its_leadership() -> None:
     store = MemoryStore()
     log = tenure.FencedLog(store, tenure.Election(store, prefix="o").campaign(), name="log")
     assert log.append(b"one") and log.append(b"two")
 
 
-async def test_a_loop_writes() -> None:
+async def test_guards_work_in_an_event_loop() -> None:
     store = MemoryStore()
     async with tenure.Election(store, prefix="orders").campaign_async() as leadership:
         log = tenure.FencedLog(store, leadership, name="log")

@@ -18,7 +18,7 @@ from tenure.asgi import LeaderMiddleware
 from tenure.testing import Clock, MemoryStore
 
 
-def test_one_of_many_hosts_runs_a_job(tmp_path: Path) -> None:
+def test_only_one_of_many_hosts_runs_a_job(tmp_path: Path) -> None:
     runs: list[int] = []
 
     @tenure.once_per("1d", tmp_path / "job", poll_interval=0.1)
@@ -86,7 +86,7 @@ def test_regression_the_clock_of_a_test_decides_the_period(store: Any, tmp_path:
     assert runs == [1, 2, 3]
 
 
-async def test_regression_a_call_tells_why_it_skipped_the_period(
+async def test_regression_skipped_is_the_reason_of_the_last_call(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store, clock = MemoryStore(), Clock()
@@ -160,7 +160,7 @@ async def test_regression_a_cancelled_job_does_not_block_its_loop() -> None:
     assert period is not None and period.exit_code == 1
 
 
-def test_regression_a_job_has_run_when_its_end_is_recorded() -> None:
+def test_regression_the_record_has_the_exit_code_of_the_job() -> None:
     store = MemoryStore()
 
     unawaited: list[Coroutine[Any, Any, None]] = []
@@ -206,7 +206,7 @@ def test_a_probe_passes_and_deletes_its_objects(tmp_path: Path) -> None:
     assert [path for path in (tmp_path / "probed").rglob("*probe-*") if path.is_file()] == []
 
 
-def test_regression_the_middleware_needs_no_lifespan_and_no_loop() -> None:
+def test_regression_the_middleware_can_be_created_outside_an_event_loop() -> None:
     sent: list[MutableMapping[str, Any]] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -228,13 +228,13 @@ def test_regression_the_middleware_needs_no_lifespan_and_no_loop() -> None:
         await middleware({"type": "http"}, receive, send)
         assert sent[2]["token"] >= 1
 
-    # Before Python 3.10, a lock belongs to the loop of the thread that creates it.
+    # No loop runs here. Before Python 3.10, a lock binds to the loop of the thread that creates it.
     asyncio.run(serve(LeaderMiddleware(app, tenure.Election(MemoryStore(), prefix="api"))))
 
 
 def test_regression_the_middleware_campaigns_in_the_next_event_loop() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        raise AssertionError("this test waits only for the leadership")
+        raise AssertionError("expected: no request reaches the application")
 
     async def receive() -> MutableMapping[str, Any]:
         return {}

@@ -1,4 +1,4 @@
-"""Candidates and members in Rust and in Python, whose processes are killed.
+"""Elections and groups of Rust and Python processes, which the tests kill.
 
 `TENURE` is the path of the command. `TENURE_CHAOS_SECONDS` is the duration of each test.
 """
@@ -58,10 +58,10 @@ def check(folder: Path, name: str) -> int:
         token, writer, _ = body.split()
         assert not writers or int(token) >= max(writers), "a former leader wrote"
         writers.setdefault(int(token), set()).add(writer)
-    assert [token for token, of in writers.items() if len(of) > 1] == [], "a token was granted twice"
+    assert [token for token, of in writers.items() if len(of) > 1] == [], "a token has two writers"
     acknowledged = set[str]()
     for acks in folder.glob(f"acks-{name}-*"):
-        # A kill may leave a part of the last line.
+        # A killed process may leave an incomplete last line.
         acknowledged.update(line for line in acks.read_text().split("\n")[:-1])
     assert acknowledged <= set(bodies), "an acknowledged entry was lost"
     assert len(bodies) > 20

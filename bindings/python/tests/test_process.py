@@ -27,14 +27,14 @@ def finish(process: subprocess.Popen[str], code: int = 0) -> str:
     return out + err
 
 
-def test_a_held_gil_loses_no_lease() -> None:
-    """`TENURE_GIL_SECONDS=60` holds the GIL for a minute."""
+def test_the_lease_is_renewed_while_the_gil_is_held() -> None:
+    """With `TENURE_GIL_SECONDS=60`, the test holds the GIL for a minute."""
     held = float(os.environ.get("TENURE_GIL_SECONDS", "2.5"))
     leadership = tenure.Election(MemoryStore(), prefix="orders", validity=1).campaign()
     begun = time.monotonic()
     while time.monotonic() - begun < held:
         ctypes.PyDLL(None).usleep(int(min(held, 0.9) * 1e6))
-    # One call that holds the GIL for longer than the lease.
+    # This one call holds the GIL for longer than the lease.
     ctypes.PyDLL(None).sleep(2)
     assert leadership.check() == 1
     leadership.resign()
@@ -90,7 +90,7 @@ def test_regression_a_forked_child_of_multiprocessing_resigns_at_its_end(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-def test_regression_an_exit_in_a_forked_child_has_precedence_in_a_block(python: Start) -> None:
+def test_regression_sys_exit_in_a_block_keeps_its_code_in_a_forked_child(python: Start) -> None:
     program = """
         import os, sys, tenure
         with tenure.Election("./orders").campaign():
@@ -102,7 +102,7 @@ def test_regression_an_exit_in_a_forked_child_has_precedence_in_a_block(python: 
     finish(python(program))
 
 
-def test_regression_a_slow_log_handler_prevents_no_resignation_at_the_end(
+def test_regression_the_leadership_resigns_at_exit_despite_a_slow_log_handler(
     tmp_path: Path, python: Start
 ) -> None:
     program = """
@@ -122,7 +122,7 @@ def test_regression_a_slow_log_handler_prevents_no_resignation_at_the_end(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-def test_a_fork_raises_a_clear_error(python: Start) -> None:
+def test_a_forked_child_gets_an_error_from_each_call(python: Start) -> None:
     program = """
         import os, sys, tenure, warnings
         warnings.simplefilter("ignore")
@@ -151,7 +151,7 @@ def test_a_fork_raises_a_clear_error(python: Start) -> None:
     finish(python(program))
 
 
-def test_a_fork_before_the_first_call_is_fine(python: Start) -> None:
+def test_a_child_forked_before_the_first_call_can_lead(python: Start) -> None:
     program = """
         import os, tenure
         if os.fork() == 0:
@@ -196,7 +196,7 @@ def test_regression_a_forked_child_ends_while_threads_of_the_parent_work(python:
 
 
 @pytest.mark.parametrize("call", ["campaign", "try_campaign", "snapshot"])
-def test_regression_a_call_after_the_end_raises(python: Start, call: str) -> None:
+def test_regression_a_call_in_a_late_exit_handler_raises(python: Start, call: str) -> None:
     program = f"""
         import atexit
         def call():
@@ -225,8 +225,8 @@ def test_the_end_of_the_interpreter_resigns(tmp_path: Path, python: Start, ends:
     assert tenure.Election(tmp_path / "orders").snapshot().end == "resigned"
 
 
-def test_the_end_never_hangs(python: Start) -> None:
-    """The store never answers."""
+def test_the_interpreter_ends_while_the_store_does_not_answer(python: Start) -> None:
+    """The store accepts connections, but never answers."""
     program = """
         import socket, os, tenure
         server = socket.create_server(("127.0.0.1", 0))
@@ -274,7 +274,7 @@ def test_control_c_in_the_body_resigns(tmp_path: Path, python: Start) -> None:
 
 
 def test_regression_an_interrupt_at_any_time_resigns(python: Start) -> None:
-    """The exceptions stay alive, and with them the variables of their frames."""
+    """The program keeps all exceptions, and thus the variables of their frames, alive."""
     program = """
         import random, signal, tenure
         from tenure.testing import MemoryStore, idle
@@ -338,7 +338,7 @@ def test_a_sub_interpreter_is_refused(python: Start, first: str) -> None:
     finish(python(program))
 
 
-def test_the_end_waits_for_a_log_record(python: Start) -> None:
+def test_the_end_of_the_interpreter_waits_for_a_log_record(python: Start) -> None:
     program = """
         import logging, sys, time, tenure
         class Slow(logging.Handler):

@@ -1,4 +1,4 @@
-"""A member of the mixed election or group. It appends to fenced logs until it is killed.
+"""A Python process of the mixed tests, which appends to fenced logs until it is killed.
 
     worker.py elect FOLDER      a candidate in Python
     worker.py command FOLDER    CMD of `tenure run` or `tenure group run`
@@ -21,7 +21,7 @@ FOLDER = Path(sys.argv[2])
 
 
 def append(log_name: str, holder: tenure.Holder, stops: Callable[[], bool]) -> None:
-    """Append entries, and note each acknowledged entry in a file."""
+    """Append entries to a fenced log, and write each acknowledged entry to a file."""
     token = holder if isinstance(holder, int) else holder.check()
     log = tenure.FencedLog(FOLDER / log_name, holder)
     with open(FOLDER / f"acks-{log_name}-{ME}-{token}", "a", buffering=1) as acks:
@@ -35,7 +35,7 @@ def append(log_name: str, holder: tenure.Holder, stops: Callable[[], bool]) -> N
 
 
 def work(partition: tenure.Partition) -> None:
-    """Append to the log of a partition."""
+    """Append to the log of this partition while this member owns it."""
     append(f"log-{partition.name}", partition, lambda: partition.revoked)
 
 
