@@ -94,7 +94,7 @@ async def test_random_cancellations_leave_no_leadership() -> None:
 
 
 @pytest.mark.parametrize("tries", [False, True])
-async def test_regression_a_cancelled_campaign_seals_the_epoch_of_its_slow_write(tries: bool) -> None:
+async def test_regression_a_cancelled_campaign_seals_the_epoch_of_a_slow_write(tries: bool) -> None:
     """A read of the store starts before the write takes effect, and ends after that."""
     store = MemoryStore(delay=0.05)
 

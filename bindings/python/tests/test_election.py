@@ -165,7 +165,7 @@ def _exit() -> bool:
 
 
 @pytest.mark.parametrize("liveness", [_hang, _exit])
-def test_regression_with_a_callable_leading_is_no_sign_of_life(
+def test_regression_reads_of_leading_do_not_replace_the_callable(
     liveness: Callable[[], bool],
 ) -> None:
     election = tenure.Election(MemoryStore(), prefix="orders", validity=1, liveness=liveness)
@@ -231,7 +231,7 @@ NO_DURATIONS = [
 
 
 @pytest.mark.parametrize(("value", "error"), NO_DURATIONS)
-def test_regression_the_error_for_a_wrong_duration_names_its_parameter(value: Any, error: type[Exception]) -> None:
+def test_regression_an_error_names_the_wrong_duration(value: Any, error: type[Exception]) -> None:
     store = MemoryStore()
     election = tenure.Election(store, prefix="orders")
     leadership = election.campaign()
@@ -289,7 +289,7 @@ def test_a_duration_can_be_any_type_of_number() -> None:
         assert leadership.remaining <= 5
 
 
-def test_regression_numbers_of_more_than_64_bits_are_refused_as_json(make: Make) -> None:
+def test_regression_json_refuses_nan_and_integers_above_64_bits(make: Make) -> None:
     for data in (2**64, [-(2**63) - 1], float("nan"), {"a": 10**5000}):
         with pytest.raises(tenure.InvalidInputError):
             make(data=data)
