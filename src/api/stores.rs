@@ -139,7 +139,8 @@ impl Election {
     ///
     /// # Errors
     /// The errors of `replace_store`, and [`InvalidInput`](ErrorKind::InvalidInput) if `old` has the
-    /// marker of another store. If `old` is lost, call `replace_store` instead.
+    /// marker of another store, or has no marker and lacks the newest epoch. If `old` is lost, call
+    /// `replace_store` instead.
     pub async fn move_store(
         &self,
         old: Arc<dyn Store>,

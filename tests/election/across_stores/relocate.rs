@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tenure::store::MemoryStore;
 use tenure::{Election, ErrorKind};
-use tenure_testkit::fault_store::{Call, Fault, FaultStore};
+use tenure_testkit::fault_store::{Call, Fault, FaultStore, overwrite};
 use tenure_testkit::time::{secs, wait};
-use tenure_testkit::world::VALIDITY;
+use tenure_testkit::world::{VALIDITY, key};
 use tenure_testkit::write_faults::WRITE_FAULTS;
 
 use super::replace::Replaced;
-use super::scene::Scene;
+use super::scene::{Scene, unsealed};
 
 /// Moves store 2 of a set. `scene.stores[2]` is the new store.
 async fn moving() -> (Scene, FaultStore) {
@@ -121,4 +121,43 @@ async fn another_store_of_the_set_is_refused() {
     assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
     assert_eq!(scene.keys(0).await, before);
     assert!(old.take_log().is_empty());
+}
+
+/// Before the fix, the call changed nothing in such a store and returned `Ok`. The leader kept its
+/// lease in the real old contents, and a second leader used the new ones.
+#[tokio::test(start_paused = true)]
+async fn regression_a_store_that_was_not_the_old_one_is_refused() {
+    let (scene, _) = moving().await;
+    let wrong = FaultStore::new(Arc::new(MemoryStore::new()));
+    // First the store is empty. Then it has the epochs of contents that were moved earlier.
+    for stale in [None, Some(2)] {
+        if let Some(epoch) = stale {
+            overwrite(&**wrong.inner(), &key(epoch), unsealed(epoch).to_string().into()).await;
+        }
+        let before = scene.keys(0).await;
+        let call = scene.operator().move_store(Arc::new(wrong.clone()), 2, VALIDITY).await;
+        let error = call.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        for part in ["no marker of store 3 of the set", "Check `old`", "Nothing was written"] {
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        assert!(!error.may_have_happened() && wrong.take_calls() == [Call::List]);
+        assert_eq!((scene.keys(0).await, scene.keys(2).await.len()), (before, 0));
+    }
+}
+
+/// The old contents have no epoch, so after the deletion of their marker nothing shows that they
+/// are the right ones.
+#[tokio::test(start_paused = true)]
+async fn after_a_crash_before_the_first_epoch_the_remedy_is_a_replacement() {
+    let mut scene = Scene::with_set(3).await;
+    let new = FaultStore::new(Arc::new(MemoryStore::new()));
+    let old = Arc::new(std::mem::replace(&mut scene.stores[2], new));
+    scene.stores[0].on(Call::Create).always().fault(Fault::FailBefore);
+    scene.operator().move_store(old.clone(), 2, VALIDITY).await.unwrap_err();
+    scene.stores[0].heal();
+    let error = scene.operator().move_store(old, 2, VALIDITY).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    assert!(error.to_string().contains("`replace_store` with index 2"), "{error}");
+    scene.operator().replace_store(2, VALIDITY).await.unwrap();
 }

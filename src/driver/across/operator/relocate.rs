@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::contents::Contents;
+use super::contents::{Contents, remedy};
 use super::outcomes::ReplacedStore;
 use super::replace::{Replacement, replace};
 use crate::driver::across::AcrossContext;
@@ -11,7 +11,7 @@ use crate::driver::operator::outcomes::Deposed;
 use crate::driver::{Context, Operator};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::depose::DeposeOrder;
-use crate::record::keys::{SetId, SetKey};
+use crate::record::keys::SetKey;
 use crate::store::Store;
 use crate::telemetry::Meter;
 
@@ -23,12 +23,12 @@ pub(crate) async fn relocate(
     store: usize,
     validity: Duration,
 ) -> Result<ReplacedStore, Error> {
-    let set = Replacement::prepare(across, store, validity).await?.set;
+    let replacement = Replacement::prepare(across, store, validity).await?;
     let new = &across.stores[store];
     let meter = Meter::new(&*old, &new.keys);
     let (keys, config, process) = (new.keys.clone(), new.config.clone(), new.process.clone());
     let old = Arc::new(Context::new(old, keys, config, process, &meter));
-    let markers = own_markers(across, &old, set, store, &Contents::of(&old).await?)?;
+    let markers = own_markers(&replacement, &old, &Contents::of(&old).await?)?;
     end(&old, markers).await.map_err(Error::maybe)?;
     replace(across, store, validity).await.map_err(Error::maybe)
 }
@@ -47,25 +47,39 @@ async fn end(old: &Arc<Context>, markers: Vec<String>) -> Result<(), Error> {
 }
 
 /// Returns the keys of the markers to delete. Refuses the contents of another store.
+///
+/// An earlier call may have deleted the marker. The newest epoch of the other stores then shows
+/// that these are the contents in use.
 fn own_markers(
-    across: &AcrossContext,
+    replacement: &Replacement<'_>,
     old: &Context,
-    set: SetId,
-    store: usize,
     contents: &Contents,
 ) -> Result<Vec<String>, Error> {
-    let of = Some(across.stores.len());
+    let Replacement { set, store, newest, .. } = *replacement;
+    let (number, of) = (store + 1, Some(replacement.across.stores.len()));
+    let place = old.store.describe();
     let other = |name: &&SetKey| (name.set, name.store, name.of) != (set, store, of);
     if let Some(found) = contents.markers().find(other) {
         let why = format!(
-            "{} in {} is not the marker of store {} of the set {set}. Nothing was changed",
-            old.keys.of_set(*found),
-            old.store.describe(),
-            store + 1
+            "{} in {place} is not the marker of store {number} of the set {set}. Nothing was \
+             changed",
+            old.keys.of_set(*found)
         );
         return Err(Error::new(ErrorKind::InvalidInput, why));
     }
-    Ok(contents.markers().map(|name| old.keys.of_set(*name)).collect())
+    let markers: Vec<String> = contents.markers().map(|name| old.keys.of_set(*name)).collect();
+    if markers.is_empty() && (newest.is_none() || contents.newest < newest) {
+        let why = format!(
+            "{place} has no marker of store {number} of the set {set} under {:?}, and no epoch as \
+             new as the other stores: it may be another store. Check `old` (`--old`). If an \
+             earlier call has deleted the marker there, delete the other objects there, and use \
+             {}. Nothing was written",
+            old.keys.prefix(),
+            remedy(store)
+        );
+        return Err(Error::new(ErrorKind::InvalidInput, why));
+    }
+    Ok(markers)
 }
 
 async fn seal_newest(old: &Arc<Context>, contents: &Contents) -> Result<(), Error> {

@@ -20,12 +20,14 @@ use crate::record::keys::{SetId, SetKey};
 
 /// One replacement, after its first listing.
 pub(super) struct Replacement<'a> {
-    across: &'a AcrossContext,
+    pub(super) across: &'a AcrossContext,
     pub(super) set: SetId,
-    store: usize,
+    pub(super) store: usize,
     generation: u32,
     /// The other stores that count, at least a majority.
     others: Vec<usize>,
+    /// Their greatest epoch in the first listing.
+    pub(super) newest: Option<Epoch>,
 }
 
 /// Writes notes at the other stores, and the newest epoch and the marker to the new contents.
@@ -108,8 +110,10 @@ impl Replacement<'_> {
         let known = contents.markers().map(|name| name.generation).max().unwrap_or(1);
         let noted = view.answered().map(|(_, contents)| contents.noted(set, store)).max();
         let generation = known.max(noted.unwrap_or(0)) + 1;
-        let mut replacement = Replacement { across, set, store, generation, others: Vec::new() };
+        let mut replacement =
+            Replacement { across, set, store, generation, others: Vec::new(), newest: None };
         replacement.others = replacement.that_count(&view)?;
+        replacement.newest = view.newest(&replacement.others);
         Ok(replacement)
     }
 
