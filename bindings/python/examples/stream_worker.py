@@ -1,4 +1,4 @@
-"""A stream worker on a group of partitions. Each partition has a fenced manifest.
+"""A stream worker that shares partitions with others. Each partition has a fenced manifest.
 
 Install tenure. Start some workers. They share 8 partitions, until SIGTERM:
 
@@ -17,13 +17,13 @@ group = tenure.Group(STORE, partitions=8)
 
 
 async def next_batch(offset: int) -> list[int]:
-    """Read from the stream."""
+    """Return the next messages of the stream, from this offset on."""
     await asyncio.sleep(0.5)
     return [offset, offset + 1]
 
 
 async def work(partition: tenure.Partition) -> None:
-    """Continue at the offset in the manifest. A former owner cannot write it any more."""
+    """Continue at the offset in the manifest, which a former owner cannot write any more."""
     name = f"manifest-{partition.name}"
     manifest = tenure.FencedObject(STORE, partition, name=name)
     body = await manifest.open_async()

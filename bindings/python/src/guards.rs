@@ -214,7 +214,7 @@ impl Gate {
     }
 }
 
-/// A permit of a gate.
+/// The permit of one piece of work, from `Gate::enter`.
 #[pyclass(frozen)]
 pub struct Permit(Local<std::sync::Mutex<Option<GatePermit>>>);
 

@@ -43,7 +43,7 @@ struct Place {
     is_test: bool,
 }
 
-/// The rules in seconds.
+/// The rules of a job as Python gives them, with durations in seconds.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rules {
@@ -86,7 +86,7 @@ impl Place {
     }
 }
 
-/// Returns the reason in one word.
+/// Returns the word for the reason in the attribute `skipped`.
 fn word(why: SkipReason) -> &'static str {
     match why {
         SkipReason::Completed => "completed",

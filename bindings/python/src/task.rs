@@ -112,7 +112,7 @@ impl Shared {
 
 #[pymethods]
 impl Task {
-    /// Waits at most for `seconds`. Returns whether the call has ended.
+    /// Waits for at most `seconds`. Returns whether the call has ended.
     fn wait(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
         let shared = &self.0.get()?.shared;
         let limit = Duration::try_from_secs_f64(seconds).unwrap_or_default();
@@ -125,7 +125,8 @@ impl Task {
         })
     }
 
-    /// Calls `callback` without arguments after the end of the call, on another thread.
+    /// Calls `callback` without arguments once the call has ended: on another thread, or
+    /// immediately if it has ended already.
     fn on_end(&self, py: Python<'_>, callback: Py<PyAny>) -> PyResult<()> {
         let mut state = locked(&self.0.get()?.shared.state);
         if let State::Running { callback: slot } = &mut *state {

@@ -99,13 +99,13 @@ __all__ = [
     "testing",
 ]
 
-# Tracebacks and help() show the public names.
+# Tracebacks and help() then show the public module of each item, not its private one.
 for _name in __all__:
     _item = globals()[_name]
     if _inspect.isclass(_item) or _inspect.isfunction(_item):
         _item.__module__ = __name__
 
-# When the interpreter ends, resign all leaderships, and wait at most this time.
+# When the interpreter ends, resign all leaderships, and wait for at most 5 seconds.
 _atexit.register(_tenure.shutdown, 5.0)
 
 

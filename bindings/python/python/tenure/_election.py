@@ -281,7 +281,7 @@ class Election:
         return Stream(self._inner.observe(), Observation._parse)
 
     def events(self) -> Stream[Event]:
-        """Return the events of campaigns after this call, for ``for`` or ``async for``."""
+        """Return the events of campaigns from this call on, for ``for`` or ``async for``."""
         return Stream(self._inner.events(), Event._parse)
 
     def refresh(self) -> None:

@@ -209,7 +209,7 @@ class FencedLog:
         return _entry(await wait_async(self._inner.latest()))
 
     def read_from(self, number: int) -> Stream[Entry]:
-        """Return the entries from this number, for ``for`` or ``async for``. Needs no token."""
+        """Return the entries from this number on, for ``for`` or ``async for``. Needs no token."""
         number = whole("number", number)
         return Stream(self._inner.read_from(number), lambda read: Entry(*read))
 
@@ -252,7 +252,7 @@ class Gate:
 
     @contextmanager
     def enter(self, token: int) -> Generator[None, None, None]:
-        """Run the block once all work with lower tokens has ended. Refuses as ``admit`` does."""
+        """Run the block once all work below ``token`` has ended. Refuses as ``admit`` does."""
         permit: _tenure.Permit = wait(self._inner.enter(whole("token", token, 1)))
         try:
             yield

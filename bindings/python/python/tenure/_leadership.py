@@ -104,7 +104,7 @@ class Leadership(_tenure.Block):
         return _reason(await wait_async(self._inner.lost()))
 
     def events(self) -> Stream[Event]:
-        """Return the events after this call, for ``for`` or ``async for``. The last is the loss."""
+        """Return the events from this call to the loss, for ``for`` or ``async for``."""
         return Stream(self._inner.events(), Event._parse)
 
     def proclaim(self, data: Any) -> None:
