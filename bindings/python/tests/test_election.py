@@ -126,7 +126,7 @@ def test_an_unreferenced_leadership_resigns(make: Make) -> None:
     assert make().snapshot().end == "resigned"
 
 
-def test_a_campaign_that_times_out_leaves_nothing_behind(make: Make) -> None:
+def test_a_campaign_that_times_out_leaves_no_epoch_behind(make: Make) -> None:
     with make().campaign():
         with pytest.raises(TimeoutError):
             make(name="b").campaign(timeout=0.3)

@@ -79,13 +79,13 @@ VALUES: list[tuple[Callable[[], object], str]] = [
 
 
 @pytest.mark.parametrize(("call", "text"), TYPES)
-def test_a_wrong_type_names_its_parameter(call: Callable[[], object], text: str) -> None:
+def test_a_type_error_names_the_parameter(call: Callable[[], object], text: str) -> None:
     with pytest.raises(TypeError, match=text):
         call()
 
 
 @pytest.mark.parametrize(("call", "text"), VALUES)
-def test_a_wrong_value_names_its_parameter(call: Callable[[], object], text: str) -> None:
+def test_an_error_for_a_value_names_the_parameter(call: Callable[[], object], text: str) -> None:
     with pytest.raises(tenure.InvalidInputError, match=text) as refused:
         call()
     assert "The request" not in str(refused.value)  # none was sent

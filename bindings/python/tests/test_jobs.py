@@ -113,7 +113,7 @@ async def test_regression_skipped_is_the_reason_of_the_last_call(
     assert late() is None and late.skipped == "too_late"
 
 
-def test_regression_an_absurd_period_is_refused() -> None:
+def test_regression_a_period_out_of_bounds_is_refused() -> None:
     store = MemoryStore()
     for period in (1e14, timedelta.max, 0.5, "9999999999999w", "9" * 5000 + "d"):
         with pytest.raises(tenure.InvalidInputError, match="^period must be "):
@@ -127,7 +127,7 @@ def test_regression_an_absurd_period_is_refused() -> None:
     assert period_of_job is not None and period_of_job.length == century
 
 
-async def test_a_coroutine_is_a_job() -> None:
+async def test_a_coroutine_function_can_be_a_job() -> None:
     store = MemoryStore()
 
     @tenure.once_per("1h30m", store, prefix="job")
