@@ -154,8 +154,8 @@ impl Job {
         })
     }
 
-    /// Records an attempt under the token of the leadership. Returns the attempt, or the reason to
-    /// skip the period.
+    /// Records an attempt with the token of the leadership, and returns it. If the period is
+    /// skipped, returns the reason instead.
     fn take(&self, leadership: &Leadership) -> Result<Task, Failure> {
         let (rules, period, place) = (self.rules, self.period, self.place.get()?.clone());
         let (token, epoch) = (leadership.token()?, leadership.number()?);

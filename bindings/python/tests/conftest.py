@@ -42,7 +42,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     elif bucket:
         store = f"s3://{bucket}/{tmp_path.name}"
     else:
-        pytest.skip("TENURE_TEST_S3_BUCKET names no bucket")
+        pytest.skip("TENURE_TEST_S3_BUCKET is not set")
     return lambda **more: tenure.Election(store, **{**settings, **more})
 
 

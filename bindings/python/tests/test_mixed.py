@@ -20,7 +20,7 @@ WORKER = Path(__file__).with_name("worker.py")
 TENURE = os.environ.get("TENURE", "")
 SECONDS = float(os.environ.get("TENURE_CHAOS_SECONDS", "12"))
 
-pytestmark = pytest.mark.skipif(not TENURE, reason="TENURE names no command")
+pytestmark = pytest.mark.skipif(not TENURE, reason="TENURE is not set to the path of the command")
 
 
 def run(members: list[list[str]], folder: Path) -> int:
