@@ -203,7 +203,8 @@ pub struct StoreReport {
 
 async fn status(at: &AcrossArg) -> Result<u8, Failure> {
     let (election, _) = at.election(IfMissing::Refuse).await?;
-    show(&election, at.json).await.map(|_| 0)
+    let set = show(&election, at.json).await?;
+    Ok(if set.state == SetState::NoMajority { exit::UNAVAILABLE } else { 0 })
 }
 
 /// Prints and returns the state of the set and of each store.

@@ -171,6 +171,21 @@ fn a_lost_store_is_replaced_and_an_old_store_is_moved() {
     assert_eq!(generations, [Some(1), Some(2), Some(2)], "{status}");
 }
 
+/// Before the fix, the exit code was 0.
+#[test]
+fn regression_status_of_a_set_without_a_majority_fails() {
+    let set = Set::with_markers();
+    set.leads("1");
+    for (store, code) in [("b", 0), ("c", 69)] {
+        fs::remove_dir_all(set.bench.path(store)).expect("a directory");
+        fs::create_dir(set.bench.path(store)).expect("a directory");
+        let status = set.run("across status", &[]);
+        assert_eq!((status.code, status.out.lines().count()), (code, 4), "{status:?}");
+    }
+    let status = set.run("across status", &["--json"]);
+    assert!(status.code == 69 && status.out.contains("\"no_majority\""), "{status:?}");
+}
+
 #[test]
 fn probe_checks_each_store_and_the_set() {
     let set = Set::new();
