@@ -282,3 +282,10 @@ async def test_the_middleware_names_the_leader_while_the_process_follows() -> No
         await middleware({"type": "http"}, receive, send)
         assert sent[3] == {"token": 2}
     assert (await follower.snapshot_async()).end == "resigned"
+
+
+def test_regression_a_job_that_hangs_raises_the_reason_hung() -> None:
+    job = tenure.once_per("1d", MemoryStore(), prefix="job", liveness=0.5)(lambda: time.sleep(2))
+    with pytest.raises(tenure.LeadershipLost) as lost:
+        job()
+    assert lost.value.reason == "hung"

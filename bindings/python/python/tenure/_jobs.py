@@ -88,8 +88,8 @@ def once_per(
     period is completed, if the attempts are used up, or if the period began longer ago than
     ``tolerance``. Then the attribute ``skipped`` of the function is the reason. While another host
     runs the function, a call waits for its end. An exception of the function is raised. The
-    function may be a coroutine function. It receives the leadership if it has a parameter
-    ``leadership``.
+    function may be a coroutine function. If it has a parameter ``leadership``, it receives the
+    leadership as a keyword argument, so this parameter comes last.
 
     Durations are seconds, ``timedelta``, or texts such as ``1d`` and ``1h30m``:
 
@@ -98,11 +98,11 @@ def once_per(
     - ``offset``: the time by which each period starts later, such as ``3h`` for 3:00 UTC each day.
       Default: 0.
     - ``tolerance``: the longest time from the start of a period to the call. Default: no limit.
-    - ``retries``: the number of attempts after the first one. The next call, on this host or
-      another, makes the next attempt. Default: 0.
+    - ``retries``: the number of attempts after the first one. A waiting or later call, on
+      this host or another, makes the next attempt. Default: 0.
     - ``clock_ahead_max``: the job is refused if this host's clock is ahead of the store's clock by
-      more than this. A text is not permitted. Default: 60.
-    - ``settings``: the other settings of ``Election``, such as ``liveness``.
+      more than this. A text is not permitted. A test clock is not compared. Default: 60.
+    - ``settings``: the other settings of ``Election``, such as ``liveness`` and ``clock``.
 
     >>> import tenure, tenure.testing
     >>> store = tenure.testing.MemoryStore()
@@ -165,6 +165,7 @@ def once_per(
                     with _reports_unrecorded():
                         wait(attempt.end(_exit_code(error)))
                     raise
+                leadership.check()
                 wait(attempt.end(0))
                 return result
 
@@ -183,6 +184,7 @@ def once_per(
                     with _reports_unrecorded():
                         await wait_async(attempt.end(_exit_code(error)))
                     raise
+                leadership.check()
                 await wait_async(attempt.end(0))
                 return result
 
@@ -216,9 +218,9 @@ class Period:
     - ``attempts``: the number of attempts of all hosts.
     - ``candidate``: the name of the host of the last attempt.
     - ``started_at``, ``ended_at``: the last attempt, by the clock of its host. ``ended_at`` is
-      ``None`` while the job runs, or if its host died.
+      ``None`` while the job runs, or if its host died or lost its leadership.
     - ``exit_code``: 0 if the function returned, 1 if it raised, or the code of ``SystemExit`` or
-      of the command. ``None`` while the job runs, or if its host died.
+      of the command. ``None`` like ``ended_at``.
     - ``last_completed``: the start of the last completed period, or ``None``.
 
     >>> import tenure, tenure.testing

@@ -86,7 +86,8 @@ class Snapshot:
     - ``forced_by``: the name of the operator that asserted the death of the leader.
     - ``reason``: the operator's reason for the end.
     - ``age``: the seconds since the last write of the record, by the store's clock.
-    - ``lapsed``: true if the epoch is unsealed and ``age`` exceeds the validity. It is only a hint.
+    - ``lapsed``: true if the epoch is unsealed and ``age`` exceeds the validity. It is only a hint,
+      and always false if ``end`` is set.
 
     >>> import tenure, tenure.testing
     >>> election = tenure.Election(tenure.testing.MemoryStore(), prefix="orders", name="a")

@@ -15,7 +15,10 @@ class Clock:
 
     An advance past the end of a lease ends it immediately. The library assumes that the process was
     paused, so the reason of the loss is ``suspended``. Calls that wait notice an advance within a
-    second. Give one clock to the store, the elections and the groups of a test.
+    second. Give one clock to the store, the elections, the groups and the jobs of a test.
+
+    A candidate takes over only after it has read the last renewal and a validity has passed. So
+    call ``try_campaign()`` of the candidate directly before an advance, or advance again later.
 
     >>> import tenure, tenure.testing
     >>> clock = tenure.testing.Clock()
