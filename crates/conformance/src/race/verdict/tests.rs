@@ -47,7 +47,7 @@ fn a_race_has_one_winner_and_stores_its_write() {
     assert!(breaks([refused(), refused(), refused()], None).contains("no writer won"));
     assert!(breaks([refused(), refused(), refused()], Some(0)).contains("refused is stored"));
     let missing = Ok(PutOutcome::NotFound);
-    assert!(breaks([missing, done(), refused()], Some(1)).contains("missing"));
+    assert!(breaks([missing, done(), refused()], Some(1)).contains("does not exist"));
     let other = Ok(PutOutcome::Done { etag: Some(etag("other")) });
     assert!(breaks([other, refused(), refused()], Some(0)).contains("other"));
 }
