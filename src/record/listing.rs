@@ -25,15 +25,15 @@ pub struct EpochsOfPage {
 }
 
 impl EpochsOfPage {
-    /// Checks a page that has the smallest keys greater than `after`, if the store read them at one
-    /// moment.
+    /// Checks a page that has the smallest keys greater than `after`. Refuses the page if the store
+    /// read its keys at different moments.
     pub fn of(keys: &Keys, after: &After, page: &Page) -> Result<EpochsOfPage, StoreError> {
         check_order(keys.epoch_prefix(), &key_of(keys, after), page)?;
         EpochsOfPage::of_any(keys, after, page)
     }
 
-    /// Checks a page that has the smallest keys greater than `after`, even if the store read them
-    /// at different moments (N8).
+    /// Checks a page as [`of`](Self::of) does, but also accepts a page whose keys the store read at
+    /// different moments (N8).
     pub fn of_any(keys: &Keys, after: &After, page: &Page) -> Result<EpochsOfPage, StoreError> {
         let start = key_of(keys, after);
         let last = check_any_page(keys.epoch_prefix(), &start, page)?;

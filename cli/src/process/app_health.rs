@@ -126,7 +126,7 @@ pub struct AppHealth {
     check: Option<Check>,
     deadline: Duration,
     process: Process,
-    /// The time on the boot clock of the application's last sign of health.
+    /// The time of the application's last sign of health, on the boot clock.
     worked: Mutex<Option<Duration>>,
     healthy: watch::Sender<bool>,
 }

@@ -81,8 +81,8 @@ impl FailingPartitions {
         let members: BTreeSet<&str> = members.map(|it| &*it.name).collect();
         self.failures.retain(|number, it| {
             it.back_offs.retain(|name, _| members.contains(&**name));
-            // Keep the entry while the partition has this token: a later read of the session may
-            // show the same release again.
+            // Keep the entry while the partition still has the token of the entry. A later read of
+            // a member's session may show the same release again, which is no new failure.
             let token = known.and_then(|known| known.partition(*number)?.token);
             !now.until(it.healthy_at).is_zero() || token == Some(it.token)
         });

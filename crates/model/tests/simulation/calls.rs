@@ -234,7 +234,7 @@ impl Candidate {
             biased;
             done = call => Some(done),
             () = sleep(patience) => {
-                self.world.count("calls of a leadership given up");
+                self.world.count("leadership calls given up");
                 None
             }
         }

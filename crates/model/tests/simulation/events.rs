@@ -12,7 +12,7 @@ const HAPPENED: [&str; 47] = [
     "blackouts",
     "calls",
     "calls given up",
-    "calls of a leadership given up",
+    "leadership calls given up",
     "clocks slewed",
     "connections cut",
     "crashes",

@@ -36,8 +36,8 @@ pub struct Plan {
     pub compactors: Vec<CompactorKnobs>,
     pub observers: usize,
     /// True if a peer that does not use tenure takes part. With epoch objects, the peer follows
-    /// Morling's post: it creates epochs without a seal, and rewrites its lock file
-    /// unconditionally.
+    /// Morling's post: it creates the next epoch without sealing the newest one, and rewrites its
+    /// lock file unconditionally.
     pub foreign: bool,
     /// The only candidate that survives the faults. `None` if no candidate is killed at the end of
     /// the faults.
