@@ -262,7 +262,8 @@ class Group:
         """Leave: the running work gets the signal to return. Does not wait.
 
         ``reserve`` is for a restart: for these seconds, at most 3600, only a member with the same
-        name gets the partitions. With ``None``, the other members get them at once.
+        name gets the partitions. With ``None``, the other members get them at once. Later calls of
+        ``run()`` return at once. To join again, create another ``Group``.
         """
         self._inner.leave(None if reserve is None else seconds("reserve", reserve))
 

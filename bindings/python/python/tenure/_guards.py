@@ -221,7 +221,8 @@ class FencedLog:
     def trim(self, before: int) -> int:
         """Delete the entries before this number, but never the newest entry.
 
-        Return the number of the oldest entry that may remain.
+        Return the number of the oldest entry that may remain. A trim needs no token: any process
+        can delete entries, so call it only under a leadership that still passes ``check()``.
         """
         oldest: int = wait(self._inner.trim(whole("before", before)))
         return oldest

@@ -128,7 +128,8 @@ class Leadership(_tenure.Block):
         """Seal the epoch, so that another candidate is elected without a wait. Cost: one PUT.
 
         End the work before this call, because ``check()`` fails after it. The end of a ``with``
-        block resigns automatically.
+        block resigns automatically. If the store does not answer, the call waits until the end of
+        the lease.
         """
         wait(self._inner.resign(None))
 
