@@ -126,12 +126,13 @@ def test_an_unreferenced_leadership_resigns(make: Make) -> None:
     assert make().snapshot().end == "resigned"
 
 
-def test_a_campaign_that_times_out_leaves_no_epoch_behind(make: Make) -> None:
+def test_a_campaign_that_times_out_leaves_no_leadership_behind(make: Make) -> None:
     with make().campaign():
         with pytest.raises(TimeoutError):
             make(name="b").campaign(timeout=0.3)
+    # The campaign may still create an epoch after the resignation of the other one, and seals it.
     assert idle()
-    assert make().newest_epoch() == 1
+    assert make().leader() is None
 
 
 def test_a_program_without_a_sign_of_life_resigns(make: Make) -> None:
