@@ -331,7 +331,9 @@ if (process.env.AWS_ENDPOINT_URL) {
   await page.goto(await serveUi("--store", bucket));
   await until("an election on S3 is shown", () => shows("mail", "mail-1"));
   await until("a group on S3 is shown", () => shows("queue", "all owned"));
-  check(/\$\d/.test(await page.locator("#cost").innerText()), "the cost is shown");
+  await until("the cost is shown", async () =>
+    /\$\d/.test(await page.locator("#cost").innerText()),
+  );
   hangs = true;
   await until("a store that hangs is unknown", () => shows("mail", "unknown"), 90);
   await until("and so are the owners", () => shows("queue", "unknown"), 90);
