@@ -234,25 +234,44 @@ fn sighup_is_forwarded_and_a_second_sigterm_kills() {
     assert_eq!((lines("hup"), lines("term")), (6, 6));
 }
 
-/// Before the fix, the commands were killed, although their partitions move only after the lease.
-#[test]
-fn regression_a_deposed_member_terminates_its_commands() {
-    let members = Members(Scene::new(TENURE));
-    let script = r#"trap 'echo >> term; exit 0' TERM; echo >> ready; while :; do sleep 0.02; done"#;
-    let count = |file: &str| fs::read_to_string(members.0.path(file)).map_or(0, |it| it.len());
-    let mut a = members.start("a", &["--validity", "20s"], script);
-    eventually("all commands are ready", || count("ready") == 6);
-    let depose = |options: &[&str]| {
+impl Members {
+    /// Starts a member with a long lease, and deposes it once all its commands run. On SIGTERM the
+    /// commands write to the file `term`.
+    fn deposed(&self, options: &[&str]) -> Candidate {
+        let script =
+            "trap 'echo >> term; exit 0' TERM; echo >> ready; while :; do sleep 0.02; done";
+        let a =
+            self.start("a", &["--validity", "5m", "--renew", "500ms", "--poll", "500ms"], script);
+        eventually("all commands are ready", || self.lines("ready") == 6);
         let mut command = Command::new(TENURE);
-        command.args(["group", "depose", "--store", &members.0.url(), "a"]).args(options);
+        command.args(["group", "depose", "--store", &self.0.url(), "a"]).args(options);
         assert!(command.status().expect("tenure runs").success());
-    };
-    depose(&[]);
-    eventually("all commands get SIGTERM", || count("term") == 6);
-    // The member joins again, and gets the partitions after the old lease.
-    eventually("all commands are ready again", || count("ready") == 12);
-    depose(&["--force"]);
+        a
+    }
+
+    fn lines(&self, file: &str) -> usize {
+        fs::read_to_string(self.0.path(file)).map_or(0, |text| text.lines().count())
+    }
+}
+
+/// Before the fix, the commands were killed, although their partitions move only after the lease.
+/// After a first fix, they got SIGTERM only shortly before the end of the lease.
+#[test]
+fn regression_a_deposed_member_terminates_its_commands_immediately() {
+    let members = Members(Scene::new(TENURE));
+    let mut a = members.deposed(&[]);
+    eventually("all commands get SIGTERM", || members.lines("term") == 6);
+    a.signal(Signal::SIGTERM);
+    assert_eq!(a.code(), 0, "{}", a.said());
+    assert!(!a.said().contains("CMD is killed"), "{}", a.said());
+}
+
+#[test]
+fn a_member_deposed_as_dead_kills_its_commands_immediately() {
+    let members = Members(Scene::new(TENURE));
+    let mut a = members.deposed(&["--force"]);
     a.says("CMD is killed");
+    assert_eq!(members.lines("term"), 0, "{}", a.said());
     a.signal(Signal::SIGTERM);
     assert_eq!(a.code(), 0, "{}", a.said());
 }

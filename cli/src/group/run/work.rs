@@ -195,9 +195,9 @@ impl WorkWatch<'_> {
     /// Ends CMD. Called if the partition must move, if the session is at risk or has ended, or if
     /// CMD is not healthy.
     fn stop(&mut self) {
-        self.stopping = true;
         self.app = pending().boxed();
         self.look();
+        self.stopping = true;
         if !self.lost {
             let deadlines = self.margins.deadlines(self.partition.ends_at());
             self.group.set_deadlines(deadlines.brought_forward(Process::system().now()));
